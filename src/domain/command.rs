@@ -1,0 +1,20 @@
+//! What to execute for a launch: the words between `provider`, which composes them, and `process`, which runs them.
+
+use std::path::PathBuf;
+
+use super::secret::Secret;
+
+/// One agent command line, complete: acting on it makes no choices.
+#[derive(Debug, Clone)]
+pub struct CommandSpec {
+    /// Name or path of the program; a bare name is looked up in the `PATH` of `environment`.
+    pub program: String,
+    pub arguments: Vec<String>,
+    /// The whole environment of the agent; nothing else is inherited.
+    pub environment: Vec<(String, Secret)>,
+    pub working_directory: PathBuf,
+    /// What the agent reads from its standard input; nothing (`/dev/null`) without it.
+    pub stdin: Option<Secret>,
+    /// Texts to keep out of the output log: the passkey or ticket.
+    pub redact: Vec<Secret>,
+}

@@ -1,0 +1,126 @@
+//! Names of things: agents, projects, tasks, launches and the rest. Parsed once at the edge, trusted afterwards.
+//!
+//! The grammar is one for all kinds: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` (contract.md, "Rules for every MCP tool"), so that an
+//! id is safe as a file name, a YAML key, a URL segment and a log field.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest id, in bytes.
+pub const MAX_ID_LENGTH: usize = 64;
+
+/// Why a text is no id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is not a valid {kind}: expected 1 to 64 of letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
+)]
+pub struct InvalidId {
+    kind: &'static str,
+    text: String,
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() <= MAX_ID_LENGTH
+        && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Prefix of generated ids of this kind; ids that people give may have any form.
+            pub const PREFIX: &'static str = $prefix;
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                if is_id(text) {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(InvalidId { kind: $kind, text: text.chars().take(80).collect() })
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0.into()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// An agent as people define it (seed 004: Agent).
+    AgentId, "agent id", "agt_";
+    /// A project with its working directory (seed 004: Project).
+    ProjectId, "project id", "prj_";
+    /// A task of a project.
+    TaskId, "task id", "tsk_";
+    /// One life of one agent instance, from claim to end; the fence on every call about it.
+    LaunchId, "launch id", "lch_";
+    /// One authenticated conversation of an agent with the server.
+    SessionId, "session id", "ses_";
+    /// The work of one launch on one task.
+    ExecutionId, "execution id", "exe_";
+    /// A coordinator, as named in its state directory.
+    CoordinatorId, "coordinator id", "crd_";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, is_valid: bool) {
+        assert_eq!(text.parse::<AgentId>().is_ok(), is_valid, "{text:?}");
+    }
+
+    #[test]
+    fn ids_have_one_grammar() {
+        check("agt_developer", true);
+        check("A", true);
+        check("0.b-c_d", true);
+        check(&"x".repeat(64), true);
+        check(&"x".repeat(65), false);
+        check("", false);
+        check(".hidden", false);
+        check("_x", false);
+        check("a/b", false);
+        check("a b", false);
+        check("エージェント", false);
+    }
+}

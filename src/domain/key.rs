@@ -1,0 +1,69 @@
+//! The unit of management: one agent in one project for one purpose (seed 004 "管理単位", with seed 003's purpose).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{AgentId, ProjectId};
+
+/// What an agent instance was started for. A chat and a task of one agent live side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    Task,
+    Chat,
+}
+
+impl Purpose {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Purpose {
+    type Err = InvalidPurpose;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPurpose> {
+        match text {
+            "task" => Ok(Self::Task),
+            "chat" => Ok(Self::Chat),
+            _ => Err(InvalidPurpose(text.to_owned())),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no purpose: expected `task` or `chat`")]
+pub struct InvalidPurpose(String);
+
+/// Who may be alive at most once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InstanceKey {
+    #[serde(rename = "agent_id")]
+    pub agent: AgentId,
+    #[serde(rename = "project_id")]
+    pub project: ProjectId,
+    pub purpose: Purpose,
+}
+
+impl InstanceKey {
+    pub fn new(agent: AgentId, project: ProjectId, purpose: Purpose) -> Self {
+        Self { agent, project, purpose }
+    }
+}
+
+impl fmt::Display for InstanceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} ({})", self.agent, self.project, self.purpose)
+    }
+}

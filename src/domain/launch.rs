@@ -1,0 +1,453 @@
+//! The life of one agent instance, from claim to end.
+//!
+//! ```text
+//!  claim            authenticate          report, logout, stop wanted         tree empty
+//! (nothing) ──► Starting ─────► Running ─────────────────────────► Stopping ───────────► Ended(outcome)
+//!                  │ stop wanted, start deadline ──────────────────────►│
+//!                  │                │ leader exited                     │ leader exited      ▲
+//!                  │                └──────────► Ending ◄───────────────┘                    │
+//!                  │ leader exited ─────────────►   └────────────── tree empty ──────────────┤
+//!                  └─ no process came to be ─────────────────────────────────────────────────┘
+//! ```
+//!
+//! The key and the slot of a launch are free at `Ended`, which means: its process tree is empty, or there never was one.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
+use super::key::InstanceKey;
+use super::secret::TokenHash;
+use super::time::Timestamp;
+
+/// Why an agent is to end before its own end. The first reason wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It reported its result; it has `run.linger` to go by itself.
+    Reported,
+    /// It called `logout`; it has `run.linger` to go by itself.
+    LoggedOut,
+    /// A person asked for it (`stop AGENT PROJECT`).
+    Person,
+    /// A person asked to stop everything (`stop --all`).
+    StopAll,
+    /// The daemon ends and its policy is to end its agents.
+    Shutdown,
+    /// It did not authenticate by `start.timeout`.
+    StartTimeout,
+    /// Its session is older than `session.max_timeout`.
+    SessionMaximum,
+    /// The server does not know it any more, or knows it as ended.
+    Unknown,
+}
+
+impl StopReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::LoggedOut => "logged_out",
+            Self::Person => "person",
+            Self::StopAll => "stop_all",
+            Self::Shutdown => "shutdown",
+            Self::StartTimeout => "start_timeout",
+            Self::SessionMaximum => "session_maximum",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Which limit of time ended a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimit {
+    /// `session.default_timeout`: a session without a process of ours made no call for that long.
+    SessionIdle,
+    /// `session.max_timeout`.
+    SessionMaximum,
+}
+
+/// How a launch ended. Success is what the server saw (`report_completed`), never an exit code.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It reported success, or a chat session logged out.
+    Completed,
+    /// It reported that it is blocked.
+    Blocked,
+    /// It reported failure.
+    Failed,
+    Stopped(StopReason),
+    /// It authenticated and ended without a report, whatever its exit code.
+    ExitedWithoutReport,
+    /// It ended, or was ended, without ever authenticating.
+    NeverAuthenticated,
+    /// No agent process came to be; the text says which object failed and how.
+    StartFailed(String),
+    TimedOut(TimeLimit),
+    /// Nobody saw how it ended: its keeper was killed, or its files are gone.
+    Lost,
+}
+
+impl Outcome {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+            Self::Stopped(_) => "stopped",
+            Self::ExitedWithoutReport => "exited_without_report",
+            Self::NeverAuthenticated => "never_authenticated",
+            Self::StartFailed(_) => "start_failed",
+            Self::TimedOut(_) => "timed_out",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The detail behind the word, where there is one.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Stopped(reason) => Some(reason.to_string()),
+            Self::StartFailed(reason) => Some(reason.clone()),
+            Self::TimedOut(TimeLimit::SessionIdle) => Some("session_idle".to_owned()),
+            Self::TimedOut(TimeLimit::SessionMaximum) => Some("session_maximum".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether the pair must wait longer before its next start. A person's stop and a plain report are no failures.
+    pub const fn is_failure(&self) -> bool {
+        match self {
+            Self::Completed | Self::Blocked | Self::Stopped(_) => false,
+            Self::Failed
+            | Self::ExitedWithoutReport
+            | Self::NeverAuthenticated
+            | Self::StartFailed(_)
+            | Self::TimedOut(_)
+            | Self::Lost => true,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        self.reason().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+    }
+}
+
+/// What an agent says of its work (`report_completed`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportResult {
+    Success,
+    Failed,
+    Blocked,
+}
+
+impl ReportResult {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// How the leading process of an instance went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ExitStatus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// What the keeper of a process found out at the end of its whole tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessEnd {
+    /// The leader ran and went; its tree is empty.
+    Exited(ExitStatus),
+    /// No agent process came to be: the object that failed, and how.
+    StartFailed(String),
+    /// The keeper didn't execute the agent, because the start deadline had passed.
+    FuseBurnt,
+    /// Nobody saw the end.
+    Lost,
+}
+
+/// Where a launch stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum LaunchState {
+    /// Claimed; a process may exist; nobody authenticated yet.
+    Starting {
+        deadline: Timestamp,
+    },
+    Running {
+        session: SessionId,
+    },
+    /// To be ended; its keeper is told at `ladder_at`.
+    Stopping {
+        reason: StopReason,
+        ladder_at: Timestamp,
+    },
+    /// The leader is gone, something of its tree may live.
+    Ending,
+    Ended {
+        outcome: Outcome,
+        at: Timestamp,
+    },
+}
+
+impl LaunchState {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting { .. } => "starting",
+            Self::Running { .. } => "running",
+            Self::Stopping { .. } => "stopping",
+            Self::Ending => "ending",
+            Self::Ended { .. } => "ended",
+        }
+    }
+}
+
+/// One launch, as the store keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    pub id: LaunchId,
+    pub key: InstanceKey,
+    /// Whose process it is; nobody's for an agent that was started by hand or by a client that gave no coordinator id.
+    pub coordinator: Option<CoordinatorId>,
+    pub ai_type: String,
+    /// Recognises the launch ticket; `None` where no ticket was given out.
+    pub ticket: Option<TokenHash>,
+    pub claimed_at: Timestamp,
+    pub state: LaunchState,
+    /// Process id of the agent, once its coordinator reported it.
+    pub pid: Option<i32>,
+    pub started_at: Option<Timestamp>,
+    pub authenticated_at: Option<Timestamp>,
+    /// The task it works on, from its first `get_my_task` on.
+    pub task: Option<TaskId>,
+    pub report: Option<ReportResult>,
+    /// The first reason to stop it; stays when the leader has gone.
+    pub stop_reason: Option<StopReason>,
+    pub exit: ExitStatus,
+    /// Counts the writes of this row; a commit names the revision it has seen.
+    pub revision: i64,
+}
+
+/// What happens to a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchEvent {
+    ProcessStarted {
+        pid: i32,
+        at: Timestamp,
+    },
+    Authenticated {
+        session: SessionId,
+        at: Timestamp,
+    },
+    Reported {
+        result: ReportResult,
+        at: Timestamp,
+        linger: Duration,
+    },
+    LoggedOut {
+        at: Timestamp,
+        linger: Duration,
+    },
+    StopWanted {
+        reason: StopReason,
+        at: Timestamp,
+    },
+    /// The leader is gone.
+    Exited {
+        exit: ExitStatus,
+    },
+    /// The tree is empty, or there never was one.
+    ProcessEnded {
+        end: ProcessEnd,
+        at: Timestamp,
+    },
+    /// A session without a process of ours was silent for too long.
+    SessionExpired {
+        at: Timestamp,
+    },
+    /// A claim that no process followed.
+    ClaimLapsed {
+        at: Timestamp,
+    },
+}
+
+/// An event that makes no sense in the state the launch is in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("launch {launch} is {state}: {event} is not possible")]
+pub struct InvalidTransition {
+    pub launch: LaunchId,
+    pub state: &'static str,
+    pub event: &'static str,
+}
+
+impl LaunchEvent {
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::ProcessStarted { .. } => "process started",
+            Self::Authenticated { .. } => "authentication",
+            Self::Reported { .. } => "report",
+            Self::LoggedOut { .. } => "logout",
+            Self::StopWanted { .. } => "stop",
+            Self::Exited { .. } => "exit",
+            Self::ProcessEnded { .. } => "end of the process",
+            Self::SessionExpired { .. } => "end of the session",
+            Self::ClaimLapsed { .. } => "lapse of the claim",
+        }
+    }
+}
+
+impl Launch {
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.state, LaunchState::Ended { .. })
+    }
+
+    /// Whether a process is, or may come to be, kept by a coordinator.
+    pub const fn is_kept(&self) -> bool {
+        self.coordinator.is_some()
+    }
+
+    /// The launch after `event`. An event that already happened changes nothing; `Ended` is left by none.
+    ///
+    /// # Errors
+    /// [`InvalidTransition`] for what can't have happened: a call of an agent that is stopping or ended.
+    pub fn on(self, event: LaunchEvent) -> Result<Self, InvalidTransition> {
+        use LaunchEvent as E;
+        use LaunchState as S;
+        let impossible = |launch: &Self, event: &LaunchEvent| InvalidTransition {
+            launch: launch.id.clone(),
+            state: launch.state.as_str(),
+            event: event.as_str(),
+        };
+        match (&self.state, &event) {
+            // The truth about the process is taken in every open state, and is old news after the end.
+            (S::Ended { .. }, E::ProcessStarted { .. } | E::Exited { .. } | E::ProcessEnded { .. }) => Ok(self),
+            (
+                S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
+                E::ProcessStarted { pid, at },
+            ) => Ok(Self { pid: Some(*pid), started_at: self.started_at.or(Some(*at)), ..self }),
+            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::Exited { exit }) => {
+                Ok(Self { exit: *exit, state: S::Ending, ..self })
+            }
+            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::ProcessEnded { end, at }) => {
+                let (end, at) = (end.clone(), *at);
+                Ok(self.ended_with(end, at))
+            }
+
+            (S::Starting { .. } | S::Running { .. }, E::Authenticated { session, at }) => Ok(Self {
+                authenticated_at: self.authenticated_at.or(Some(*at)),
+                state: S::Running { session: session.clone() },
+                ..self
+            }),
+            (S::Stopping { .. } | S::Ending | S::Ended { .. }, E::Authenticated { .. }) => {
+                Err(impossible(&self, &event))
+            }
+
+            (S::Running { .. }, E::Reported { result, at, linger }) => {
+                let (result, at, linger) = (*result, *at, *linger);
+                Ok(Self { report: Some(result), ..self }.leaving(StopReason::Reported, at, linger))
+            }
+            (S::Running { .. }, E::LoggedOut { at, linger }) => {
+                let (at, linger) = (*at, *linger);
+                Ok(self.leaving(StopReason::LoggedOut, at, linger))
+            }
+            // A wanted stop doesn't take the word from an agent that still has its session: its report counts.
+            (S::Stopping { .. } | S::Ending, E::Reported { result, .. }) => {
+                Ok(Self { report: self.report.or(Some(*result)), ..self })
+            }
+            (S::Stopping { .. } | S::Ending, E::LoggedOut { .. }) => Ok(self),
+            (S::Starting { .. } | S::Ended { .. }, E::Reported { .. } | E::LoggedOut { .. }) => {
+                Err(impossible(&self, &event))
+            }
+
+            (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at }) => {
+                let (reason, at) = (*reason, *at);
+                Ok(self.leaving(reason, at, Duration::ZERO))
+            }
+            // A stop while it lingers: the reason stays, the patience ends.
+            (S::Stopping { reason, ladder_at }, E::StopWanted { at, .. }) => {
+                Ok(Self { state: S::Stopping { reason: *reason, ladder_at: (*ladder_at).min(*at) }, ..self })
+            }
+            (S::Ending | S::Ended { .. }, E::StopWanted { .. }) => Ok(self),
+
+            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::SessionExpired { at }) => {
+                let at = *at;
+                Ok(self.end(Outcome::TimedOut(TimeLimit::SessionIdle), at))
+            }
+            (S::Starting { .. } | S::Stopping { .. }, E::ClaimLapsed { at }) => {
+                let at = *at;
+                Ok(self.end(Outcome::StartFailed("nobody reported a process for this claim".to_owned()), at))
+            }
+            (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, &event)),
+            (S::Ended { .. }, E::SessionExpired { .. } | E::ClaimLapsed { .. }) => Ok(self),
+        }
+    }
+
+    /// On its way out by itself or with help; without a keeper there is no process to wait for.
+    fn leaving(self, reason: StopReason, at: Timestamp, linger: Duration) -> Self {
+        let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), ..self };
+        if launch.is_kept() {
+            Self { state: LaunchState::Stopping { reason, ladder_at: at + linger }, ..launch }
+        } else {
+            launch.ended_with(ProcessEnd::Exited(ExitStatus::default()), at)
+        }
+    }
+
+    fn ended_with(self, end: ProcessEnd, at: Timestamp) -> Self {
+        let exit = match end {
+            ProcessEnd::Exited(exit) => exit,
+            ProcessEnd::StartFailed(_) | ProcessEnd::FuseBurnt | ProcessEnd::Lost => self.exit,
+        };
+        let outcome = self.outcome_of(end);
+        Self { exit, ..self }.end(outcome, at)
+    }
+
+    fn end(self, outcome: Outcome, at: Timestamp) -> Self {
+        Self { state: LaunchState::Ended { outcome, at }, ..self }
+    }
+
+    /// What was reported counts most, then why we ended it, then what the process did.
+    fn outcome_of(&self, end: ProcessEnd) -> Outcome {
+        match (self.report, self.stop_reason) {
+            (Some(ReportResult::Success), _) => return Outcome::Completed,
+            (Some(ReportResult::Failed), _) => return Outcome::Failed,
+            (Some(ReportResult::Blocked), _) => return Outcome::Blocked,
+            (None, Some(StopReason::LoggedOut)) if self.key.purpose == super::key::Purpose::Chat => {
+                return Outcome::Completed;
+            }
+            (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,
+            (None, Some(StopReason::SessionMaximum)) => return Outcome::TimedOut(TimeLimit::SessionMaximum),
+            (None, Some(StopReason::Unknown)) => return Outcome::Lost,
+            (None, Some(reason @ (StopReason::Person | StopReason::StopAll | StopReason::Shutdown))) => {
+                return Outcome::Stopped(reason);
+            }
+            (None, Some(StopReason::Reported | StopReason::LoggedOut) | None) => {}
+        }
+        match end {
+            ProcessEnd::StartFailed(reason) => Outcome::StartFailed(reason),
+            ProcessEnd::Lost => Outcome::Lost,
+            ProcessEnd::FuseBurnt => Outcome::NeverAuthenticated,
+            ProcessEnd::Exited(_) if self.authenticated_at.is_none() => Outcome::NeverAuthenticated,
+            ProcessEnd::Exited(_) => Outcome::ExitedWithoutReport,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Texts that must not be printed: passkeys, tickets, tokens. `Debug` hides them, `reveal` is easy to grep, and the memory is
+//! wiped when they are dropped.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Prefixes of the tokens this program gives out; redaction knows them.
+pub const SESSION_TOKEN_PREFIX: &str = "sess_";
+pub const TICKET_PREFIX: &str = "tkt_";
+pub const COORDINATOR_TOKEN_PREFIX: &str = "coord_";
+pub const OPERATOR_TOKEN_PREFIX: &str = "op_";
+
+/// A text that no log, error or argument list may show.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(SecretString::from(text.into()))
+    }
+
+    /// The text itself. Each use is a place where a secret could leak.
+    pub fn reveal(&self) -> &str {
+        self.0.expose_secret()
+    }
+
+    /// What a store keeps of a random token: enough to recognise it, not to use it.
+    pub fn token_hash(&self) -> TokenHash {
+        TokenHash(hex(&Sha256::digest(self.reveal().as_bytes())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.reveal().as_bytes().ct_eq(other.reveal().as_bytes()).into()
+    }
+}
+
+impl Eq for Secret {}
+
+/// SHA-256 of a random token (at least 128 bits), in hexadecimal. Unsalted: a random token can't be guessed from it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct TokenHash(String);
+
+impl TokenHash {
+    /// Takes back what [`TokenHash::as_str`] gave; for stores.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Salted hash of a passkey, which people may have chosen: `sha256$<salt>$<hash>`, hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PasskeyHash(String);
+
+impl PasskeyHash {
+    pub fn new(passkey: &Secret, salt: [u8; 16]) -> Self {
+        let salt = hex(&salt);
+        let hash = salted(&salt, passkey);
+        Self(format!("sha256${salt}${hash}"))
+    }
+
+    /// Takes back what [`PasskeyHash::as_str`] gave; for stores.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `passkey` is the one that was hashed; takes the same time either way.
+    pub fn is_of(&self, passkey: &Secret) -> bool {
+        let mut parts = self.0.split('$');
+        let (_, salt, hash) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        salted(salt, passkey).as_bytes().ct_eq(hash.as_bytes()).into()
+    }
+
+    /// The same work as [`PasskeyHash::is_of`] for an agent that does not exist, so that the time doesn't tell.
+    pub fn none_is_of(passkey: &Secret) -> bool {
+        Self(format!("sha256${}${}", "0".repeat(32), "0".repeat(64))).is_of(passkey)
+    }
+}
+
+fn salted(salt: &str, passkey: &Secret) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(salt.as_bytes());
+    hasher.update(passkey.reveal().as_bytes());
+    hex(&hasher.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passkey_is_recognised_by_its_hash_only() {
+        let hash = PasskeyHash::new(&Secret::new("open sesame"), [7; 16]);
+        assert!(hash.is_of(&Secret::new("open sesame")));
+        assert!(!hash.is_of(&Secret::new("open sesame ")));
+        assert!(!hash.as_str().contains("sesame"));
+        assert_ne!(hash, PasskeyHash::new(&Secret::new("open sesame"), [8; 16]));
+        assert!(!PasskeyHash::none_is_of(&Secret::new("")));
+    }
+
+    #[test]
+    fn a_secret_does_not_print_itself() {
+        assert_eq!(format!("{:?}", Secret::new("hush")), "Secret(..)");
+    }
+}

@@ -1,0 +1,73 @@
+//! Moments, as values. The domain has no clock: whoever calls it says what time it is.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z; written as RFC 3339.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero if it lies in the future.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let moment = jiff::Timestamp::deserialize(deserializer)?;
+        Ok(Self(moment.as_millisecond()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_is_written_as_rfc_3339_with_milliseconds() {
+        let moment = Timestamp::from_millis(1_736_157_600_007);
+        assert_eq!(moment.to_string(), "2025-01-06T10:00:00.007Z");
+        let json = serde_json::to_string(&moment).expect("a timestamp is serializable");
+        assert_eq!(serde_json::from_str::<Timestamp>(&json).expect("what we wrote"), moment);
+    }
+
+    #[test]
+    fn the_future_is_zero_ago() {
+        assert_eq!(Timestamp::from_millis(5).since(Timestamp::from_millis(9)), Duration::ZERO);
+    }
+}

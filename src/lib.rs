@@ -1,0 +1,19 @@
+//! agent-coordinator: a daemon that runs fleets of AI coding agents the way an init system runs services.
+//!
+//! # The plan of the house
+//! A row may use the rows below it, nothing beside or above; `tests/it/layering.rs` enforces this table.
+//!
+//! ```text
+//! main                                  branches into the shim before anything else
+//! cli                                   the commands
+//! app                                   composition, start order, shutdown order
+//! coordinator   mcp   rest              front doors and drivers; they don't know one another
+//! service                               use cases, one file each; who may do what
+//! store   process   provider            adapters; they don't know one another
+//! shim                                  the keeper of one agent; knows instance_dir only
+//! config   telemetry   nudge   instance_dir    leaves
+//! domain                                pure decisions
+//! ```
+
+pub mod domain;
+pub mod nudge;

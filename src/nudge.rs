@@ -1,0 +1,62 @@
+//! A wake-up without data. Whoever changed something calls [`Nudge::wake`]; whoever waits looks at the world again.
+//!
+//! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent.
+
+use tokio::sync::watch;
+
+/// The waking side. Cloning it is cheap, and all clones wake the same listeners.
+#[derive(Debug, Clone)]
+pub struct Nudge(watch::Sender<()>);
+
+/// The waiting side.
+#[derive(Debug, Clone)]
+pub struct Wakeups(watch::Receiver<()>);
+
+impl Nudge {
+    pub fn new() -> Self {
+        Self(watch::Sender::new(()))
+    }
+
+    pub fn wake(&self) {
+        self.0.send_replace(());
+    }
+
+    /// A listener that hears each wake-up from now on.
+    pub fn listen(&self) -> Wakeups {
+        Wakeups(self.0.subscribe())
+    }
+}
+
+impl Default for Nudge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Wakeups {
+    /// Returns when something was woken since the last return; never, once all nudges are gone.
+    ///
+    /// Cancel-safe: a wake-up is only taken by the call that returns.
+    pub async fn woken(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn wake_ups_between_two_waits_are_one() {
+        let nudge = Nudge::new();
+        let mut wakeups = nudge.listen();
+        assert!(wakeups.woken().now_or_never().is_none());
+        nudge.wake();
+        nudge.clone().wake();
+        assert!(wakeups.woken().now_or_never().is_some());
+        assert!(wakeups.woken().now_or_never().is_none());
+    }
+}

@@ -1,0 +1,1 @@
+//! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
