@@ -1,16 +1,30 @@
 //! What is decided, and nothing else: plain values in, values out. No clock, no files, no sockets, no environment, no
 //! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
 
+pub mod agent;
 pub mod command;
+pub mod event;
 pub mod id;
 pub mod key;
 pub mod launch;
+pub mod pair;
 pub mod redact;
+pub mod refusal;
 pub mod secret;
+pub mod session;
+pub mod task;
 pub mod time;
+mod words;
 
+pub use agent::{Agent, Assignment, Project};
 pub use command::CommandSpec;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
 pub use key::{InstanceKey, Purpose};
+pub use launch::{Launch, LaunchState, Outcome, StopReason};
+pub use pair::{PairFacts, PairRecord};
+pub use refusal::Refusal;
 pub use secret::Secret;
+pub use session::{Execution, Session};
+pub use task::{Priority, Task, TaskStatus};
 pub use time::Timestamp;
+pub use words::UnknownWord;

@@ -17,3 +17,4 @@
 
 pub mod domain;
 pub mod nudge;
+pub mod store;

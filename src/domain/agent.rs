@@ -1,0 +1,66 @@
+//! Agents and projects, as people define them, and who works where.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{AgentId, ProjectId};
+use super::secret::PasskeyHash;
+use super::time::Timestamp;
+use super::words::words;
+
+words! {
+    /// Whether an agent may be started.
+    pub enum AgentStatus as "agent status" {
+        Active = "active",
+        Inactive = "inactive",
+    }
+}
+
+words! {
+    /// Whether work of a project is started.
+    pub enum ProjectStatus as "project status" {
+        Active = "active",
+        Inactive = "inactive",
+        Archived = "archived",
+    }
+}
+
+/// The provider of an agent whose definition names none (seed 004).
+pub const DEFAULT_AI_TYPE: &str = "claude";
+
+/// An agent definition (seed 004: system_prompt and ai_type live here, not with the coordinator).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    pub id: AgentId,
+    pub name: String,
+    /// Names the provider that starts it.
+    pub ai_type: String,
+    pub system_prompt: String,
+    /// Without one it can only come in by a launch ticket.
+    pub passkey: Option<PasskeyHash>,
+    pub status: AgentStatus,
+    pub created_at: Timestamp,
+    pub revision: i64,
+}
+
+/// A project: a name for a working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    pub id: ProjectId,
+    pub name: String,
+    /// Absolute; never created by us.
+    pub working_directory: PathBuf,
+    pub status: ProjectStatus,
+    pub created_at: Timestamp,
+    pub revision: i64,
+}
+
+/// An agent may work in a project.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Assignment {
+    #[serde(rename = "project_id")]
+    pub project: ProjectId,
+    #[serde(rename = "agent_id")]
+    pub agent: AgentId,
+}

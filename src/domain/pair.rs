@@ -1,0 +1,145 @@
+//! What is remembered of a key between its launches, and the facts by which it is decided whether it may start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::agent::{AgentStatus, ProjectStatus};
+use super::id::LaunchId;
+use super::key::InstanceKey;
+use super::launch::{LaunchState, Outcome};
+use super::time::Timestamp;
+use super::words::words;
+
+/// What outlives the launches of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairRecord {
+    pub key: InstanceKey,
+    /// A person stopped it: no start until `resume`, or until a task of it is set in progress again.
+    pub held_since: Option<Timestamp>,
+    /// Failures in a row since the last success, or since a person said to try again.
+    pub n_failures: u32,
+    pub last_end_at: Option<Timestamp>,
+    pub revision: i64,
+}
+
+impl PairRecord {
+    pub const fn new(key: InstanceKey) -> Self {
+        Self { key, held_since: None, n_failures: 0, last_end_at: None, revision: 0 }
+    }
+
+    /// After the end of a launch: a failure adds to the row, anything else breaks it.
+    pub fn after_end(self, outcome: &Outcome, at: Timestamp) -> Self {
+        let n_failures = if outcome.is_failure() { self.n_failures.saturating_add(1) } else { 0 };
+        Self { n_failures, last_end_at: Some(at), ..self }
+    }
+
+    pub fn held(self, at: Timestamp) -> Self {
+        Self { held_since: self.held_since.or(Some(at)), ..self }
+    }
+
+    /// A person said to try again.
+    pub fn released(self) -> Self {
+        Self { held_since: None, n_failures: 0, ..self }
+    }
+}
+
+/// How long a pair waits after failures: `initial`, doubled by each further one, at most `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    pub initial: Duration,
+    pub max: Duration,
+}
+
+impl Backoff {
+    pub fn delay(self, n_failures: u32) -> Duration {
+        match n_failures.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(doublings) => {
+                self.initial.saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.max)
+            }
+        }
+    }
+
+    /// When `pair` may start again; `None` if it may at once.
+    pub fn until(self, pair: &PairRecord) -> Option<Timestamp> {
+        pair.last_end_at.filter(|_| pair.n_failures > 0).map(|ended| ended + self.delay(pair.n_failures))
+    }
+}
+
+/// The open launch of a key, as far as the question of its start goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenLaunch {
+    pub id: LaunchId,
+    pub state: LaunchState,
+}
+
+/// Everything by which it is decided whether a key may start; read in one go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairFacts {
+    pub key: InstanceKey,
+    /// `None`: no such agent.
+    pub agent: Option<(AgentStatus, String)>,
+    /// `None`: no such project.
+    pub project: Option<(ProjectStatus, PathBuf)>,
+    pub is_assigned: bool,
+    /// Since when its oldest task in progress is that; `None`: there is no work.
+    pub waiting_since: Option<Timestamp>,
+    pub open: Option<OpenLaunch>,
+    pub record: PairRecord,
+    pub is_paused: bool,
+}
+
+words! {
+    /// Why a key may or may not start; without any state of a task, which a coordinator doesn't know (seed 004).
+    pub enum StartReason as "start reason" {
+        Ready = "ready",
+        /// No such agent or project.
+        Unknown = "unknown",
+        NotAssigned = "not_assigned",
+        /// The agent or the project is not active.
+        Inactive = "inactive",
+        Starting = "starting",
+        Running = "running",
+        /// On its way out: its tree is not empty yet.
+        Stopping = "stopping",
+        NoWork = "no_work",
+        Paused = "paused",
+        Held = "held",
+        /// It failed lately and waits before the next try.
+        Backoff = "backoff",
+        /// All slots are taken.
+        NoFreeSlot = "no_free_slot",
+    }
+}
+
+impl PairFacts {
+    /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
+    pub fn reason(&self, backoff: Backoff, now: Timestamp) -> StartReason {
+        let (Some((agent_status, _)), Some((project_status, _))) = (&self.agent, &self.project) else {
+            return StartReason::Unknown;
+        };
+        if !self.is_assigned {
+            return StartReason::NotAssigned;
+        }
+        if *agent_status != AgentStatus::Active || *project_status != ProjectStatus::Active {
+            return StartReason::Inactive;
+        }
+        match self.open.as_ref().map(|open| &open.state) {
+            Some(LaunchState::Starting { .. }) => return StartReason::Starting,
+            Some(LaunchState::Running { .. }) => return StartReason::Running,
+            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => return StartReason::Stopping,
+            Some(LaunchState::Ended { .. }) | None => {}
+        }
+        if self.waiting_since.is_none() {
+            StartReason::NoWork
+        } else if self.is_paused {
+            StartReason::Paused
+        } else if self.record.held_since.is_some() {
+            StartReason::Held
+        } else if backoff.until(&self.record).is_some_and(|until| now < until) {
+            StartReason::Backoff
+        } else {
+            StartReason::Ready
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
+
+use super::id::{AgentId, LaunchId, ProjectId, TaskId};
+use super::task::TaskStatus;
+
+/// Why not. `Display` is the wording people and agents read (the seeds' where they give one).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("Invalid agent_id or passkey")]
+    InvalidCredentials,
+    #[error("Project not found")]
+    ProjectNotFound { project: ProjectId },
+    #[error("Agent not found")]
+    AgentNotFound { agent: AgentId },
+    #[error("Agent is not assigned to this project")]
+    NotAssigned { agent: AgentId, project: ProjectId },
+    #[error("Agent instance already running for this project")]
+    AlreadyRunning,
+    #[error("This launch has ended or is being stopped")]
+    LaunchEnded,
+    #[error("Invalid session token")]
+    InvalidSession,
+    #[error("Session has ended")]
+    SessionEnded,
+    #[error("Session has expired")]
+    SessionExpired,
+    #[error("This tool is for coordinators")]
+    CoordinatorOnly,
+    #[error("Task not found")]
+    TaskNotFound { task: TaskId },
+    #[error("Launch not found")]
+    LaunchNotFound { launch: LaunchId },
+    #[error("Task {task} is not assigned to you")]
+    NotYourTask { task: TaskId },
+    #[error("Task {task} is {from}: it can't become {to}")]
+    ImpossibleStatus { task: TaskId, from: TaskStatus, to: TaskStatus },
+    #[error("Task {task} is {from}: only people reopen it")]
+    PeopleOnly { task: TaskId, from: TaskStatus },
+    #[error("Task {task} has no assignee: it can't be in progress")]
+    NeedsAssignee { task: TaskId },
+    #[error("Task {task} depends on tasks that are not done: {}", list(open))]
+    DependenciesOpen { task: TaskId, open: Vec<TaskId> },
+    #[error("Task {task} has subtasks that are not finished: {}", list(open))]
+    SubtasksOpen { task: TaskId, open: Vec<TaskId> },
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Refusal {
+    /// The word that programs branch on.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidCredentials => "invalid_credentials",
+            Self::ProjectNotFound { .. } => "project_not_found",
+            Self::AgentNotFound { .. } => "agent_not_found",
+            Self::NotAssigned { .. } => "not_assigned",
+            Self::AlreadyRunning => "already_running",
+            Self::LaunchEnded => "launch_ended",
+            Self::InvalidSession => "invalid_session",
+            Self::SessionEnded => "session_ended",
+            Self::SessionExpired => "session_expired",
+            Self::CoordinatorOnly => "coordinator_only",
+            Self::TaskNotFound { .. } => "task_not_found",
+            Self::LaunchNotFound { .. } => "launch_not_found",
+            Self::NotYourTask { .. } => "not_your_task",
+            Self::ImpossibleStatus { .. } => "impossible_status",
+            Self::PeopleOnly { .. } => "people_only",
+            Self::NeedsAssignee { .. } => "needs_assignee",
+            Self::DependenciesOpen { .. } => "dependencies_open",
+            Self::SubtasksOpen { .. } => "subtasks_open",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
+    /// What to do about it, where that isn't plain from the words.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::InvalidCredentials => Some("use the AGENT_ID and AGENT_PASSKEY of your environment as they are"),
+            Self::AlreadyRunning | Self::LaunchEnded => {
+                Some("exit now; the coordinator starts you again when there is work")
+            }
+            Self::SessionEnded | Self::SessionExpired => Some("exit now; your session is over"),
+            Self::InvalidSession => Some("call authenticate and use the session_token of its answer"),
+            Self::NotAssigned { .. } => {
+                Some("a person assigns agents to projects: agent-coordinator project set PROJECT --assign AGENT")
+            }
+            Self::CoordinatorOnly => Some("agents call get_my_task and report_completed"),
+            Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
+            Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
+            Self::NeedsAssignee { .. } => Some("assign an agent first"),
+            Self::ProjectNotFound { .. }
+            | Self::AgentNotFound { .. }
+            | Self::TaskNotFound { .. }
+            | Self::LaunchNotFound { .. }
+            | Self::NotYourTask { .. }
+            | Self::ImpossibleStatus { .. }
+            | Self::PeopleOnly { .. }
+            | Self::Invalid(_) => None,
+        }
+    }
+}
+
+fn list(ids: &[TaskId]) -> String {
+    ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,58 @@
+//! Enums that are one word each in JSON, SQL, YAML and on the command line, from one list.
+
+/// Defines such an enum with `ALL`, `as_str`, `FromStr`, `Display`, serde and a schema that all agree.
+macro_rules! words {
+    ($(#[$doc:meta])* pub enum $name:ident as $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them, in their order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = super::words::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
+                    super::words::UnknownWord::new($kind, text, Self::ALL.iter().map(|word| word.as_str()))
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use words;
+
+/// A word that is none of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is no {kind}: expected one of {expected}")]
+pub struct UnknownWord {
+    kind: &'static str,
+    word: String,
+    expected: String,
+}
+
+impl UnknownWord {
+    pub(crate) fn new<'a>(kind: &'static str, word: &str, expected: impl Iterator<Item = &'a str>) -> Self {
+        Self { kind, word: word.to_owned(), expected: expected.collect::<Vec<_>>().join(", ") }
+    }
+}

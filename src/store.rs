@@ -1,0 +1,175 @@
+//! The store: all state that outlives a process, behind one trait.
+//!
+//! Reads are plain questions. Writes are whole commits: rows as they are to be, each naming the revision it was made from, so
+//! that a decision taken on outdated facts conflicts instead of overwriting. Nobody but `service` calls this module, and the
+//! rules are not here: a backend compares revisions and keeps one open launch per key.
+
+use futures::future::BoxFuture;
+
+use crate::domain::agent::Assignment;
+use crate::domain::event::{Event, NewEvent};
+use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::secret::TokenHash;
+use crate::domain::{
+    Agent, Execution, InstanceKey, Launch, PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus,
+    Timestamp,
+};
+
+/// The answer to a read.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// One transaction: all of it, or nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Commit {
+    /// What must be true besides the revisions of the changed rows.
+    pub expect: Vec<Expect>,
+    pub changes: Vec<Change>,
+}
+
+/// A condition of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expect {
+    /// No launch of this key is open.
+    NoOpenLaunch(InstanceKey),
+    /// The task still has this revision, although the commit doesn't change it.
+    TaskAt(TaskId, i64),
+    /// The launch still has this revision, although the commit doesn't change it.
+    LaunchAt(LaunchId, i64),
+}
+
+/// A row as it is to be. Its `revision` is the one it was made from (0: it must not exist yet); the store counts it up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Agent(Agent),
+    Project(Project),
+    /// Repeating it changes nothing.
+    Assign(Assignment),
+    /// Repeating it changes nothing.
+    Unassign(Assignment),
+    Task(Task),
+    Launch(Launch),
+    Session(Session),
+    Execution(Execution),
+    Pair(PairRecord),
+    /// No new starts since then, or starts again.
+    Pause(Option<Timestamp>),
+    Event(NewEvent),
+}
+
+/// Why a commit wasn't made.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Something the decision was based on has changed: read again, decide again.
+    #[error("{what} `{id}` has changed meanwhile")]
+    Outdated { what: &'static str, id: String },
+    /// The key has an open launch: the last guard against a double start.
+    #[error("{key} has an open launch")]
+    OpenLaunch { key: InstanceKey },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The store can't answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("could not {action} the store")]
+    Unavailable {
+        /// What was tried: `read`, `write to`.
+        action: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A row that this program can't have written.
+    #[error("the store has an unreadable {what} `{id}`")]
+    Unreadable {
+        what: &'static str,
+        id: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Which tasks; each field that is set narrows the answer.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    pub project: Option<ProjectId>,
+    pub assignee: Option<AgentId>,
+    pub status: Option<TaskStatus>,
+    pub parent: Option<TaskId>,
+}
+
+/// Which launches, the newest first.
+#[derive(Debug, Clone)]
+pub struct LaunchFilter {
+    pub agent: Option<AgentId>,
+    pub project: Option<ProjectId>,
+    pub purpose: Option<Purpose>,
+    /// Only those that have ended, by the time of their end.
+    pub only_ended: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub n_agents: u64,
+    pub n_projects: u64,
+}
+
+/// A backend. All backends give the same answers to the same commits: `tests/it/store.rs` holds them to it.
+///
+/// Dropping the future of a read is harmless; a commit that was handed over is made even when its future is dropped.
+pub trait Store: Send + Sync + 'static {
+    /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>>;
+
+    fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>>;
+    /// By id.
+    fn agents(&self) -> Answer<'_, Vec<Agent>>;
+    fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>>;
+    /// By id.
+    fn projects(&self) -> Answer<'_, Vec<Project>>;
+    /// By project, then agent.
+    fn assignments(&self) -> Answer<'_, Vec<Assignment>>;
+    fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>>;
+    /// By creation, then id.
+    fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>>;
+
+    fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>>;
+    fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>>;
+    /// By claim time, then id.
+    fn open_launches(&self) -> Answer<'_, Vec<Launch>>;
+    fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>>;
+
+    fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;
+    /// Sessions that have not ended, by creation, then id.
+    fn open_sessions(&self) -> Answer<'_, Vec<Session>>;
+    /// The sessions of one launch, by creation, then id.
+    fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>>;
+    /// The work on one task, the newest first.
+    fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
+    /// The work of one launch, the newest first.
+    fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
+
+    /// The record of a key; a fresh one if nothing is remembered.
+    fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord>;
+    /// Keys that are held, by key.
+    fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>>;
+    /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent.
+    fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;
+    /// The facts of each key with work and without an open launch whose agent and project are active and assigned, by
+    /// `waiting_since`, then key. Its cost grows with the work, not with the pairs.
+    fn startable(&self) -> Answer<'_, Vec<PairFacts>>;
+    /// Since when no new agents are started; `None` normally.
+    fn paused_since(&self) -> Answer<'_, Option<Timestamp>>;
+
+    /// Events after `seq`, in order, at most `limit`.
+    fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
+    fn counts(&self) -> Answer<'_, Counts>;
+
+    /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
