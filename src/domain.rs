@@ -2,12 +2,17 @@
 //! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
 
 pub mod agent;
+pub mod authentication;
 pub mod command;
 pub mod event;
+pub mod guidance;
 pub mod id;
+pub mod instance;
 pub mod key;
+pub mod language;
 pub mod launch;
 pub mod pair;
+pub mod plan;
 pub mod redact;
 pub mod refusal;
 pub mod secret;
@@ -18,8 +23,11 @@ mod words;
 
 pub use agent::{Agent, Assignment, Project};
 pub use command::CommandSpec;
+pub use guidance::Guidance;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
+pub use instance::{Instance, Phase};
 pub use key::{InstanceKey, Purpose};
+pub use language::Language;
 pub use launch::{Launch, LaunchState, Outcome, StopReason};
 pub use pair::{PairFacts, PairRecord};
 pub use refusal::Refusal;

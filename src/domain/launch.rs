@@ -330,7 +330,7 @@ impl Launch {
     ///
     /// # Errors
     /// [`InvalidTransition`] for what can't have happened: a call of an agent that is stopping or ended.
-    pub fn on(self, event: LaunchEvent) -> Result<Self, InvalidTransition> {
+    pub fn on(self, event: &LaunchEvent) -> Result<Self, InvalidTransition> {
         use LaunchEvent as E;
         use LaunchState as S;
         let impossible = |launch: &Self, event: &LaunchEvent| InvalidTransition {
@@ -338,7 +338,7 @@ impl Launch {
             state: launch.state.as_str(),
             event: event.as_str(),
         };
-        match (&self.state, &event) {
+        match (&self.state, event) {
             // The truth about the process is taken in every open state, and is old news after the end.
             (S::Ended { .. }, E::ProcessStarted { .. } | E::Exited { .. } | E::ProcessEnded { .. }) => Ok(self),
             (
@@ -359,7 +359,7 @@ impl Launch {
                 ..self
             }),
             (S::Stopping { .. } | S::Ending | S::Ended { .. }, E::Authenticated { .. }) => {
-                Err(impossible(&self, &event))
+                Err(impossible(&self, event))
             }
 
             (S::Running { .. }, E::Reported { result, at, linger }) => {
@@ -376,7 +376,7 @@ impl Launch {
             }
             (S::Stopping { .. } | S::Ending, E::LoggedOut { .. }) => Ok(self),
             (S::Starting { .. } | S::Ended { .. }, E::Reported { .. } | E::LoggedOut { .. }) => {
-                Err(impossible(&self, &event))
+                Err(impossible(&self, event))
             }
 
             (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at }) => {
@@ -397,7 +397,7 @@ impl Launch {
                 let at = *at;
                 Ok(self.end(Outcome::StartFailed("nobody reported a process for this claim".to_owned()), at))
             }
-            (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, &event)),
+            (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),
             (S::Ended { .. }, E::SessionExpired { .. } | E::ClaimLapsed { .. }) => Ok(self),
         }
     }
@@ -451,3 +451,6 @@ impl Launch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

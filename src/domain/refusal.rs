@@ -14,6 +14,8 @@ pub enum Refusal {
     AgentNotFound { agent: AgentId },
     #[error("Agent is not assigned to this project")]
     NotAssigned { agent: AgentId, project: ProjectId },
+    #[error("Agent or project is not active")]
+    Inactive,
     #[error("Agent instance already running for this project")]
     AlreadyRunning,
     #[error("This launch has ended or is being stopped")]
@@ -54,6 +56,7 @@ impl Refusal {
             Self::ProjectNotFound { .. } => "project_not_found",
             Self::AgentNotFound { .. } => "agent_not_found",
             Self::NotAssigned { .. } => "not_assigned",
+            Self::Inactive => "inactive",
             Self::AlreadyRunning => "already_running",
             Self::LaunchEnded => "launch_ended",
             Self::InvalidSession => "invalid_session",
@@ -92,6 +95,7 @@ impl Refusal {
             | Self::AgentNotFound { .. }
             | Self::TaskNotFound { .. }
             | Self::LaunchNotFound { .. }
+            | Self::Inactive
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }

@@ -1,0 +1,80 @@
+//! Who may open a session, and on which launch.
+
+use super::agent::{Agent, AgentStatus, Project, ProjectStatus};
+use super::id::{AgentId, ProjectId};
+use super::key::Purpose;
+use super::launch::{Launch, LaunchState};
+use super::refusal::Refusal;
+
+/// What the presented passkey turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// Neither the agent's passkey nor a ticket of one of its launches.
+    None,
+    /// The agent's own passkey.
+    Passkey,
+    /// The ticket of this launch.
+    Ticket(Box<Launch>),
+}
+
+/// What the decision is made from.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    pub agent_id: &'a AgentId,
+    pub project_id: &'a ProjectId,
+    pub agent: Option<&'a Agent>,
+    pub project: Option<&'a Project>,
+    pub is_assigned: bool,
+    pub proof: Proof,
+    /// Open launches of the agent in the project, the oldest first.
+    pub open: &'a [Launch],
+}
+
+/// How the session is to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// On this launch; a session that it has already is superseded.
+    On(Box<Launch>),
+    /// On a launch of its own: an agent that someone started by hand.
+    OnNewLaunch,
+}
+
+/// Decides about an `authenticate` call (seed 004; contract.md "Passkey and ticket").
+///
+/// # Errors
+/// The refusals of seed 004 and contract.md, in that order: what is wrong with the project is told only to an agent that has
+/// proven who it is.
+pub fn decide(facts: Facts<'_>) -> Result<Grant, Refusal> {
+    let agent = match (&facts.proof, facts.agent) {
+        (Proof::None, _) | (_, None) => return Err(Refusal::InvalidCredentials),
+        (Proof::Passkey | Proof::Ticket(_), Some(agent)) => agent,
+    };
+    let project = facts.project.ok_or_else(|| Refusal::ProjectNotFound { project: facts.project_id.clone() })?;
+    if let Proof::Ticket(launch) = facts.proof {
+        return with_ticket(*launch, facts.agent_id, facts.project_id);
+    }
+    if !facts.is_assigned {
+        return Err(Refusal::NotAssigned { agent: agent.id.clone(), project: project.id.clone() });
+    }
+    if agent.status != AgentStatus::Active || project.status != ProjectStatus::Active {
+        return Err(Refusal::Inactive);
+    }
+    if let Some(starting) = facts.open.iter().find(|launch| matches!(launch.state, LaunchState::Starting { .. })) {
+        return Ok(Grant::On(Box::new(starting.clone())));
+    }
+    // Only after the passkey is proven, and per purpose: a chat beside it doesn't count.
+    if facts.open.iter().any(|launch| launch.key.purpose == Purpose::Task) {
+        return Err(Refusal::AlreadyRunning);
+    }
+    Ok(Grant::OnNewLaunch)
+}
+
+fn with_ticket(launch: Launch, agent: &AgentId, project: &ProjectId) -> Result<Grant, Refusal> {
+    if launch.key.agent != *agent || launch.key.project != *project {
+        return Err(Refusal::InvalidCredentials);
+    }
+    match launch.state {
+        LaunchState::Starting { .. } | LaunchState::Running { .. } => Ok(Grant::On(Box::new(launch))),
+        LaunchState::Stopping { .. } | LaunchState::Ending | LaunchState::Ended { .. } => Err(Refusal::LaunchEnded),
+    }
+}

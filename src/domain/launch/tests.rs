@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::key::Purpose;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const LINGER: Duration = Duration::from_secs(30);
+
+fn launch(is_kept: bool) -> Launch {
+    Launch {
+        id: "lch_1".parse().expect("an id"),
+        key: InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task),
+        coordinator: is_kept.then(|| "crd_1".parse().expect("an id")),
+        ai_type: "claude".to_owned(),
+        ticket: None,
+        claimed_at: NOW,
+        state: LaunchState::Starting { deadline: NOW + Duration::from_secs(120) },
+        pid: None,
+        started_at: None,
+        authenticated_at: None,
+        task: None,
+        report: None,
+        stop_reason: None,
+        exit: ExitStatus::default(),
+        revision: 1,
+    }
+}
+
+fn authenticated() -> LaunchEvent {
+    LaunchEvent::Authenticated { session: "ses_1".parse().expect("an id"), at: NOW }
+}
+
+fn reported(result: ReportResult) -> LaunchEvent {
+    LaunchEvent::Reported { result, at: NOW, linger: LINGER }
+}
+
+fn stop(reason: StopReason) -> LaunchEvent {
+    LaunchEvent::StopWanted { reason, at: NOW }
+}
+
+fn ended(exit_code: i32) -> LaunchEvent {
+    let exit = ExitStatus { exit_code: Some(exit_code), signal: None };
+    LaunchEvent::ProcessEnded { end: ProcessEnd::Exited(exit), at: NOW }
+}
+
+#[track_caller]
+fn check(events: &[LaunchEvent], expected: &Outcome) {
+    let launch = events.iter().fold(launch(true), |launch, event| launch.on(event).expect("a possible event"));
+    match launch.state {
+        LaunchState::Ended { outcome, .. } => assert_eq!(outcome, *expected),
+        state => panic!("not ended but {state:?}"),
+    }
+}
+
+#[test]
+fn ends_are_told_apart() {
+    check(&[authenticated(), reported(ReportResult::Success), ended(0)], &Outcome::Completed);
+    check(&[authenticated(), reported(ReportResult::Failed), ended(0)], &Outcome::Failed);
+    check(&[authenticated(), reported(ReportResult::Blocked), ended(1)], &Outcome::Blocked);
+    check(&[authenticated(), ended(0)], &Outcome::ExitedWithoutReport);
+    check(&[ended(0)], &Outcome::NeverAuthenticated);
+    check(&[stop(StopReason::StartTimeout), ended(143)], &Outcome::NeverAuthenticated);
+    check(&[authenticated(), stop(StopReason::Person), ended(143)], &Outcome::Stopped(StopReason::Person));
+    check(
+        &[authenticated(), stop(StopReason::SessionMaximum), ended(143)],
+        &Outcome::TimedOut(TimeLimit::SessionMaximum),
+    );
+    let failed = ProcessEnd::StartFailed("no such program `x`".to_owned());
+    check(
+        &[LaunchEvent::ProcessEnded { end: failed, at: NOW }],
+        &Outcome::StartFailed("no such program `x`".to_owned()),
+    );
+    check(&[LaunchEvent::ProcessEnded { end: ProcessEnd::Lost, at: NOW }], &Outcome::Lost);
+}
+
+#[test]
+fn a_report_counts_more_than_the_stop_that_follows_it() {
+    check(
+        &[authenticated(), reported(ReportResult::Success), stop(StopReason::Person), ended(137)],
+        &Outcome::Completed,
+    );
+}
+
+#[test]
+fn a_report_during_a_stop_counts() {
+    check(
+        &[authenticated(), stop(StopReason::Shutdown), reported(ReportResult::Success), ended(0)],
+        &Outcome::Completed,
+    );
+}
+
+#[test]
+fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
+    let launch = launch(true)
+        .on(&authenticated())
+        .and_then(|launch| launch.on(&reported(ReportResult::Success)))
+        .and_then(|launch| launch.on(&LaunchEvent::StopWanted { reason: StopReason::Person, at: NOW }))
+        .expect("possible events");
+    assert_eq!(launch.state, LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW });
+}
+
+#[test]
+fn nobody_authenticates_on_a_launch_that_is_stopping() {
+    let stopping = launch(true).on(&stop(StopReason::Person)).expect("a stop is possible");
+    assert!(stopping.on(&authenticated()).is_err());
+}
+
+#[test]
+fn without_a_keeper_the_report_is_the_end() {
+    let launch = launch(false)
+        .on(&authenticated())
+        .and_then(|launch| launch.on(&reported(ReportResult::Success)))
+        .expect("possible events");
+    assert_eq!(launch.state, LaunchState::Ended { outcome: Outcome::Completed, at: NOW });
+}
+
+fn any_event() -> impl Strategy<Value = LaunchEvent> {
+    prop_oneof![
+        Just(LaunchEvent::ProcessStarted { pid: 7, at: NOW }),
+        Just(authenticated()),
+        Just(reported(ReportResult::Success)),
+        Just(LaunchEvent::LoggedOut { at: NOW, linger: LINGER }),
+        Just(stop(StopReason::Person)),
+        Just(LaunchEvent::Exited { exit: ExitStatus::default() }),
+        Just(ended(0)),
+        Just(LaunchEvent::SessionExpired { at: NOW }),
+        Just(LaunchEvent::ClaimLapsed { at: NOW }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_events_leaves_ended(events in prop::collection::vec(any_event(), 0..12), is_kept: bool) {
+        let mut launch = launch(is_kept);
+        let mut end = None;
+        for event in &events {
+            launch = launch.clone().on(event).unwrap_or(launch);
+            if let Some(end) = &end {
+                prop_assert_eq!(&launch.state, end);
+            }
+            if !launch.is_open() {
+                end = Some(launch.state.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_already_happened_changes_nothing(events in prop::collection::vec(any_event(), 0..8), is_kept: bool) {
+        let mut launch = launch(is_kept);
+        for event in &events {
+            if let Ok(after) = launch.clone().on(event) {
+                if let Ok(again) = after.clone().on(event) {
+                    prop_assert_eq!(&again, &after);
+                }
+                launch = after;
+            }
+        }
+    }
+}

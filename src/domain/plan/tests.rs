@@ -1,0 +1,271 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::id::SessionId;
+use crate::domain::key::Purpose;
+use crate::domain::pair::PairRecord;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn key(agent: usize, project: usize) -> InstanceKey {
+    let id = |kind, n| format!("{kind}_{n}");
+    InstanceKey::new(
+        id("agt", agent).parse().expect("an id"),
+        id("prj", project).parse().expect("an id"),
+        Purpose::Task,
+    )
+}
+
+fn me() -> CoordinatorId {
+    "crd_me".parse().expect("an id")
+}
+
+fn waiting(key: InstanceKey, since: i64) -> PairFacts {
+    PairFacts {
+        record: PairRecord::new(key.clone()),
+        key,
+        agent: Some((AgentStatus::Active, "claude".to_owned())),
+        project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
+        is_assigned: true,
+        waiting_since: Some(Timestamp::from_millis(since)),
+        open: None,
+        is_paused: false,
+    }
+}
+
+fn launch(id: &str, key: InstanceKey, state: LaunchState) -> Launch {
+    Launch {
+        id: id.parse().expect("an id"),
+        key,
+        coordinator: Some(me()),
+        ai_type: "claude".to_owned(),
+        ticket: None,
+        claimed_at: NOW,
+        state,
+        pid: None,
+        started_at: None,
+        authenticated_at: None,
+        task: None,
+        report: None,
+        stop_reason: None,
+        exit: ExitStatus::default(),
+        revision: 1,
+    }
+}
+
+fn instance(launch: &Launch, phase: Phase) -> Instance {
+    Instance {
+        launch: launch.id.clone(),
+        key: launch.key.clone(),
+        phase,
+        adopted: false,
+        stop: None,
+        is_marked_authenticated: false,
+    }
+}
+
+fn snapshot(max_concurrent: usize) -> Snapshot {
+    Snapshot {
+        now: NOW,
+        coordinator: me(),
+        startable: Vec::new(),
+        launches: Vec::new(),
+        instances: Vec::new(),
+        limits: Limits {
+            max_concurrent,
+            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(300) },
+        },
+    }
+}
+
+fn starts(plan: &Plan) -> Vec<String> {
+    plan.actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Start { key, .. } => Some(format!("{}/{}", key.agent, key.project)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn running() -> Phase {
+    Phase::Running { pid: 7, started_at: NOW }
+}
+
+#[test]
+fn starts_go_round_the_projects_the_longest_waiting_first() {
+    let startable = vec![
+        waiting(key(1, 1), 10),
+        waiting(key(2, 1), 20),
+        waiting(key(3, 1), 30),
+        waiting(key(4, 2), 40),
+        waiting(key(5, 2), 50),
+    ];
+    let plan = plan(&Snapshot { startable, ..snapshot(4) });
+    assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_4/prj_2", "agt_2/prj_1", "agt_5/prj_2"]);
+    assert_eq!(plan.deferred.len(), 1);
+    assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
+}
+
+#[test]
+fn launches_that_start_or_end_take_slots() {
+    let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
+    let ending = launch("lch_2", key(2, 1), LaunchState::Ending);
+    let instances = vec![instance(&starting, Phase::Starting), instance(&ending, running())];
+    let snapshot =
+        Snapshot { startable: vec![waiting(key(3, 2), 0)], launches: vec![starting, ending], instances, ..snapshot(2) };
+    assert_eq!(starts(&plan(&snapshot)), [""; 0]);
+}
+
+#[test]
+fn a_key_with_a_live_process_is_not_started_whatever_the_server_says() {
+    let gone = launch("lch_1", key(1, 1), LaunchState::Ending);
+    let snapshot =
+        Snapshot { startable: vec![waiting(key(1, 1), 0)], instances: vec![instance(&gone, running())], ..snapshot(5) };
+    let plan = plan(&snapshot);
+    assert_eq!(plan.actions, [Action::Stop { launch: gone.id, reason: StopReason::Unknown }]);
+    assert_eq!(plan.deferred[0].reason, StartReason::Stopping);
+}
+
+#[test]
+fn a_failing_pair_waits_and_the_plan_says_until_when() {
+    let mut facts = waiting(key(1, 1), 0);
+    facts.record = PairRecord { n_failures: 3, last_end_at: Some(NOW), ..facts.record };
+    let plan = plan(&Snapshot { startable: vec![facts], ..snapshot(1) });
+    let until = Some(NOW + Duration::from_secs(4));
+    assert_eq!(plan.wake_at, until);
+    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until }]);
+}
+
+#[test]
+fn a_claim_without_a_process_is_given_back_at_once() {
+    let claim = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
+    let other = Launch { coordinator: Some("crd_other".parse().expect("an id")), ..claim.clone() };
+    let mine = plan(&Snapshot { launches: vec![claim], ..snapshot(1) });
+    assert!(matches!(&mine.actions[..], [Action::Report { report: ProcessReport::Ended { .. }, .. }]));
+    assert_eq!(plan(&Snapshot { launches: vec![other], ..snapshot(1) }).actions, []);
+}
+
+#[test]
+fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
+    let late = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW });
+    let instances = vec![instance(&late, Phase::Starting)];
+    let plan = plan(&Snapshot { launches: vec![late.clone()], instances, ..snapshot(1) });
+    assert_eq!(plan.actions, [Action::WantStop { launch: late.id, reason: StopReason::StartTimeout }]);
+}
+
+#[test]
+fn the_keeper_is_told_to_stop_once_and_not_before_its_time() {
+    let stopping = |ladder_at| LaunchState::Stopping { reason: StopReason::Reported, ladder_at };
+    let patient = launch("lch_1", key(1, 1), stopping(NOW + Duration::from_secs(30)));
+    let due = launch("lch_2", key(2, 1), stopping(NOW));
+    let told = launch("lch_3", key(3, 1), stopping(NOW));
+    let mut instances = vec![instance(&patient, Phase::Starting), instance(&due, Phase::Starting)];
+    instances.push(Instance { stop: Some(StopReason::Reported), ..instance(&told, Phase::Starting) });
+    let plan = plan(&Snapshot { launches: vec![patient, due.clone(), told], instances, ..snapshot(3) });
+    assert_eq!(plan.actions, [Action::Stop { launch: due.id, reason: StopReason::Reported }]);
+    assert_eq!(plan.wake_at, Some(NOW + Duration::from_secs(30)));
+}
+
+#[test]
+fn an_end_is_reported_until_the_server_knows_it_and_only_then_forgotten() {
+    let open = launch("lch_1", key(1, 1), LaunchState::Ending);
+    let end = ProcessEnd::Exited(ExitStatus { exit_code: Some(3), signal: None });
+    let over = Phase::Ended { pid: Some(7), started_at: Some(NOW), end, at: NOW, n_leaked: 0 };
+    let instances = vec![instance(&open, over)];
+    let before = plan(&Snapshot { launches: vec![open.clone()], instances: instances.clone(), ..snapshot(1) });
+    assert!(before.actions.iter().any(|action| matches!(action, Action::Report { .. })));
+    assert!(!before.actions.iter().any(|action| matches!(action, Action::Forget { .. })));
+    let after = plan(&Snapshot { instances, ..snapshot(1) });
+    assert_eq!(after.actions, [Action::Forget { launch: open.id }]);
+}
+
+prop_compose! {
+    fn any_snapshot()(
+        max_concurrent in 0usize..5,
+        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u32..3, any::<bool>()), 0..10),
+        open in prop::collection::vec((0usize..6, 0usize..3, 0u8..5, 0u8..4), 0..6),
+    ) -> Snapshot {
+        let mut taken = BTreeSet::new();
+        let mut launches = Vec::new();
+        let mut instances = Vec::new();
+        for (n, (agent, project, state, phase)) in open.into_iter().enumerate() {
+            if !taken.insert((agent, project)) {
+                continue;
+            }
+            let state = match state {
+                0 => LaunchState::Starting { deadline: NOW + Duration::from_secs(1) },
+                1 => LaunchState::Starting { deadline: NOW },
+                2 => LaunchState::Running { session: "ses_1".parse::<SessionId>().expect("an id") },
+                3 => LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW },
+                _ => LaunchState::Ending,
+            };
+            let launch = launch(&format!("lch_{n}"), key(agent, project), state);
+            match phase {
+                0 => {}
+                1 => instances.push(instance(&launch, Phase::Starting)),
+                _ => instances.push(instance(&launch, running())),
+            }
+            if phase != 3 {
+                launches.push(launch);
+            }
+        }
+        let mut startable = Vec::new();
+        for (agent, project, since, n_failures, is_paused) in n_waiting {
+            let key = key(agent, project);
+            let is_open = launches.iter().any(|launch: &Launch| launch.key == key);
+            if is_open || startable.iter().any(|facts: &PairFacts| facts.key == key) {
+                continue;
+            }
+            let mut facts = waiting(key, since);
+            facts.is_paused = is_paused;
+            facts.record.n_failures = n_failures;
+            facts.record.last_end_at = Some(Timestamp::from_millis(NOW.as_millis() - 1_500));
+            startable.push(facts);
+        }
+        Snapshot { startable, launches, instances, ..snapshot(max_concurrent) }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_plan_never_exceeds_the_limit_nor_doubles_a_key(snapshot in any_snapshot()) {
+        let plan = plan(&snapshot);
+        let started: Vec<&InstanceKey> = plan.actions.iter().filter_map(|action| match action {
+            Action::Start { key, .. } => Some(key),
+            _ => None,
+        }).collect();
+        let occupied: usize = occupied_slots(&snapshot).values().sum();
+        prop_assert!(started.is_empty() || occupied + started.len() <= snapshot.limits.max_concurrent);
+        let distinct: BTreeSet<_> = started.iter().collect();
+        prop_assert_eq!(distinct.len(), started.len());
+        for key in started {
+            prop_assert!(!snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key));
+            prop_assert!(!snapshot.launches.iter().any(|launch| launch.key == *key));
+        }
+    }
+
+    #[test]
+    fn each_startable_key_is_started_or_deferred_with_a_reason(snapshot in any_snapshot()) {
+        let plan = plan(&snapshot);
+        prop_assert_eq!(starts(&plan).len() + plan.deferred.len(), snapshot.startable.len());
+    }
+
+    #[test]
+    fn planning_again_after_the_starts_adds_none(snapshot in any_snapshot()) {
+        let first = plan(&snapshot);
+        let mut next = snapshot;
+        for (n, action) in first.actions.iter().enumerate() {
+            let Action::Start { key, .. } = action else { continue };
+            let deadline = NOW + Duration::from_secs(9);
+            let claimed = launch(&format!("lch_new_{n}"), key.clone(), LaunchState::Starting { deadline });
+            next.instances.push(instance(&claimed, Phase::Starting));
+            next.startable.retain(|facts| facts.key != *key);
+            next.launches.push(claimed);
+        }
+        prop_assert_eq!(starts(&plan(&next)).len(), 0);
+    }
+}
