@@ -16,5 +16,7 @@
 //! ```
 
 pub mod domain;
+pub mod instance_dir;
 pub mod nudge;
+pub mod service;
 pub mod store;

@@ -168,6 +168,27 @@ fn check_needs(task: &Task, to: TaskStatus, around: Surroundings<'_>) -> Result<
     }
 }
 
+/// Whether `task` may be made as it is.
+///
+/// # Errors
+/// `NeedsAssignee` and `DependenciesOpen` for one in progress; `Invalid` for a parent of another project or a done parent.
+pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
+    if task.title.trim().is_empty() {
+        return Err(Refusal::Invalid(format!("task {} needs a title", task.id)));
+    }
+    if let Some(parent) = around.parent {
+        if parent.project != task.project {
+            let problem =
+                format!("parent task {} belongs to project {}, not {}", parent.id, parent.project, task.project);
+            return Err(Refusal::Invalid(problem));
+        }
+        if !parent.status.is_open() && task.status.is_open() {
+            return Err(Refusal::Invalid(format!("parent task {} is {}", parent.id, parent.status)));
+        }
+    }
+    check_needs(task, task.status, around)
+}
+
 /// A task is done only after each of its subtasks is done or cancelled.
 pub fn check_subtasks_closed(task: &Task, subtasks: &[Task]) -> Result<(), Refusal> {
     let open = ids_where(subtasks, |subtask| subtask.status.is_open());

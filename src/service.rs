@@ -1,0 +1,162 @@
+//! Use cases: what can be asked of the server, one file each, and who may ask it.
+//!
+//! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
+//! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
+
+mod authenticate;
+mod caller;
+mod catalog;
+mod cleanup;
+mod coordination;
+mod launches;
+mod logout;
+
+mod my_task;
+mod operate;
+mod report;
+mod roster;
+mod start;
+mod status;
+mod task_status;
+pub mod world;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use authenticate::Authenticated;
+pub use caller::Caller;
+pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
+pub use coordination::ServerView;
+
+pub use my_task::MyTask;
+pub use operate::{StopTarget, Stopped};
+pub use roster::{ActiveProject, Health};
+pub use start::{Claim, ShouldStart};
+pub use status::{CoordinatorStatus, Counters, StatusView};
+pub use task_status::StatusChange;
+
+use crate::domain::pair::Backoff;
+use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Timestamp};
+use crate::nudge::{Nudge, Wakeups};
+use crate::store::{Change, Commit, CommitError, Store, StoreError};
+use world::World;
+
+/// What the use cases need of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub language: Language,
+    /// How long a claimed launch may take to authenticate.
+    pub start_timeout: Duration,
+    /// How long an agent may take to end when told to.
+    pub stop_timeout: Duration,
+    /// How long an agent may stay after its report.
+    pub linger: Duration,
+    /// Silence after which a session without a process of ours ends.
+    pub session_default: Duration,
+    /// Age at which any session ends, its process first.
+    pub session_maximum: Duration,
+    pub backoff: Backoff,
+    /// Where the instance folders are.
+    pub state_dir: PathBuf,
+}
+
+/// The server side of the program: all state, all rights.
+pub struct Service {
+    store: Arc<dyn Store>,
+    world: Arc<dyn World>,
+    settings: Settings,
+    guidance: Guidance,
+    nudge: Nudge,
+    activity: caller::Activity,
+    coordinators: status::CoordinatorBoard,
+}
+
+/// Why a use case didn't succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// A normal answer: the wish can't be granted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Others changed the same thing again and again.
+    #[error("the same thing was changed by others too often; try again")]
+    Contended,
+}
+
+/// How often a decision is made anew because its facts had changed.
+const MAX_ATTEMPTS: usize = 16;
+
+impl Service {
+    pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, settings: Settings, nudge: Nudge) -> Self {
+        Self {
+            store,
+            world,
+            guidance: Guidance::new(settings.language),
+            settings,
+            nudge,
+            activity: caller::Activity::default(),
+            coordinators: status::CoordinatorBoard::default(),
+        }
+    }
+
+    /// Hears each change that may concern a coordinator.
+    pub fn listen(&self) -> Wakeups {
+        self.nudge.listen()
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    /// Reads, decides and commits until the facts hold still.
+    ///
+    /// Not cancel-safe in its effect: when the future is dropped the commit may have been made or not.
+    async fn transact<T, F, A>(&self, attempt: A) -> Result<T, ServiceError>
+    where
+        A: Fn() -> F + Send,
+        F: Future<Output = Result<(Commit, T), ServiceError>> + Send,
+    {
+        for _ in 0..MAX_ATTEMPTS {
+            let (commit, answer) = attempt().await?;
+            if commit.changes.is_empty() {
+                return Ok(answer);
+            }
+            let concerns_coordinators = commit.changes.iter().any(concerns_coordinators);
+            match self.store.commit(commit).await {
+                Ok(()) => {
+                    if concerns_coordinators {
+                        self.nudge.wake();
+                    }
+                    return Ok(answer);
+                }
+                Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
+                Err(CommitError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Err(ServiceError::Contended)
+    }
+}
+
+fn concerns_coordinators(change: &Change) -> bool {
+    match change {
+        Change::Agent(_)
+        | Change::Project(_)
+        | Change::Assign(_)
+        | Change::Unassign(_)
+        | Change::Task(_)
+        | Change::Launch(_)
+        | Change::Pair(_)
+        | Change::Pause(_) => true,
+        Change::Session(_) | Change::Execution(_) | Change::Event(_) => false,
+    }
+}
+
+/// A coordinator that asks, where it matters who it is.
+pub type AskedBy<'a> = Option<&'a CoordinatorId>;

@@ -1,0 +1,169 @@
+//! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004; contract.md "Passkey and ticket").
+
+use std::time::Duration;
+
+use crate::domain::authentication::{Facts, Grant, Proof, decide};
+use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
+use crate::domain::launch::{ExitStatus, LaunchEvent};
+use crate::domain::secret::{PasskeyHash, SESSION_TOKEN_PREFIX, TokenHash};
+use crate::domain::session::SessionEndReason;
+use crate::domain::{Agent, InstanceKey, Launch, LaunchState, Project, Purpose, Refusal, Secret, Session, Timestamp};
+use crate::store::{Change, Commit, Expect};
+
+use super::launches::launch_event;
+use super::{Service, ServiceError};
+
+/// A session was opened.
+#[derive(Debug, Clone)]
+pub struct Authenticated {
+    pub session_token: Secret,
+    pub expires_in: Duration,
+    pub agent_name: String,
+    pub project_name: String,
+    pub system_prompt: String,
+    pub instruction: &'static str,
+    pub purpose: Purpose,
+    pub working_directory: std::path::PathBuf,
+    pub launch: LaunchId,
+    pub session: SessionId,
+}
+
+impl Service {
+    /// Opens a session for `agent_id` in `project_id`.
+    ///
+    /// An unknown agent costs the same work and gets the same words as a wrong passkey.
+    ///
+    /// # Errors
+    /// The refusals of [`decide`].
+    pub async fn authenticate(
+        &self,
+        agent_id: &AgentId,
+        passkey: &Secret,
+        project_id: &ProjectId,
+    ) -> Result<Authenticated, ServiceError> {
+        self.transact(|| async move {
+            let (agent, ticketed, project) = (
+                self.store.agent(agent_id).await?,
+                self.store.launch_by_ticket(&passkey.token_hash()).await?,
+                self.store.project(project_id).await?,
+            );
+            let key = InstanceKey::new(agent_id.clone(), project_id.clone(), Purpose::Task);
+            let facts = self.store.pair_facts(&key).await?;
+            let open: Vec<Launch> = self
+                .store
+                .open_launches()
+                .await?
+                .into_iter()
+                .filter(|launch| launch.key.agent == *agent_id && launch.key.project == *project_id)
+                .collect();
+            let grant = decide(Facts {
+                agent_id,
+                project_id,
+                agent: agent.as_ref(),
+                project: project.as_ref(),
+                is_assigned: facts.is_assigned,
+                proof: proof(agent.as_ref(), ticketed, passkey),
+                open: &open,
+            })?;
+            let (Some(agent), Some(project)) = (agent, project) else {
+                return Err(Refusal::InvalidCredentials.into());
+            };
+            self.open_session(grant, key, agent, project).await
+        })
+        .await
+    }
+
+    async fn open_session(
+        &self,
+        grant: Grant,
+        key: InstanceKey,
+        agent: Agent,
+        project: Project,
+    ) -> Result<(Commit, Authenticated), ServiceError> {
+        let now = self.now();
+        let token = self.world.new_token(SESSION_TOKEN_PREFIX);
+        let (before, expect) = match grant {
+            Grant::On(launch) => (*launch, Vec::new()),
+            Grant::OnNewLaunch => {
+                let launch = self.launch_of_its_own(key.clone(), agent.ai_type, now);
+                (launch, vec![Expect::NoOpenLaunch(key)])
+            }
+        };
+        let session = new_session(self.world.new_id(SessionId::PREFIX), &before, token.token_hash(), now);
+        let event = LaunchEvent::Authenticated { session: session.id.clone(), at: now };
+        let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
+
+        let mut changes = Vec::new();
+        for earlier in self.store.sessions_of(&launch.id).await? {
+            if earlier.ended.is_none() {
+                changes.push(Change::Session(earlier.end(SessionEndReason::Superseded, now)));
+            }
+        }
+        let answer = Authenticated {
+            session_token: token,
+            expires_in: self.session_lifetime(&launch),
+            agent_name: agent.name,
+            project_name: project.name,
+            system_prompt: agent.system_prompt,
+            instruction: self.guidance.authenticated(),
+            purpose: launch.key.purpose,
+            working_directory: project.working_directory,
+            launch: launch.id.clone(),
+            session: session.id.clone(),
+        };
+        changes.push(Change::Event(launch_event(&launch, now)));
+        changes.push(Change::Launch(launch));
+        changes.push(Change::Session(session));
+        Ok((Commit { expect, changes }, answer))
+    }
+
+    /// A kept session lives as long as its process, at most the maximum.
+    fn session_lifetime(&self, launch: &Launch) -> Duration {
+        if launch.is_kept() { self.settings.session_maximum } else { self.settings.session_default }
+    }
+
+    fn launch_of_its_own(&self, key: InstanceKey, ai_type: String, now: Timestamp) -> Launch {
+        Launch {
+            id: self.world.new_id(LaunchId::PREFIX),
+            key,
+            coordinator: None,
+            ai_type,
+            ticket: None,
+            claimed_at: now,
+            state: LaunchState::Starting { deadline: now + self.settings.start_timeout },
+            pid: None,
+            started_at: None,
+            authenticated_at: None,
+            task: None,
+            report: None,
+            stop_reason: None,
+            exit: ExitStatus::default(),
+            revision: 0,
+        }
+    }
+}
+
+fn proof(agent: Option<&Agent>, ticketed: Option<Launch>, passkey: &Secret) -> Proof {
+    let is_passkey = match agent.and_then(|agent| agent.passkey.as_ref()) {
+        Some(hash) => hash.is_of(passkey),
+        None => PasskeyHash::none_is_of(passkey),
+    };
+    match ticketed {
+        Some(launch) => Proof::Ticket(Box::new(launch)),
+        None if is_passkey => Proof::Passkey,
+        None => Proof::None,
+    }
+}
+
+fn new_session(id: SessionId, launch: &Launch, token: TokenHash, now: Timestamp) -> Session {
+    Session {
+        id,
+        launch: launch.id.clone(),
+        key: launch.key.clone(),
+        token,
+        created_at: now,
+        last_seen_at: now,
+        ended: None,
+        revision: 0,
+    }
+}

@@ -1,0 +1,88 @@
+//! Who calls: an agent, by the token of its session. Every agent tool begins here.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::domain::session::SessionEndReason;
+use crate::domain::{Launch, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
+
+use super::{Service, ServiceError};
+
+/// An agent that has shown its session token.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub session: Session,
+    pub launch: Launch,
+}
+
+/// When each open session made its last call. Kept in memory and written behind by the cleanup, because a commit per call
+/// would cost more than the call.
+#[derive(Debug, Default)]
+pub(super) struct Activity(Mutex<HashMap<SessionId, Timestamp>>);
+
+impl Activity {
+    fn touch(&self, session: &SessionId, now: Timestamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone(), now);
+    }
+
+    pub(super) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(session).copied()
+    }
+
+    pub(super) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|session, _| is_open(session));
+    }
+}
+
+impl Service {
+    /// The agent behind `token`, and notes that it is alive.
+    ///
+    /// # Errors
+    /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`] or [`Refusal::SessionExpired`].
+    pub async fn identify(&self, token: &Secret) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token).await?;
+        caller.session.check_open()?;
+        let now = self.now();
+        if self.is_expired(&caller, now) {
+            return Err(Refusal::SessionExpired.into());
+        }
+        self.activity.touch(&caller.session.id, now);
+        Ok(caller)
+    }
+
+    /// The agent behind `token`, whose session may have been ended by its own report: `report_completed` gives the same
+    /// answer when it is repeated.
+    ///
+    /// # Errors
+    /// As [`Service::identify`].
+    pub async fn identify_reporter(&self, token: &Secret) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token).await?;
+        match caller.session.ended {
+            Some((_, SessionEndReason::Reported)) => Ok(caller),
+            Some(_) if caller.launch.report.is_some() => Ok(caller),
+            Some(_) | None => {
+                caller.session.check_open()?;
+                if self.is_expired(&caller, self.now()) {
+                    return Err(Refusal::SessionExpired.into());
+                }
+                Ok(caller)
+            }
+        }
+    }
+
+    async fn find_caller(&self, token: &Secret) -> Result<Caller, ServiceError> {
+        let session = self.store.session_by_token(&token.token_hash()).await?.ok_or(Refusal::InvalidSession)?;
+        let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
+        Ok(Caller { session, launch })
+    }
+
+    /// A session follows the process of its launch; only where there is none of ours does silence end it.
+    fn is_expired(&self, caller: &Caller, now: Timestamp) -> bool {
+        if caller.launch.is_kept() || !matches!(caller.launch.state, LaunchState::Running { .. }) {
+            return false;
+        }
+        let last_seen = self.activity.last_seen(&caller.session.id).unwrap_or(caller.session.last_seen_at);
+        caller.session.is_idle_for(self.settings.session_default, last_seen, now)
+            || now.since(caller.session.created_at) > self.settings.session_maximum
+    }
+}

@@ -1,0 +1,99 @@
+//! What time ends, every `session.cleanup_interval`: silent sessions without a process of ours, sessions past the maximum,
+//! claims that nobody followed up.
+//!
+//! Time never frees what may live: a launch with a process is only *wanted* to stop, and its end is its process's end.
+
+use std::time::Duration;
+
+use crate::domain::launch::{LaunchEvent, StopReason};
+use crate::domain::session::SessionEndReason;
+use crate::domain::{Launch, LaunchState, Session, SessionId, Timestamp};
+use crate::store::{Change, Commit};
+
+use super::coordination::log_end;
+use super::{Service, ServiceError};
+
+/// Added to `start.timeout` and `stop.timeout` before a claim without a process is freed: by then its fuse has burnt.
+const CLAIM_MARGIN: Duration = Duration::from_secs(30);
+
+impl Service {
+    /// Ends what has run out of time and writes down when each session was last seen.
+    pub async fn cleanup(&self) -> Result<(), ServiceError> {
+        let now = self.now();
+        let sessions = self.store.open_sessions().await?;
+        for launch in self.store.open_launches().await? {
+            self.expire(&launch, &sessions, now).await?;
+        }
+        self.write_down_activity().await
+    }
+
+    async fn expire(&self, launch: &Launch, sessions: &[Session], now: Timestamp) -> Result<(), ServiceError> {
+        let is_too_old =
+            |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > self.settings.session_maximum);
+        match (&launch.state, launch.is_kept()) {
+            (LaunchState::Starting { .. } | LaunchState::Stopping { .. }, _) if launch.pid.is_none() => {
+                let patience = self.settings.start_timeout + self.settings.stop_timeout + CLAIM_MARGIN;
+                if now.since(launch.claimed_at) > patience {
+                    let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: now }).await?;
+                    ended.iter().for_each(log_end);
+                }
+            }
+            (LaunchState::Running { .. }, true) if is_too_old(launch.authenticated_at) => {
+                tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
+                self.want_stop(&launch.id, StopReason::SessionMaximum).await?;
+            }
+            (LaunchState::Running { session }, false) => {
+                let Some(session) = sessions.iter().find(|open| open.id == *session) else { return Ok(()) };
+                let last_seen = self.activity.last_seen(&session.id).unwrap_or(session.last_seen_at);
+                let is_idle = session.is_idle_for(self.settings.session_default, last_seen, now);
+                if is_idle || is_too_old(launch.authenticated_at) {
+                    self.expire_session(launch, now).await?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn expire_session(&self, launch: &Launch, now: Timestamp) -> Result<(), ServiceError> {
+        let ended = self
+            .transact(|| async move {
+                let Some(before) = self.store.launch(&launch.id).await? else { return Ok((Commit::default(), None)) };
+                let event = LaunchEvent::SessionExpired { at: now };
+                let mut changes = self.changes_by(&before, &event, now).await?;
+                for change in &mut changes {
+                    if let Change::Session(session) = change {
+                        session.ended = Some((now, SessionEndReason::Expired));
+                    }
+                }
+                let after = before.on(&event).ok().filter(|_| !changes.is_empty());
+                Ok((Commit { expect: Vec::new(), changes }, after))
+            })
+            .await?;
+        ended.iter().for_each(log_end);
+        Ok(())
+    }
+
+    async fn write_down_activity(&self) -> Result<(), ServiceError> {
+        let open = self.store.open_sessions().await?;
+        let seen: Vec<Session> = open
+            .iter()
+            .filter_map(|session| {
+                let last_seen_at = self.activity.last_seen(&session.id)?;
+                (last_seen_at > session.last_seen_at).then(|| Session { last_seen_at, ..session.clone() })
+            })
+            .collect();
+        for session in seen {
+            // A session that ended meanwhile keeps what its end wrote.
+            let commit = Commit { expect: Vec::new(), changes: vec![Change::Session(session)] };
+            match self.store.commit(commit).await {
+                Ok(()) | Err(crate::store::CommitError::Outdated { .. }) => {}
+                Err(crate::store::CommitError::Store(error)) => return Err(error.into()),
+                Err(crate::store::CommitError::OpenLaunch { .. }) => return Err(ServiceError::Contended),
+            }
+        }
+        let is_open = |id: &SessionId| open.iter().any(|session| session.id == *id);
+        self.activity.keep_only(is_open);
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! What belongs to a change of a launch, whichever use case makes it: its sessions and executions end with its process, and
+//! its key remembers how it went.
+
+use crate::domain::event::NewEvent;
+use crate::domain::launch::LaunchEvent;
+use crate::domain::session::SessionEndReason;
+use crate::domain::{Launch, LaunchState, Timestamp};
+use crate::store::{Change, StoreError};
+
+use super::Service;
+
+impl Service {
+    /// The changes by which `before` becomes what it is after `event`; none if the event is old news or impossible.
+    pub(super) async fn changes_by(
+        &self,
+        before: &Launch,
+        event: &LaunchEvent,
+        now: Timestamp,
+    ) -> Result<Vec<Change>, StoreError> {
+        match before.clone().on(event) {
+            Ok(after) => self.changes_to(before, after, now).await,
+            Err(impossible) => {
+                tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The changes by which `before` becomes `after`.
+    pub(super) async fn changes_to(
+        &self,
+        before: &Launch,
+        after: Launch,
+        now: Timestamp,
+    ) -> Result<Vec<Change>, StoreError> {
+        if after == *before {
+            return Ok(Vec::new());
+        }
+        let mut changes = Vec::new();
+        let had_process = !matches!(before.state, LaunchState::Ending | LaunchState::Ended { .. });
+        if had_process && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. }) {
+            for session in self.store.sessions_of(&after.id).await? {
+                if session.ended.is_none() {
+                    changes.push(Change::Session(session.end(SessionEndReason::ProcessExited, now)));
+                }
+            }
+        }
+        if let LaunchState::Ended { outcome, at } = &after.state {
+            for mut execution in self.store.executions_of_launch(&after.id).await? {
+                execution.ended_at = execution.ended_at.or(Some(*at));
+                execution.outcome = Some(outcome.clone());
+                changes.push(Change::Execution(execution));
+            }
+            let record = self.store.pair(&after.key).await?;
+            changes.push(Change::Pair(record.after_end(outcome, *at)));
+        }
+        if before.state.as_str() != after.state.as_str() {
+            changes.push(Change::Event(launch_event(&after, now)));
+        }
+        changes.push(Change::Launch(after));
+        Ok(changes)
+    }
+}
+
+/// The event that tells of the state a launch has come to.
+pub(super) fn launch_event(launch: &Launch, now: Timestamp) -> NewEvent {
+    let (kind, detail) = match &launch.state {
+        LaunchState::Starting { .. } => ("launch.starting", None),
+        LaunchState::Running { .. } => ("launch.running", None),
+        LaunchState::Stopping { reason, .. } => ("launch.stopping", Some(reason.to_string())),
+        LaunchState::Ending => ("launch.ending", None),
+        LaunchState::Ended { outcome, .. } => ("launch.ended", Some(outcome.to_string())),
+    };
+    NewEvent {
+        at: now,
+        kind,
+        agent: Some(launch.key.agent.clone()),
+        project: Some(launch.key.project.clone()),
+        launch: Some(launch.id.clone()),
+        task: launch.task.clone(),
+        detail,
+    }
+}

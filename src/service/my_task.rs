@@ -1,0 +1,80 @@
+//! `get_my_task`: the task an agent works on, bound to its launch from then on; the start of its execution is recorded.
+
+use std::path::PathBuf;
+
+use crate::domain::id::ExecutionId;
+use crate::domain::task::next_task;
+use crate::domain::{Execution, Launch, Task, TaskStatus};
+use crate::store::{Change, Commit, TaskFilter};
+
+use super::{Caller, Service, ServiceError};
+
+/// A task as its agent sees it.
+#[derive(Debug, Clone)]
+pub struct MyTask {
+    pub task: Task,
+    pub working_directory: PathBuf,
+    /// What the agent's own last run on the task left.
+    pub context: Option<Execution>,
+    /// What the previous assignee left.
+    pub handoff: Option<Execution>,
+}
+
+impl Service {
+    /// The task of `caller`; `None` if nothing of its project that is assigned to it is in progress.
+    pub async fn my_task(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
+        let key = &caller.session.key;
+        self.transact(|| async move {
+            let launch = self.store.launch(&caller.launch.id).await?.unwrap_or_else(|| caller.launch.clone());
+            let filter = TaskFilter {
+                project: Some(key.project.clone()),
+                assignee: Some(key.agent.clone()),
+                status: Some(TaskStatus::InProgress),
+                parent: None,
+            };
+            let in_progress = self.store.tasks(&filter).await?;
+            let Some(task) = next_task(launch.task.as_ref(), &in_progress) else {
+                return Ok((Commit::default(), None));
+            };
+            let project = self.store.project(&key.project).await?;
+            let earlier = self.store.executions_of_task(&task.id).await?;
+            let left_by = |is_mine: bool| {
+                let mut others = earlier.iter().filter(|execution| execution.launch != launch.id);
+                others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
+            };
+            let answer = MyTask {
+                task: task.clone(),
+                working_directory: project.map(|project| project.working_directory).unwrap_or_default(),
+                context: left_by(true),
+                handoff: left_by(false),
+            };
+            let is_recorded = earlier.iter().any(|execution| execution.launch == launch.id);
+            let changes = self.changes_to_bind(launch, task, is_recorded);
+            Ok((Commit { expect: Vec::new(), changes }, Some(answer)))
+        })
+        .await
+    }
+
+    fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if !is_recorded {
+            changes.push(Change::Execution(Execution {
+                id: self.world.new_id(ExecutionId::PREFIX),
+                launch: launch.id.clone(),
+                task: task.id.clone(),
+                key: launch.key.clone(),
+                started_at: self.now(),
+                ended_at: None,
+                result: None,
+                summary: None,
+                next_steps: None,
+                outcome: None,
+                revision: 0,
+            }));
+        }
+        if launch.task.as_ref() != Some(&task.id) {
+            changes.push(Change::Launch(Launch { task: Some(task.id.clone()), ..launch }));
+        }
+        changes
+    }
+}

@@ -1,0 +1,150 @@
+//! What people do to running agents: stop one pair, stop all, let them run again.
+
+use crate::domain::event::NewEvent;
+use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::launch::StopReason;
+use crate::domain::{InstanceKey, Purpose, Refusal};
+use crate::store::{Change, Commit};
+
+use super::{Service, ServiceError};
+
+/// Whom a person wants stopped or resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopTarget {
+    /// One agent in one project; for one purpose, or for all.
+    Pair {
+        agent: AgentId,
+        project: ProjectId,
+        purpose: Option<Purpose>,
+    },
+    All,
+}
+
+/// What a stop has set in motion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// Launches that are being ended; `status` shows when they are gone.
+    pub launches: Vec<LaunchId>,
+}
+
+impl Service {
+    /// Stops the target and keeps it from starting again: a pair is held until it is resumed or a task of it is set in
+    /// progress again, `All` pauses every start until `resume`. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// `AgentNotFound`, `ProjectNotFound`.
+    pub async fn stop(&self, target: &StopTarget) -> Result<Stopped, ServiceError> {
+        let reason = match target {
+            StopTarget::Pair { .. } => StopReason::Person,
+            StopTarget::All => StopReason::StopAll,
+        };
+        self.hold(target).await?;
+        let open = self.store.open_launches().await?;
+        let launches: Vec<LaunchId> =
+            open.into_iter().filter(|launch| target.covers(&launch.key)).map(|launch| launch.id).collect();
+        for launch in &launches {
+            self.want_stop(launch, reason).await?;
+        }
+        Ok(Stopped { launches })
+    }
+
+    async fn hold(&self, target: &StopTarget) -> Result<(), ServiceError> {
+        self.transact(|| async move {
+            let now = self.now();
+            let mut changes = Vec::new();
+            match target {
+                StopTarget::Pair { agent, project, .. } => {
+                    self.check_known(agent, project).await?;
+                    for key in target.keys() {
+                        let record = self.store.pair(&key).await?;
+                        if record.held_since.is_none() {
+                            changes.push(Change::Pair(record.held(now)));
+                        }
+                    }
+                }
+                StopTarget::All => {
+                    if self.store.paused_since().await?.is_none() {
+                        changes.push(Change::Pause(Some(now)));
+                    }
+                }
+            }
+            if !changes.is_empty() {
+                changes.push(Change::Event(self.person_event("person.stop", target)));
+            }
+            Ok((Commit { expect: Vec::new(), changes }, ()))
+        })
+        .await
+    }
+
+    /// Undoes a hold and forgets the failures of a pair; `All` undoes the pause.
+    ///
+    /// # Errors
+    /// `AgentNotFound`, `ProjectNotFound`.
+    pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
+        self.transact(|| async move {
+            let mut changes = Vec::new();
+            match target {
+                StopTarget::Pair { agent, project, .. } => {
+                    self.check_known(agent, project).await?;
+                    for key in target.keys() {
+                        let record = self.store.pair(&key).await?;
+                        let released = record.clone().released();
+                        if released != record {
+                            changes.push(Change::Pair(released));
+                        }
+                    }
+                }
+                StopTarget::All => {
+                    if self.store.paused_since().await?.is_some() {
+                        changes.push(Change::Pause(None));
+                    }
+                }
+            }
+            if !changes.is_empty() {
+                changes.push(Change::Event(self.person_event("person.resume", target)));
+            }
+            Ok((Commit { expect: Vec::new(), changes }, ()))
+        })
+        .await
+    }
+
+    async fn check_known(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
+        if self.store.agent(agent).await?.is_none() {
+            return Err(Refusal::AgentNotFound { agent: agent.clone() }.into());
+        }
+        if self.store.project(project).await?.is_none() {
+            return Err(Refusal::ProjectNotFound { project: project.clone() }.into());
+        }
+        Ok(())
+    }
+
+    fn person_event(&self, kind: &'static str, target: &StopTarget) -> NewEvent {
+        let (agent, project) = match target {
+            StopTarget::Pair { agent, project, .. } => (Some(agent.clone()), Some(project.clone())),
+            StopTarget::All => (None, None),
+        };
+        NewEvent { at: self.now(), kind, agent, project, launch: None, task: None, detail: None }
+    }
+}
+
+impl StopTarget {
+    fn covers(&self, key: &InstanceKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Pair { agent, project, purpose } => {
+                key.agent == *agent && key.project == *project && purpose.is_none_or(|purpose| purpose == key.purpose)
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<InstanceKey> {
+        match self {
+            Self::All => Vec::new(),
+            Self::Pair { agent, project, purpose } => [Purpose::Task, Purpose::Chat]
+                .into_iter()
+                .filter(|each| purpose.is_none_or(|purpose| purpose == *each))
+                .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose))
+                .collect(),
+        }
+    }
+}

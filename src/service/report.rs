@@ -1,0 +1,101 @@
+//! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task (contract.md).
+
+use crate::domain::launch::{LaunchEvent, ReportResult};
+use crate::domain::session::SessionEndReason;
+use crate::domain::task::Actor;
+use crate::domain::{Launch, Task, TaskStatus};
+use crate::store::{Change, Commit};
+
+use super::{Caller, Service, ServiceError};
+
+/// What an agent reports.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    pub result: ReportResult,
+    pub summary: Option<&'a str>,
+    pub next_steps: Option<&'a str>,
+}
+
+impl Service {
+    /// Takes the report of `caller`, ends its session and moves its task: success to done, anything else to blocked. A status
+    /// that a person set meanwhile stays. Repeated, it answers the same and changes nothing.
+    ///
+    /// # Errors
+    /// `SubtasksOpen`, for success only.
+    pub async fn report(&self, caller: &Caller, report: Report<'_>) -> Result<&'static str, ServiceError> {
+        if let Some(earlier) = caller.launch.report {
+            return Ok(self.guidance.reported(earlier));
+        }
+        self.transact(|| async move {
+            let now = self.now();
+            let launch = self.store.launch(&caller.launch.id).await?.unwrap_or_else(|| caller.launch.clone());
+            if let Some(earlier) = launch.report {
+                return Ok((Commit::default(), self.guidance.reported(earlier)));
+            }
+            let mut changes = self.changes_to_task(&launch, report).await?;
+            for mut execution in self.store.executions_of_launch(&launch.id).await? {
+                if Some(&execution.task) == launch.task.as_ref() {
+                    execution.result = Some(report.result);
+                    execution.summary = report.summary.map(str::to_owned);
+                    execution.next_steps = report.next_steps.map(str::to_owned);
+                    execution.ended_at = Some(now);
+                    changes.push(Change::Execution(execution));
+                }
+            }
+            for session in self.store.sessions_of(&launch.id).await? {
+                if session.ended.is_none() {
+                    changes.push(Change::Session(session.end(SessionEndReason::Reported, now)));
+                }
+            }
+            let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
+            let of_launch = self.changes_by(&launch, &event, now).await?;
+            Ok((
+                Commit { expect: Vec::new(), changes: merged(changes, of_launch) },
+                self.guidance.reported(report.result),
+            ))
+        })
+        .await
+    }
+
+    async fn changes_to_task(&self, launch: &Launch, report: Report<'_>) -> Result<Vec<Change>, ServiceError> {
+        let Some(task) = &launch.task else { return Ok(Vec::new()) };
+        let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch)) else {
+            return Ok(Vec::new());
+        };
+        let (to, reason) = match report.result {
+            ReportResult::Success => (TaskStatus::Done, None),
+            ReportResult::Failed => (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported failure"))),
+            ReportResult::Blocked => {
+                (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported that it is blocked")))
+            }
+        };
+        let (_, changes) = self.status_changes(&task, to, reason, Actor::Agent(&launch.key.agent)).await?;
+        Ok(changes)
+    }
+}
+
+/// A person who moved or reassigned the task meanwhile has decided.
+fn is_still_theirs(task: &Task, launch: &Launch) -> bool {
+    task.status == TaskStatus::InProgress && task.assignee.as_ref() == Some(&launch.key.agent)
+}
+
+/// Both lists, with what an agent without a keeper gets at its immediate end folded into the rows already changed.
+fn merged(mut changes: Vec<Change>, of_launch: Vec<Change>) -> Vec<Change> {
+    for change in of_launch {
+        match change {
+            Change::Session(_) => {}
+            Change::Execution(ended) => {
+                let same = changes.iter_mut().find_map(|earlier| match earlier {
+                    Change::Execution(execution) if execution.id == ended.id => Some(execution),
+                    _ => None,
+                });
+                match same {
+                    Some(execution) => execution.outcome = ended.outcome,
+                    None => changes.push(Change::Execution(ended)),
+                }
+            }
+            other => changes.push(other),
+        }
+    }
+    changes
+}

@@ -1,0 +1,57 @@
+//! What a coordinator asks first: is the server well, and who works where (seed 004, steps 1 and 2).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::{Agent, Timestamp};
+
+use super::{Service, ServiceError};
+
+/// The server answers, and so does its store.
+#[derive(Debug, Clone)]
+pub struct Health {
+    pub timestamp: Timestamp,
+    pub n_agents: u64,
+    pub n_projects: u64,
+}
+
+/// An active project with its active agents, by id.
+#[derive(Debug, Clone)]
+pub struct ActiveProject {
+    pub id: ProjectId,
+    pub name: String,
+    pub working_directory: PathBuf,
+    pub agents: Vec<AgentId>,
+}
+
+impl Service {
+    pub async fn health(&self) -> Result<Health, ServiceError> {
+        let counts = self.store.counts().await?;
+        Ok(Health { timestamp: self.now(), n_agents: counts.n_agents, n_projects: counts.n_projects })
+    }
+
+    /// Active projects with their active agents, by id.
+    pub async fn active_projects(&self) -> Result<Vec<ActiveProject>, ServiceError> {
+        let agents: BTreeMap<AgentId, Agent> =
+            self.store.agents().await?.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
+        let mut members: BTreeMap<ProjectId, Vec<AgentId>> = BTreeMap::new();
+        for assignment in self.store.assignments().await? {
+            if agents.get(&assignment.agent).is_some_and(|agent| agent.status == AgentStatus::Active) {
+                members.entry(assignment.project).or_default().push(assignment.agent);
+            }
+        }
+        let projects = self.store.projects().await?;
+        Ok(projects
+            .into_iter()
+            .filter(|project| project.status == ProjectStatus::Active)
+            .map(|project| ActiveProject {
+                agents: members.remove(&project.id).unwrap_or_default(),
+                id: project.id,
+                name: project.name,
+                working_directory: project.working_directory,
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,100 @@
+//! `should_start` and the claim behind it: one transaction, made before any process exists. A true answer reserves the start,
+//! so that neither a second coordinator nor the next poll starts a twin (contract.md, deviations).
+
+use crate::domain::id::{CoordinatorId, LaunchId};
+use crate::domain::launch::ExitStatus;
+use crate::domain::pair::StartReason;
+use crate::domain::secret::TICKET_PREFIX;
+use crate::domain::{InstanceKey, Launch, LaunchState, PairFacts, Secret, Timestamp};
+use crate::store::{Change, Commit, Expect};
+
+use super::launches::launch_event;
+use super::{AskedBy, Service, ServiceError};
+
+/// The answer to "may this key start?".
+#[derive(Debug, Clone)]
+pub struct ShouldStart {
+    pub reason: StartReason,
+    /// The reservation, if the answer is yes.
+    pub claim: Option<Claim>,
+}
+
+/// A reserved start.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub launch: LaunchId,
+    pub ai_type: String,
+    /// Until when the agent must have authenticated.
+    pub deadline: Timestamp,
+    /// Stands for the passkey of this launch; only a coordinator that named itself gets one.
+    pub ticket: Option<Secret>,
+}
+
+impl Service {
+    /// Whether `key` should be started now; yes claims it for `coordinator`. The coordinator that made a claim finds it again
+    /// until it reported a process.
+    pub async fn should_start(&self, key: &InstanceKey, coordinator: AskedBy<'_>) -> Result<ShouldStart, ServiceError> {
+        self.transact(|| async move {
+            let facts = self.store.pair_facts(key).await?;
+            let now = self.now();
+            match facts.reason(self.settings.backoff, now) {
+                StartReason::Ready => Ok(self.claim(facts, coordinator.cloned(), now)),
+                StartReason::Starting => self.find_claim(&facts, coordinator).await,
+                reason => Ok((Commit::default(), ShouldStart { reason, claim: None })),
+            }
+        })
+        .await
+    }
+
+    fn claim(&self, facts: PairFacts, coordinator: Option<CoordinatorId>, now: Timestamp) -> (Commit, ShouldStart) {
+        let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
+        let ticket = coordinator.is_some().then(|| self.world.new_token(TICKET_PREFIX));
+        let deadline = now + self.settings.start_timeout;
+        let launch = Launch {
+            id: self.world.new_id(LaunchId::PREFIX),
+            key: facts.key.clone(),
+            coordinator,
+            ai_type: ai_type.clone(),
+            ticket: ticket.as_ref().map(Secret::token_hash),
+            claimed_at: now,
+            state: LaunchState::Starting { deadline },
+            pid: None,
+            started_at: None,
+            authenticated_at: None,
+            task: None,
+            report: None,
+            stop_reason: None,
+            exit: ExitStatus::default(),
+            revision: 0,
+        };
+        let claim = Claim { launch: launch.id.clone(), ai_type, deadline, ticket };
+        let changes = vec![Change::Event(launch_event(&launch, now)), Change::Launch(launch)];
+        let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key)], changes };
+        (commit, ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
+    }
+
+    /// The asking coordinator's own reservation, with a new ticket: the first answer may have been lost.
+    async fn find_claim(
+        &self,
+        facts: &PairFacts,
+        coordinator: AskedBy<'_>,
+    ) -> Result<(Commit, ShouldStart), ServiceError> {
+        let no = (Commit::default(), ShouldStart { reason: StartReason::Starting, claim: None });
+        let (Some(coordinator), Some(open)) = (coordinator, &facts.open) else { return Ok(no) };
+        let launch = self.store.launch(&open.id).await?;
+        let Some(launch) = launch.filter(|l| l.coordinator.as_ref() == Some(coordinator) && l.pid.is_none()) else {
+            return Ok(no);
+        };
+        let LaunchState::Starting { deadline } = launch.state else { return Ok(no) };
+        let ticket = self.world.new_token(TICKET_PREFIX);
+        let claim = Claim {
+            launch: launch.id.clone(),
+            ai_type: launch.ai_type.clone(),
+            deadline,
+            ticket: Some(ticket.clone()),
+        };
+        let launch = Launch { ticket: Some(ticket.token_hash()), ..launch };
+        let commit = Commit { expect: Vec::new(), changes: vec![Change::Launch(launch)] };
+        Ok((commit, ShouldStart { reason: StartReason::Ready, claim: Some(claim) }))
+    }
+}

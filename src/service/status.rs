@@ -1,0 +1,92 @@
+//! What is going on, for everyone who looks: the store's launches beside what each coordinator last said of its processes.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::domain::id::{CoordinatorId, LaunchId};
+use crate::domain::plan::Deferred;
+use crate::domain::{Instance, Launch, PairRecord, Timestamp};
+use crate::store::LaunchFilter;
+
+use super::{Service, ServiceError};
+
+/// A coordinator's view of itself, as of its last cycle that changed something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoordinatorStatus {
+    pub coordinator: CoordinatorId,
+    pub at: Timestamp,
+    pub max_concurrent: usize,
+    pub instances: Vec<Instance>,
+    pub deferred: Vec<Deferred>,
+    pub counters: Counters,
+}
+
+/// What a coordinator has counted since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Counters {
+    pub cycles: u64,
+    pub starts: u64,
+    pub adoptions: u64,
+    /// Work that no wake-up had announced; it should stay 0.
+    pub found_by_poll_only: u64,
+}
+
+/// The newest word of each coordinator. In memory: a coordinator says it again after its next cycle.
+#[derive(Debug, Default)]
+pub(super) struct CoordinatorBoard(Mutex<BTreeMap<CoordinatorId, CoordinatorStatus>>);
+
+impl CoordinatorBoard {
+    pub(super) fn put(&self, status: CoordinatorStatus) {
+        let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        board.insert(status.coordinator.clone(), status);
+    }
+
+    fn all(&self) -> Vec<CoordinatorStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+/// Everything `status` shows.
+#[derive(Debug, Clone)]
+pub struct StatusView {
+    pub at: Timestamp,
+    pub paused_since: Option<Timestamp>,
+    pub coordinators: Vec<CoordinatorStatus>,
+    pub open: Vec<Launch>,
+    /// The last ones, the newest first.
+    pub ended: Vec<Launch>,
+    pub held: Vec<PairRecord>,
+}
+
+/// How many ended launches `status` shows.
+const N_ENDED: usize = 20;
+
+impl Service {
+    pub async fn status(&self) -> Result<StatusView, ServiceError> {
+        let recent = LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, limit: N_ENDED };
+        Ok(StatusView {
+            at: self.now(),
+            paused_since: self.store.paused_since().await?,
+            coordinators: self.coordinators.all(),
+            open: self.store.open_launches().await?,
+            ended: self.store.launches(&recent).await?,
+            held: self.store.held_pairs().await?,
+        })
+    }
+
+    /// Launches that fit, the newest first.
+    pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
+        Ok(self.store.launches(filter).await?)
+    }
+
+    /// One launch.
+    pub async fn launch(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
+        let launch = self.store.launch(id).await?;
+        Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
+    }
+
+    /// Where the output of a launch lies on this machine; `None` if nothing of it is here.
+    pub fn output_folder(&self, id: &LaunchId) -> Option<std::path::PathBuf> {
+        crate::instance_dir::find(&self.settings.state_dir, id)
+    }
+}
