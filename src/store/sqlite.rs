@@ -266,7 +266,8 @@ impl Store for SqliteStore {
     }
 
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
-        let sql = "SELECT * FROM pairs WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose";
+        // Purposes in their order, which isn't that of their words.
+        let sql = "SELECT * FROM pairs WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
         self.list(sqlx::query(sql), rows::pair)
     }
 

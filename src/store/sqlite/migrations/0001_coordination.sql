@@ -133,7 +133,7 @@ CREATE TABLE pairs (
     revision BIGINT NOT NULL,
     PRIMARY KEY (agent_id, project_id, purpose)
 );
-CREATE INDEX pairs_held ON pairs (agent_id, project_id, purpose) WHERE held_since IS NOT NULL;
+CREATE INDEX pairs_held ON pairs (agent_id, project_id) WHERE held_since IS NOT NULL;
 
 -- One row while no new agents are started, otherwise none.
 CREATE TABLE pauses (
