@@ -36,7 +36,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Readers that are open at once; more wait.
 const MAX_READERS: u32 = 4;
 /// How long a reader that nobody uses keeps its memory.
-const READER_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const READER_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a read waits for a free reader.
 const READER_WAIT: Duration = Duration::from_secs(10);
 
@@ -148,6 +148,8 @@ const STARTABLE: &str = "\
             AND l.purpose = 'task' AND l.state <> 'ended') \
     ORDER BY w.waiting_since, w.agent_id, w.project_id";
 
+const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
+
 impl Store for SqliteStore {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
         Box::pin(self.writer.commit(commit))
@@ -210,7 +212,7 @@ impl Store for SqliteStore {
     }
 
     fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
-        self.list(sqlx::query("SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id"), rows::launch)
+        self.list(sqlx::query(OPEN_LAUNCHES), rows::launch)
     }
 
     fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {
@@ -315,4 +317,27 @@ fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {
 
 fn limit(n_most: usize) -> i64 {
     i64::try_from(n_most).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+
+    /// The tables and indexes that `sql` reads from one end to the other.
+    async fn scans(sql: &str) -> Vec<String> {
+        let store = SqliteStore::in_memory().await.unwrap();
+        let plan =
+            sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers).await.unwrap();
+        let steps = plan.iter().map(|row| row.get::<String, _>("detail"));
+        steps.filter(|step| step.starts_with("SCAN")).collect()
+    }
+
+    #[tokio::test]
+    async fn questions_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {
+        assert_eq!(scans(STARTABLE).await, ["SCAN w", "SCAN pauses"]);
+        assert_eq!(scans(PAIR_FACTS).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
+        assert_eq!(scans(OPEN_LAUNCHES).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
+    }
 }

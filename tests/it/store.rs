@@ -1,5 +1,8 @@
 //! The store: what every backend must do, tried on all of them.
 
+// Clippy doesn't take the helpers of an integration test for a test.
+#![allow(clippy::unwrap_used)]
+
 mod commits;
 mod file;
 mod rows;

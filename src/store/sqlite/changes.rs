@@ -167,7 +167,7 @@ async fn write_agent(connection: &mut SqliteConnection, agent: &Agent) -> Result
         .bind(&agent.name)
         .bind(&agent.ai_type)
         .bind(&agent.system_prompt)
-        .bind(agent.passkey.as_ref().map(|hash| hash.as_str()))
+        .bind(agent.passkey.as_ref().map(crate::domain::secret::PasskeyHash::as_str))
         .bind(agent.status.as_str())
         .bind(agent.created_at.as_millis());
     TABLE.write(connection, query, &agent.id, agent.revision).await
@@ -201,12 +201,12 @@ async fn write_task(connection: &mut SqliteConnection, task: &Task) -> Result<()
         .query(task.revision)
         .bind(task.id.as_str())
         .bind(task.project.as_str())
-        .bind(task.parent.as_ref().map(|id| id.as_str()))
+        .bind(task.parent.as_ref().map(crate::domain::id::TaskId::as_str))
         .bind(&task.title)
         .bind(&task.description)
         .bind(task.status.as_str())
         .bind(task.priority.as_str())
-        .bind(task.assignee.as_ref().map(|id| id.as_str()))
+        .bind(task.assignee.as_ref().map(crate::domain::id::AgentId::as_str))
         .bind(dependencies)
         .bind(&task.blocked_reason)
         .bind(task.created_at.as_millis())
@@ -222,16 +222,16 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         Table::new("launch", "launches", 1, columns)
     });
     let query = bind_key(TABLE.query(launch.revision).bind(launch.id.as_str()), &launch.key)
-        .bind(launch.coordinator.as_ref().map(|id| id.as_str()))
+        .bind(launch.coordinator.as_ref().map(crate::domain::id::CoordinatorId::as_str))
         .bind(&launch.ai_type)
-        .bind(launch.ticket.as_ref().map(|hash| hash.as_str()))
+        .bind(launch.ticket.as_ref().map(crate::domain::secret::TokenHash::as_str))
         .bind(launch.claimed_at.as_millis())
         .bind(launch.pid)
         .bind(millis(launch.started_at))
         .bind(millis(launch.authenticated_at))
-        .bind(launch.task.as_ref().map(|id| id.as_str()))
-        .bind(launch.report.map(|report| report.as_str()))
-        .bind(launch.stop_reason.map(|reason| reason.as_str()))
+        .bind(launch.task.as_ref().map(crate::domain::id::TaskId::as_str))
+        .bind(launch.report.map(crate::domain::launch::ReportResult::as_str))
+        .bind(launch.stop_reason.map(crate::domain::launch::StopReason::as_str))
         .bind(launch.exit.exit_code)
         .bind(launch.exit.signal);
     let query = bind_state(query, &launch.state);
@@ -303,7 +303,7 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
     let query = bind_key(query, &execution.key)
         .bind(execution.started_at.as_millis())
         .bind(millis(execution.ended_at))
-        .bind(execution.result.map(|result| result.as_str()))
+        .bind(execution.result.map(crate::domain::launch::ReportResult::as_str))
         .bind(&execution.summary)
         .bind(&execution.next_steps);
     let query = bind_outcome(query, execution.outcome.as_ref());
@@ -337,10 +337,10 @@ async fn append_event(connection: &mut SqliteConnection, event: &NewEvent) -> Re
     let query = sqlx::query(sql)
         .bind(event.at.as_millis())
         .bind(event.kind)
-        .bind(event.agent.as_ref().map(|id| id.as_str()))
-        .bind(event.project.as_ref().map(|id| id.as_str()))
-        .bind(event.launch.as_ref().map(|id| id.as_str()))
-        .bind(event.task.as_ref().map(|id| id.as_str()))
+        .bind(event.agent.as_ref().map(crate::domain::id::AgentId::as_str))
+        .bind(event.project.as_ref().map(crate::domain::id::ProjectId::as_str))
+        .bind(event.launch.as_ref().map(crate::domain::id::LaunchId::as_str))
+        .bind(event.task.as_ref().map(crate::domain::id::TaskId::as_str))
         .bind(&event.detail);
     execute(connection, query).await
 }

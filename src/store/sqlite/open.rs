@@ -11,12 +11,15 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqlSafeStr, SqliteConnection};
 
 use super::BoxError;
 
 /// Above this size the contents are not checked at each start: that would read all of it.
 const MAX_CHECKED_BYTES: u64 = 64 << 20;
+
+/// Marks a database as ours: "acor".
+const APPLICATION_ID: i32 = 0x6163_6f72;
 
 /// Why a database can't be opened. The text names the file and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +28,7 @@ pub enum OpenError {
     FolderMissing { path: PathBuf, folder: PathBuf },
     #[error("`{}` is not a file, so it can't be the database: name another path", .path.display())]
     NotAFile { path: PathBuf },
-    #[error("the database `{}` can't be written: this user needs write access to it and to its folder", .path.display())]
+    #[error("the database `{}` can't be used by this user: give it read and write access to the file and to its folder", .path.display())]
     NotWritable {
         path: PathBuf,
         #[source]
@@ -136,9 +139,11 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
     }
     // The folder as well, because the log lives beside the file. Asked for, not tried: closing a file that SQLite has open
     // elsewhere in this process would release its locks.
-    check_writable(path, folder)?;
+    check_access(path, folder, Access::WRITE_OK | Access::EXEC_OK)?;
     match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => check_writable(path, path).map(|()| false),
+        Ok(metadata) if metadata.is_file() => {
+            check_access(path, path, Access::READ_OK | Access::WRITE_OK).map(|()| false)
+        }
         Ok(_) => Err(OpenError::NotAFile { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Only for its owner: it has the hashes of passkeys. The files beside it take their mode from it.
@@ -149,31 +154,38 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-fn check_writable(database: &Path, path: &Path) -> Result<(), OpenError> {
-    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
+fn check_access(database: &Path, path: &Path, access: Access) -> Result<(), OpenError> {
+    accessat(CWD, path, access, AtFlags::EACCESS)
         .map_err(|source| OpenError::NotWritable { path: database.to_owned(), source: source.into() })
 }
 
 async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
     let options = options(path, settings);
     let mut connection = options.connect().await.map_err(|source| failed(path, source.into()))?;
-    if let Err(error) = check(&mut connection, path).await {
-        let _ = connection.close().await;
-        return Err(error);
-    }
     // Only a checked file is turned to WAL, and stays so.
     let options = options.journal_mode(SqliteJournalMode::Wal);
-    let migrate = async {
-        sqlx::query("PRAGMA journal_mode = WAL").execute(&mut connection).await?;
-        migrations().run(&mut connection).await
+    let result = match check(&mut connection, path).await {
+        Ok(contents) => migrate(&mut connection, contents).await.map_err(|source| failed(path, source.into())),
+        Err(error) => Err(error),
     };
-    match migrate.await {
+    match result {
         Ok(()) => Ok(Opened { connection, options }),
-        Err(source) => {
+        Err(error) => {
+            // Closed before anybody looks at, or removes, the file.
             let _ = connection.close().await;
-            Err(failed(path, source.into()))
+            Err(error)
         }
     }
+}
+
+async fn migrate(connection: &mut SqliteConnection, contents: Contents) -> Result<(), MigrateError> {
+    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
+    if contents == Contents::Nothing {
+        // Before the first table, so that tables without the mark are somebody else's.
+        let mark = AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
+        sqlx::query(mark).execute(&mut *connection).await?;
+    }
+    migrations().run(connection).await
 }
 
 fn options(path: &Path, settings: Settings) -> SqliteConnectOptions {
@@ -193,18 +205,25 @@ fn options(path: &Path, settings: Settings) -> SqliteConnectOptions {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Nothing,
+    Ours,
+}
+
 /// Reads enough of the database to know that it's ours, whole, and not newer than this program.
-async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let tables = async {
-        let sql = "SELECT COUNT(*) AS n, COALESCE(SUM(name = '_sqlx_migrations'), 0) AS n_ours FROM sqlite_master";
-        let row = sqlx::query(sql).fetch_one(&mut *connection).await?;
-        Ok((row.try_get::<i64, _>("n")?, row.try_get::<i64, _>("n_ours")?))
+async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<Contents, OpenError> {
+    let sql =
+        "SELECT COUNT(*) AS n_objects, (SELECT application_id FROM pragma_application_id) AS mark FROM sqlite_master";
+    let row = sqlx::query(sql).fetch_one(&mut *connection).await;
+    let found = row.and_then(|row| Ok((row.try_get::<i64, _>("n_objects")?, row.try_get::<i32, _>("mark")?)));
+    let contents = match found.map_err(|source| failed(path, source.into()))? {
+        (0, _) => Contents::Nothing,
+        (_, APPLICATION_ID) => Contents::Ours,
+        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
     };
-    let found: Result<(i64, i64), sqlx::Error> = tables.await;
-    match found.map_err(|source| failed(path, source.into()))? {
-        (0, _) => {}
-        (_, 0) => return Err(OpenError::Foreign { path: path.to_owned() }),
-        _ => check_version(connection, path).await?,
+    if contents == Contents::Ours {
+        check_version(connection, path).await?;
     }
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_CHECKED_BYTES) {
         let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut *connection).await;
@@ -217,7 +236,7 @@ async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<(), Ope
     for sql in ["BEGIN IMMEDIATE", "ROLLBACK"] {
         sqlx::query(sql).execute(&mut *connection).await.map_err(|source| failed(path, source.into()))?;
     }
-    Ok(())
+    Ok(contents)
 }
 
 async fn check_version(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {

@@ -211,6 +211,14 @@ async fn the_database_of_another_program_is_left_alone() {
     run(&mut other, "CREATE TABLE bookmarks (url TEXT)").await;
     other.close().await.unwrap();
     assert!(matches!(refused(&path, "another program").await, OpenError::Foreign { .. }));
+
+    // One that uses the same library looks like ours by its tables.
+    let path = folder.path().join("other.db");
+    closed_store(&path).await;
+    let mut other = stranger(&path).await;
+    run(&mut other, "PRAGMA application_id = 0").await;
+    other.close().await.unwrap();
+    assert!(matches!(refused(&path, "another program").await, OpenError::Foreign { .. }));
 }
 
 #[tokio::test]
@@ -270,8 +278,8 @@ async fn what_this_user_may_not_write_is_named() {
     let path = folder.path().join("store.db");
     closed_store(&path).await;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
-    assert!(matches!(refused(&path, "write access").await, OpenError::NotWritable { .. }));
+    assert!(matches!(refused(&path, "read and write access").await, OpenError::NotWritable { .. }));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
-    assert!(matches!(refused(&path, "write access").await, OpenError::NotWritable { .. }));
+    assert!(matches!(refused(&path, "read and write access").await, OpenError::NotWritable { .. }));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
