@@ -2,7 +2,11 @@
 //!
 //! Reads are plain questions. Writes are whole commits: rows as they are to be, each naming the revision it was made from, so
 //! that a decision taken on outdated facts conflicts instead of overwriting. Nobody but `service` calls this module, and the
-//! rules are not here: a backend compares revisions and keeps one open launch per key.
+//! rules are not here: a backend compares revisions and keeps one open launch per key. It doesn't even ask whether the id in a
+//! row exists.
+
+pub mod memory;
+pub mod sqlite;
 
 use futures::future::BoxFuture;
 
@@ -19,6 +23,9 @@ use crate::domain::{
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// One transaction: all of it, or nothing.
+///
+/// Expectations are looked at first, then changes are made, each in the given order; the first that fails is the answer. Of
+/// one change the revision counts before the key of its launch. Later changes see the earlier ones of the same commit.
 #[derive(Debug, Clone, Default)]
 pub struct Commit {
     /// What must be true besides the revisions of the changed rows.
@@ -31,9 +38,9 @@ pub struct Commit {
 pub enum Expect {
     /// No launch of this key is open.
     NoOpenLaunch(InstanceKey),
-    /// The task still has this revision, although the commit doesn't change it.
+    /// The task still has this revision (0: it doesn't exist), although the commit doesn't change it.
     TaskAt(TaskId, i64),
-    /// The launch still has this revision, although the commit doesn't change it.
+    /// The launch still has this revision (0: it doesn't exist), although the commit doesn't change it.
     LaunchAt(LaunchId, i64),
 }
 
@@ -121,7 +128,8 @@ pub struct Counts {
 
 /// A backend. All backends give the same answers to the same commits: `tests/it/store.rs` holds them to it.
 ///
-/// Dropping the future of a read is harmless; a commit that was handed over is made even when its future is dropped.
+/// Nothing happens before a future is polled. Dropping that of a read is harmless; a commit that was handed over is made even
+/// when its future is dropped.
 pub trait Store: Send + Sync + 'static {
     /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>>;
@@ -139,11 +147,13 @@ pub trait Store: Send + Sync + 'static {
     fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>>;
 
     fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>>;
+    /// The launch with this ticket; the newest, should there be several.
     fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>>;
     /// By claim time, then id.
     fn open_launches(&self) -> Answer<'_, Vec<Launch>>;
     fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>>;
 
+    /// The session with this token, also an ended one; the newest, should there be several.
     fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;
     /// Sessions that have not ended, by creation, then id.
     fn open_sessions(&self) -> Answer<'_, Vec<Session>>;
@@ -158,7 +168,8 @@ pub trait Store: Send + Sync + 'static {
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord>;
     /// Keys that are held, by key.
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>>;
-    /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent.
+    /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
+    /// so far there is none for a chat.
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;
     /// The facts of each key with work and without an open launch whose agent and project are active and assigned, by
     /// `waiting_since`, then key. Its cost grows with the work, not with the pairs.

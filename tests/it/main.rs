@@ -1,1 +1,3 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
+
+mod store;

@@ -1,0 +1,411 @@
+//! The store in memory: the oracle that every other backend is compared with, and a quick store for tests.
+//!
+//! It is written to be obviously right, not to be fast with a long history: reads look at every row. Nothing outlives it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+
+use super::{Answer, Change, Commit, CommitError, Counts, Expect, LaunchFilter, Store, StoreError, TaskFilter};
+use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use crate::domain::event::{Event, NewEvent};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
+use crate::domain::pair::OpenLaunch;
+use crate::domain::secret::TokenHash;
+use crate::domain::{
+    Agent, Execution, InstanceKey, Launch, LaunchState, PairFacts, PairRecord, Project, Purpose, Session, Task,
+    TaskStatus, Timestamp,
+};
+
+/// A store that lives and dies with the process.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    is_closed: bool,
+    agents: BTreeMap<AgentId, Agent>,
+    projects: BTreeMap<ProjectId, Project>,
+    assignments: BTreeSet<Assignment>,
+    tasks: BTreeMap<TaskId, Task>,
+    launches: BTreeMap<LaunchId, Launch>,
+    sessions: BTreeMap<SessionId, Session>,
+    executions: BTreeMap<ExecutionId, Execution>,
+    pairs: BTreeMap<InstanceKey, PairRecord>,
+    paused_since: Option<Timestamp>,
+    events: Vec<Event>,
+}
+
+/// Takes one step of a commit back.
+type Undo = Box<dyn FnOnce(&mut Tables)>;
+
+/// A row with a revision.
+trait Row: Clone + 'static {
+    type Key: Ord + Clone + ToString;
+    const WHAT: &'static str;
+    fn key(&self) -> &Self::Key;
+    fn revision(&mut self) -> &mut i64;
+    fn table(tables: &mut Tables) -> &mut BTreeMap<Self::Key, Self>;
+}
+
+macro_rules! rows {
+    ($($row:ty, $what:literal, $key:ident: $key_type:ty, $table:ident;)*) => {$(
+        impl Row for $row {
+            type Key = $key_type;
+            const WHAT: &'static str = $what;
+
+            fn key(&self) -> &$key_type {
+                &self.$key
+            }
+
+            fn revision(&mut self) -> &mut i64 {
+                &mut self.revision
+            }
+
+            fn table(tables: &mut Tables) -> &mut BTreeMap<$key_type, Self> {
+                &mut tables.$table
+            }
+        }
+    )*};
+}
+
+rows! {
+    Agent, "agent", id: AgentId, agents;
+    Project, "project", id: ProjectId, projects;
+    Task, "task", id: TaskId, tasks;
+    Launch, "launch", id: LaunchId, launches;
+    Session, "session", id: SessionId, sessions;
+    Execution, "execution", id: ExecutionId, executions;
+    PairRecord, "pair", key: InstanceKey, pairs;
+}
+
+impl Tables {
+    fn apply(&mut self, commit: Commit) -> Result<(), CommitError> {
+        let mut undo = Vec::new();
+        let result = self.try_apply(commit, &mut undo);
+        if result.is_err() {
+            undo.into_iter().rev().for_each(|undo| undo(self));
+        }
+        result
+    }
+
+    fn try_apply(&mut self, commit: Commit, undo: &mut Vec<Undo>) -> Result<(), CommitError> {
+        for expect in commit.expect {
+            match expect {
+                Expect::NoOpenLaunch(key) => self.expect_no_open_launch(&key, None)?,
+                Expect::TaskAt(id, revision) => self.expect_revision::<Task>(&id, revision)?,
+                Expect::LaunchAt(id, revision) => self.expect_revision::<Launch>(&id, revision)?,
+            }
+        }
+        for change in commit.changes {
+            match change {
+                Change::Agent(row) => self.write(row, undo)?,
+                Change::Project(row) => self.write(row, undo)?,
+                Change::Task(row) => self.write(row, undo)?,
+                Change::Session(row) => self.write(row, undo)?,
+                Change::Execution(row) => self.write(row, undo)?,
+                Change::Pair(row) => self.write(row, undo)?,
+                Change::Launch(row) => {
+                    self.expect_revision::<Launch>(&row.id, row.revision)?;
+                    if row.is_open() {
+                        self.expect_no_open_launch(&row.key, Some(&row.id))?;
+                    }
+                    self.write(row, undo)?;
+                }
+                Change::Assign(row) => {
+                    if self.assignments.insert(row.clone()) {
+                        undo.push(Box::new(move |tables| {
+                            tables.assignments.remove(&row);
+                        }));
+                    }
+                }
+                Change::Unassign(row) => {
+                    if self.assignments.remove(&row) {
+                        undo.push(Box::new(move |tables| {
+                            tables.assignments.insert(row);
+                        }));
+                    }
+                }
+                Change::Pause(since) => {
+                    let before = std::mem::replace(&mut self.paused_since, since);
+                    undo.push(Box::new(move |tables| tables.paused_since = before));
+                }
+                Change::Event(event) => {
+                    self.append(event);
+                    undo.push(Box::new(|tables| {
+                        tables.events.pop();
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Revision 0 stands for a row that doesn't exist.
+    fn expect_revision<R: Row>(&mut self, key: &R::Key, revision: i64) -> Result<(), CommitError> {
+        let found = R::table(self).get_mut(key).map_or(0, |row| *row.revision());
+        if found == revision { Ok(()) } else { Err(CommitError::Outdated { what: R::WHAT, id: key.to_string() }) }
+    }
+
+    fn expect_no_open_launch(&self, key: &InstanceKey, except: Option<&LaunchId>) -> Result<(), CommitError> {
+        match self.open_launch(key) {
+            Some(launch) if Some(&launch.id) != except => Err(CommitError::OpenLaunch { key: key.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn write<R: Row>(&mut self, mut row: R, undo: &mut Vec<Undo>) -> Result<(), CommitError> {
+        let key = row.key().clone();
+        let revision = *row.revision();
+        self.expect_revision::<R>(&key, revision)?;
+        *row.revision() = revision + 1;
+        let before = R::table(self).insert(key.clone(), row);
+        undo.push(Box::new(move |tables| {
+            match before {
+                Some(before) => R::table(tables).insert(key, before),
+                None => R::table(tables).remove(&key),
+            };
+        }));
+        Ok(())
+    }
+
+    fn append(&mut self, event: NewEvent) {
+        let NewEvent { at, kind, agent, project, launch, task, detail } = event;
+        let seq = self.events.last().map_or(1, |last| last.seq + 1);
+        self.events.push(Event { seq, at, kind: kind.to_owned(), agent, project, launch, task, detail });
+    }
+
+    fn open_launch(&self, key: &InstanceKey) -> Option<&Launch> {
+        self.launches.values().find(|launch| launch.is_open() && launch.key == *key)
+    }
+
+    fn pair(&self, key: &InstanceKey) -> PairRecord {
+        self.pairs.get(key).cloned().unwrap_or_else(|| PairRecord::new(key.clone()))
+    }
+
+    fn pair_facts(&self, key: &InstanceKey) -> PairFacts {
+        let assignment = Assignment { project: key.project.clone(), agent: key.agent.clone() };
+        let open = self.open_launch(key);
+        PairFacts {
+            key: key.clone(),
+            agent: self.agents.get(&key.agent).map(|agent| (agent.status, agent.ai_type.clone())),
+            project: self.projects.get(&key.project).map(|project| (project.status, project.working_directory.clone())),
+            is_assigned: self.assignments.contains(&assignment),
+            waiting_since: self.work().filter(|(work, _)| work == key).map(|(_, since)| since).min(),
+            open: open.map(|launch| OpenLaunch { id: launch.id.clone(), state: launch.state.clone() }),
+            record: self.pair(key),
+            is_paused: self.paused_since.is_some(),
+        }
+    }
+
+    /// The key of each task in progress, and since when it is that.
+    fn work(&self) -> impl Iterator<Item = (InstanceKey, Timestamp)> {
+        self.tasks.values().filter(|task| task.status == TaskStatus::InProgress).filter_map(|task| {
+            let agent = task.assignee.clone()?;
+            Some((InstanceKey::new(agent, task.project.clone(), Purpose::Task), task.status_since))
+        })
+    }
+
+    fn startable(&self) -> Vec<PairFacts> {
+        let keys: BTreeSet<InstanceKey> = self.work().map(|(key, _)| key).collect();
+        let is_startable = |facts: &PairFacts| {
+            facts.is_assigned
+                && facts.open.is_none()
+                && facts.agent.as_ref().is_some_and(|(status, _)| *status == AgentStatus::Active)
+                && facts.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active)
+        };
+        let facts = keys.iter().map(|key| self.pair_facts(key)).filter(is_startable);
+        sorted(facts, |facts| (facts.waiting_since, facts.key.clone()))
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // A panic in the middle of a commit would leave half of it, but there is none: nothing there can fail so.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<'a, T>(&'a self, read: impl FnOnce(&Tables) -> T + Send + 'a) -> Answer<'a, T> {
+        Box::pin(async move {
+            let tables = self.lock();
+            if tables.is_closed { Err(StoreError::Closed) } else { Ok(read(&tables)) }
+        })
+    }
+}
+
+fn sorted<T, K: Ord>(rows: impl Iterator<Item = T>, key: impl FnMut(&T) -> K) -> Vec<T> {
+    let mut rows: Vec<T> = rows.collect();
+    rows.sort_by_key(key);
+    rows
+}
+
+/// Whether `value` is what a filter asks for; a filter that isn't set asks for nothing.
+fn fits<T: PartialEq>(wanted: Option<&T>, value: Option<&T>) -> bool {
+    wanted.is_none() || wanted == value
+}
+
+fn end_of(launch: &Launch) -> Option<Timestamp> {
+    match launch.state {
+        LaunchState::Ended { at, .. } => Some(at),
+        LaunchState::Starting { .. }
+        | LaunchState::Running { .. }
+        | LaunchState::Stopping { .. }
+        | LaunchState::Ending => None,
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
+        Box::pin(async move {
+            let mut tables = self.lock();
+            if tables.is_closed { Err(StoreError::Closed.into()) } else { tables.apply(commit) }
+        })
+    }
+
+    fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>> {
+        self.read(|tables| tables.agents.get(id).cloned())
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<Agent>> {
+        self.read(|tables| tables.agents.values().cloned().collect())
+    }
+
+    fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>> {
+        self.read(|tables| tables.projects.get(id).cloned())
+    }
+
+    fn projects(&self) -> Answer<'_, Vec<Project>> {
+        self.read(|tables| tables.projects.values().cloned().collect())
+    }
+
+    fn assignments(&self) -> Answer<'_, Vec<Assignment>> {
+        self.read(|tables| tables.assignments.iter().cloned().collect())
+    }
+
+    fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>> {
+        self.read(|tables| tables.tasks.get(id).cloned())
+    }
+
+    fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>> {
+        self.read(|tables| {
+            let rows = tables.tasks.values().filter(|task| {
+                fits(filter.project.as_ref(), Some(&task.project))
+                    && fits(filter.assignee.as_ref(), task.assignee.as_ref())
+                    && fits(filter.status.as_ref(), Some(&task.status))
+                    && fits(filter.parent.as_ref(), task.parent.as_ref())
+            });
+            sorted(rows.cloned(), |task| (task.created_at, task.id.clone()))
+        })
+    }
+
+    fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
+        self.read(|tables| tables.launches.get(id).cloned())
+    }
+
+    fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>> {
+        self.read(|tables| {
+            let rows = tables.launches.values().filter(|launch| launch.ticket.as_ref() == Some(ticket));
+            rows.max_by_key(|launch| (launch.claimed_at, &launch.id)).cloned()
+        })
+    }
+
+    fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
+        self.read(|tables| {
+            let rows = tables.launches.values().filter(|launch| launch.is_open());
+            sorted(rows.cloned(), |launch| (launch.claimed_at, launch.id.clone()))
+        })
+    }
+
+    fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {
+        self.read(|tables| {
+            let rows = tables.launches.values().filter(|launch| {
+                fits(filter.agent.as_ref(), Some(&launch.key.agent))
+                    && fits(filter.project.as_ref(), Some(&launch.key.project))
+                    && fits(filter.purpose.as_ref(), Some(&launch.key.purpose))
+                    && !(filter.only_ended && launch.is_open())
+            });
+            let mut rows = sorted(rows.cloned(), |launch| {
+                let at = if filter.only_ended { end_of(launch) } else { Some(launch.claimed_at) };
+                Reverse((at, launch.id.clone()))
+            });
+            rows.truncate(filter.limit);
+            rows
+        })
+    }
+
+    fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>> {
+        self.read(|tables| {
+            let rows = tables.sessions.values().filter(|session| session.token == *token);
+            rows.max_by_key(|session| (session.created_at, &session.id)).cloned()
+        })
+    }
+
+    fn open_sessions(&self) -> Answer<'_, Vec<Session>> {
+        self.read(|tables| {
+            let rows = tables.sessions.values().filter(|session| session.ended.is_none());
+            sorted(rows.cloned(), |session| (session.created_at, session.id.clone()))
+        })
+    }
+
+    fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>> {
+        self.read(|tables| {
+            let rows = tables.sessions.values().filter(|session| session.launch == *launch);
+            sorted(rows.cloned(), |session| (session.created_at, session.id.clone()))
+        })
+    }
+
+    fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>> {
+        self.read(|tables| {
+            let rows = tables.executions.values().filter(|execution| execution.task == *task);
+            sorted(rows.cloned(), |execution| Reverse((execution.started_at, execution.id.clone())))
+        })
+    }
+
+    fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>> {
+        self.read(|tables| {
+            let rows = tables.executions.values().filter(|execution| execution.launch == *launch);
+            sorted(rows.cloned(), |execution| Reverse((execution.started_at, execution.id.clone())))
+        })
+    }
+
+    fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {
+        self.read(|tables| tables.pair(key))
+    }
+
+    fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
+        self.read(|tables| tables.pairs.values().filter(|pair| pair.held_since.is_some()).cloned().collect())
+    }
+
+    fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
+        self.read(|tables| tables.pair_facts(key))
+    }
+
+    fn startable(&self) -> Answer<'_, Vec<PairFacts>> {
+        self.read(Tables::startable)
+    }
+
+    fn paused_since(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(|tables| tables.paused_since)
+    }
+
+    fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
+        self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+
+    fn counts(&self) -> Answer<'_, Counts> {
+        self.read(|tables| Counts { n_agents: tables.agents.len() as u64, n_projects: tables.projects.len() as u64 })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.lock().is_closed = true })
+    }
+}

@@ -1,0 +1,343 @@
+//! The store in an SQLite file: one task writes, a few connections read.
+//!
+//! Reads go to a small pool and see the newest commit, because a WAL snapshot begins with each of them. Writes go to the one
+//! task of `writer`. This file owns the SQL of the reads; `changes` owns that of the writes, `rows` the way from columns to
+//! values, `open` what can be wrong with a file. What the answers mean is the trait's business.
+
+mod changes;
+mod open;
+mod rows;
+mod writer;
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqlitePoolOptions, SqliteRow};
+use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+
+pub use self::open::{OpenError, Settings};
+use self::writer::Writer;
+use super::{Answer, Commit, CommitError, Counts, LaunchFilter, Store, StoreError, TaskFilter};
+use crate::domain::agent::Assignment;
+use crate::domain::event::Event;
+use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::secret::TokenHash;
+use crate::domain::{
+    Agent, Execution, InstanceKey, Launch, PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
+};
+
+type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+/// Any error of the driver or of a column's text.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Readers that are open at once; more wait.
+const MAX_READERS: u32 = 4;
+/// How long a reader that nobody uses keeps its memory.
+const READER_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a read waits for a free reader.
+const READER_WAIT: Duration = Duration::from_secs(10);
+
+/// The store in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    readers: SqlitePool,
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path` and brings its schema up to date; makes a new one (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, Settings::default()).await
+    }
+
+    /// As [`SqliteStore::open`], with other settings.
+    pub async fn open_with(path: &Path, settings: Settings) -> Result<Self, OpenError> {
+        let opened = open::file(path, settings).await?;
+        Ok(Self::new(opened))
+    }
+
+    /// A store in the memory of this process, which dies with it; for tests and trials.
+    pub async fn in_memory() -> Result<Self, OpenError> {
+        let opened = open::memory().await?;
+        Ok(Self::new(opened))
+    }
+
+    fn new(opened: open::Opened) -> Self {
+        let readers = SqlitePoolOptions::new()
+            .min_connections(0)
+            .max_connections(MAX_READERS)
+            .acquire_timeout(READER_WAIT)
+            .idle_timeout(READER_IDLE_TIMEOUT)
+            .max_lifetime(None)
+            // A ping before each read would double its cost, and a file doesn't go away like a server.
+            .test_before_acquire(false)
+            .connect_lazy_with(opened.options.clone().pragma("query_only", "on"));
+        Self { readers, writer: Writer::start(opened.connection, opened.options) }
+    }
+
+    /// Transactions made since the store was opened; fewer than commits when many came at once.
+    pub fn n_transactions(&self) -> u64 {
+        self.writer.n_transactions()
+    }
+
+    fn find<'a, T: 'a>(
+        &'a self,
+        query: SqlQuery<'a>,
+        read: fn(&SqliteRow) -> Result<T, StoreError>,
+    ) -> Answer<'a, Option<T>> {
+        Box::pin(async move {
+            let row = query.fetch_optional(&self.readers).await.map_err(read_failed)?;
+            row.as_ref().map(read).transpose()
+        })
+    }
+
+    fn list<'a, T: 'a>(
+        &'a self,
+        query: SqlQuery<'a>,
+        read: fn(&SqliteRow) -> Result<T, StoreError>,
+    ) -> Answer<'a, Vec<T>> {
+        Box::pin(async move {
+            let rows = query.fetch_all(&self.readers).await.map_err(read_failed)?;
+            rows.iter().map(read).collect()
+        })
+    }
+}
+
+fn read_failed(error: sqlx::Error) -> StoreError {
+    match error {
+        sqlx::Error::PoolClosed => StoreError::Closed,
+        error => StoreError::Unavailable { action: "read", source: error.into() },
+    }
+}
+
+/// One row, whatever exists. Columns of `l` carry the names that `rows` expects of a launch's state.
+const PAIR_FACTS: &str = "\
+    SELECT a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, \
+        s.agent_id IS NOT NULL AS is_assigned, \
+        CASE WHEN $3 = 'task' THEN (SELECT MIN(status_since) FROM tasks \
+            WHERE status = 'in_progress' AND assignee_id = $1 AND project_id = $2) END AS waiting_since, \
+        l.id AS launch_id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at, \
+        r.held_since, r.n_failures, r.last_end_at, r.revision, \
+        EXISTS (SELECT 1 FROM pauses) AS is_paused \
+    FROM (SELECT 1 AS one) AS k \
+    LEFT JOIN agents AS a ON a.id = $1 \
+    LEFT JOIN projects AS p ON p.id = $2 \
+    LEFT JOIN assignments AS s ON s.project_id = $2 AND s.agent_id = $1 \
+    LEFT JOIN launches AS l ON l.agent_id = $1 AND l.project_id = $2 AND l.purpose = $3 AND l.state <> 'ended' \
+    LEFT JOIN pairs AS r ON r.agent_id = $1 AND r.project_id = $2 AND r.purpose = $3";
+
+/// CROSS JOIN, because its order is the order of the loops: the work first, which is little, never the pairs.
+const STARTABLE: &str = "\
+    SELECT w.agent_id, w.project_id, w.waiting_since, \
+        a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, 1 AS is_assigned, \
+        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.revision, \
+        EXISTS (SELECT 1 FROM pauses) AS is_paused \
+    FROM (SELECT assignee_id AS agent_id, project_id, MIN(status_since) AS waiting_since FROM tasks \
+        WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id) AS w \
+    CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \
+    LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id AND r.purpose = 'task' \
+    WHERE a.id = w.agent_id AND a.status = 'active' AND p.id = w.project_id AND p.status = 'active' \
+        AND s.project_id = w.project_id AND s.agent_id = w.agent_id \
+        AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id AND l.project_id = w.project_id \
+            AND l.purpose = 'task' AND l.state <> 'ended') \
+    ORDER BY w.waiting_since, w.agent_id, w.project_id";
+
+const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
+
+impl Store for SqliteStore {
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
+        Box::pin(self.writer.commit(commit))
+    }
+
+    fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>> {
+        self.find(sqlx::query("SELECT * FROM agents WHERE id = $1").bind(id.as_str()), rows::agent)
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<Agent>> {
+        self.list(sqlx::query("SELECT * FROM agents ORDER BY id"), rows::agent)
+    }
+
+    fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>> {
+        self.find(sqlx::query("SELECT * FROM projects WHERE id = $1").bind(id.as_str()), rows::project)
+    }
+
+    fn projects(&self) -> Answer<'_, Vec<Project>> {
+        self.list(sqlx::query("SELECT * FROM projects ORDER BY id"), rows::project)
+    }
+
+    fn assignments(&self) -> Answer<'_, Vec<Assignment>> {
+        self.list(sqlx::query("SELECT * FROM assignments ORDER BY project_id, agent_id"), rows::assignment)
+    }
+
+    fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>> {
+        self.find(sqlx::query("SELECT * FROM tasks WHERE id = $1").bind(id.as_str()), rows::task)
+    }
+
+    fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM tasks WHERE 1 = 1");
+            if let Some(project) = &filter.project {
+                query.push(" AND project_id = ").push_bind(project.as_str());
+            }
+            if let Some(assignee) = &filter.assignee {
+                query.push(" AND assignee_id = ").push_bind(assignee.as_str());
+            }
+            if let Some(parent) = &filter.parent {
+                query.push(" AND parent_id = ").push_bind(parent.as_str());
+            }
+            match filter.status {
+                // In the text, because a partial index is not considered for a parameter.
+                Some(TaskStatus::InProgress) => drop(query.push(" AND status = 'in_progress'")),
+                Some(status) => drop(query.push(" AND status = ").push_bind(status.as_str())),
+                None => {}
+            }
+            query.push(" ORDER BY created_at, id");
+            self.list(query.build(), rows::task).await
+        })
+    }
+
+    fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
+        self.find(sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()), rows::launch)
+    }
+
+    fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>> {
+        let sql = "SELECT * FROM launches WHERE ticket_hash = $1 ORDER BY claimed_at DESC, id DESC LIMIT 1";
+        self.find(sqlx::query(sql).bind(ticket.as_str()), rows::launch)
+    }
+
+    fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
+        self.list(sqlx::query(OPEN_LAUNCHES), rows::launch)
+    }
+
+    fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM launches WHERE 1 = 1");
+            if let Some(agent) = &filter.agent {
+                query.push(" AND agent_id = ").push_bind(agent.as_str());
+            }
+            if let Some(project) = &filter.project {
+                query.push(" AND project_id = ").push_bind(project.as_str());
+            }
+            if let Some(purpose) = filter.purpose {
+                query.push(" AND purpose = ").push_bind(purpose.as_str());
+            }
+            query.push(if filter.only_ended {
+                " AND state = 'ended' ORDER BY ended_at DESC, id DESC LIMIT "
+            } else {
+                " ORDER BY claimed_at DESC, id DESC LIMIT "
+            });
+            query.push_bind(limit(filter.limit));
+            self.list(query.build(), rows::launch).await
+        })
+    }
+
+    fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>> {
+        let sql = "SELECT * FROM sessions WHERE token_hash = $1 ORDER BY created_at DESC, id DESC LIMIT 1";
+        self.find(sqlx::query(sql).bind(token.as_str()), rows::session)
+    }
+
+    fn open_sessions(&self) -> Answer<'_, Vec<Session>> {
+        self.list(sqlx::query("SELECT * FROM sessions WHERE ended_at IS NULL ORDER BY created_at, id"), rows::session)
+    }
+
+    fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>> {
+        let sql = "SELECT * FROM sessions WHERE launch_id = $1 ORDER BY created_at, id";
+        self.list(sqlx::query(sql).bind(launch.as_str()), rows::session)
+    }
+
+    fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>> {
+        let sql = "SELECT * FROM executions WHERE task_id = $1 ORDER BY started_at DESC, id DESC";
+        self.list(sqlx::query(sql).bind(task.as_str()), rows::execution)
+    }
+
+    fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>> {
+        let sql = "SELECT * FROM executions WHERE launch_id = $1 ORDER BY started_at DESC, id DESC";
+        self.list(sqlx::query(sql).bind(launch.as_str()), rows::execution)
+    }
+
+    fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {
+        let sql = "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
+        let found = self.find(bind_key(sqlx::query(sql), key), rows::pair);
+        Box::pin(async move { Ok(found.await?.unwrap_or_else(|| PairRecord::new(key.clone()))) })
+    }
+
+    fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
+        // Purposes in their order, which isn't that of their words.
+        let sql = "SELECT * FROM pairs WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
+        self.list(sqlx::query(sql), rows::pair)
+    }
+
+    fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
+        Box::pin(async move {
+            let query = bind_key(sqlx::query(PAIR_FACTS), key);
+            let row = query.fetch_one(&self.readers).await.map_err(read_failed)?;
+            rows::pair_facts(&row, key.clone())
+        })
+    }
+
+    fn startable(&self) -> Answer<'_, Vec<PairFacts>> {
+        self.list(sqlx::query(STARTABLE), rows::startable)
+    }
+
+    fn paused_since(&self) -> Answer<'_, Option<Timestamp>> {
+        self.find(sqlx::query("SELECT since FROM pauses"), rows::pause)
+    }
+
+    fn events(&self, after: i64, n_most: usize) -> Answer<'_, Vec<Event>> {
+        let sql = "SELECT * FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
+        self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
+    }
+
+    fn counts(&self) -> Answer<'_, Counts> {
+        let sql = "SELECT (SELECT COUNT(*) FROM agents) AS n_agents, (SELECT COUNT(*) FROM projects) AS n_projects";
+        Box::pin(async move {
+            let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
+            let count = |column| row.try_get::<i64, _>(column).map_err(read_failed).map(i64::unsigned_abs);
+            Ok(Counts { n_agents: count("n_agents")?, n_projects: count("n_projects")? })
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.writer.close().await;
+            self.readers.close().await;
+        })
+    }
+}
+
+fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {
+    query.bind(key.agent.as_str()).bind(key.project.as_str()).bind(key.purpose.as_str())
+}
+
+fn limit(n_most: usize) -> i64 {
+    i64::try_from(n_most).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+
+    /// The tables and indexes that `sql` reads from one end to the other.
+    async fn scans(sql: &str) -> Vec<String> {
+        let store = SqliteStore::in_memory().await.unwrap();
+        let plan =
+            sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers).await.unwrap();
+        let steps = plan.iter().map(|row| row.get::<String, _>("detail"));
+        steps.filter(|step| step.starts_with("SCAN")).collect()
+    }
+
+    #[tokio::test]
+    async fn questions_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {
+        assert_eq!(scans(STARTABLE).await, ["SCAN w", "SCAN pauses"]);
+        assert_eq!(scans(PAIR_FACTS).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
+        assert_eq!(scans(OPEN_LAUNCHES).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
+    }
+}

@@ -1,0 +1,155 @@
+//! The one task that writes. It owns its connection, and makes all commits that wait for it in one transaction: one sync of
+//! the disk for many callers.
+//!
+//! A caller that goes away leaves no transaction open, because the transaction isn't the caller's. A fault of the database
+//! (disk full, locked, damaged) is answered to those who waited, and the task goes on with a fresh connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::changes::{self, Failure};
+use crate::store::{Commit, CommitError, StoreError};
+
+/// Commits that wait at once; more wait for their place in the inbox.
+const INBOX: usize = 256;
+/// Commits of one transaction. Few enough that the first of them doesn't wait long for the others.
+const MAX_GROUP: usize = 128;
+
+/// The handle of the writing task. Dropping it lets the task make what was handed over, and end.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// `None` once it is closed.
+    inbox: Mutex<Option<mpsc::Sender<Request>>>,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    n_transactions: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Request {
+    commit: Commit,
+    answer: oneshot::Sender<Result<(), CommitError>>,
+}
+
+impl Writer {
+    /// Starts the task on `connection`; `options` open the next one, should this fail.
+    pub(super) fn start(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
+        let (inbox, requests) = mpsc::channel(INBOX);
+        let n_transactions = Arc::new(AtomicU64::new(0));
+        let task = Task { connection, options, is_suspect: false, n_transactions: Arc::clone(&n_transactions) };
+        Self {
+            inbox: Mutex::new(Some(inbox)),
+            task: tokio::sync::Mutex::new(Some(tokio::spawn(task.run(requests)))),
+            n_transactions,
+        }
+    }
+
+    pub(super) fn n_transactions(&self) -> u64 {
+        self.n_transactions.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn commit(&self, commit: Commit) -> Result<(), CommitError> {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (answer, made) = oneshot::channel();
+        let inbox = inbox.ok_or(StoreError::Closed)?;
+        inbox.send(Request { commit, answer }).await.map_err(|_| StoreError::Closed)?;
+        // Without its clone of the inbox, a caller that waits for its answer doesn't keep the task from ending.
+        drop(inbox);
+        made.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Waits until all that was handed over is made and the connection is closed. Repeating it is harmless.
+    pub(super) async fn close(&self) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut task = self.task.lock().await;
+        if let Some(running) = task.as_mut() {
+            // A panic of the task has been printed; there is nothing left to close then.
+            let _ = running.await;
+            *task = None;
+        }
+    }
+}
+
+struct Task {
+    connection: SqliteConnection,
+    options: SqliteConnectOptions,
+    /// The connection failed; what it holds is unknown.
+    is_suspect: bool,
+    n_transactions: Arc<AtomicU64>,
+}
+
+impl Task {
+    async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut group = Vec::with_capacity(MAX_GROUP);
+        while requests.recv_many(&mut group, MAX_GROUP).await > 0 {
+            let (commits, answers): (Vec<_>, Vec<_>) =
+                group.drain(..).map(|request| (request.commit, request.answer)).unzip();
+            let results = self.make(&commits).await;
+            for (answer, result) in answers.into_iter().zip(results) {
+                // Nobody waits for it any more; it's made nevertheless.
+                let _ = answer.send(result);
+            }
+        }
+        // Best effort: what stays in the log is found there by the next opening.
+        let _ = execute(&mut self.connection, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+        let _ = self.connection.close().await;
+    }
+
+    /// The results of `commits`, in their order.
+    async fn make(&mut self, commits: &[Commit]) -> Vec<Result<(), CommitError>> {
+        match self.try_make(commits).await {
+            Ok(results) => {
+                self.n_transactions.fetch_add(1, Ordering::Relaxed);
+                results
+            }
+            Err(error) => {
+                // The lock is given back at once; whether that worked is looked at by nobody, hence the fresh connection.
+                let _ = execute(&mut self.connection, "ROLLBACK").await;
+                self.is_suspect = true;
+                let error = Arc::new(error);
+                let failed = || StoreError::Unavailable { action: "write to", source: Box::new(Arc::clone(&error)) };
+                commits.iter().map(|_| Err(failed().into())).collect()
+            }
+        }
+    }
+
+    async fn try_make(&mut self, commits: &[Commit]) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
+        if self.is_suspect {
+            let fresh = self.options.connect().await?;
+            let suspect = std::mem::replace(&mut self.connection, fresh);
+            self.is_suspect = false;
+            let _ = suspect.close().await;
+        }
+        execute(&mut self.connection, "BEGIN IMMEDIATE").await?;
+        let mut results = Vec::with_capacity(commits.len());
+        for commit in commits {
+            results.push(self.apply(commit).await?);
+        }
+        execute(&mut self.connection, "COMMIT").await?;
+        Ok(results)
+    }
+
+    /// Applies one commit of the open transaction, or nothing of it.
+    async fn apply(&mut self, commit: &Commit) -> Result<Result<(), CommitError>, sqlx::Error> {
+        execute(&mut self.connection, "SAVEPOINT one_commit").await?;
+        let result = match changes::apply(&mut self.connection, commit).await {
+            Ok(()) => Ok(()),
+            Err(Failure::Refused(refusal)) => {
+                execute(&mut self.connection, "ROLLBACK TO one_commit").await?;
+                Err(refusal)
+            }
+            Err(Failure::Broken(error)) => return Err(error),
+        };
+        execute(&mut self.connection, "RELEASE one_commit").await?;
+        Ok(result)
+    }
+}
+
+async fn execute(connection: &mut SqliteConnection, sql: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::query(sql).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! The store: what every backend must do, tried on all of them.
+
+// Clippy doesn't take the helpers of an integration test for a test.
+#![allow(clippy::unwrap_used)]
+
+mod commits;
+mod file;
+mod rows;
+
+use std::sync::Arc;
+
+use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::domain::launch::LaunchEvent;
+use agent_coordinator::domain::session::SessionEndReason;
+use agent_coordinator::domain::task::TaskStatus;
+use agent_coordinator::domain::{Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp};
+use agent_coordinator::store::memory::MemoryStore;
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{
+    Change, Commit, CommitError, Counts, Expect, LaunchFilter, Store, StoreError, TaskFilter,
+};
+
+use self::rows::{agent, assignment, at, execution, id, launch, launch_of, project, session, task, task_key, ticket};
+
+/// Runs `check` on an empty store of each backend.
+async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<dyn Store>) -> F) {
+    check(Arc::new(MemoryStore::new())).await;
+    check(Arc::new(SqliteStore::in_memory().await.unwrap())).await;
+    let folder = tempfile::tempdir().unwrap();
+    check(Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap())).await;
+}
+
+async fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError> {
+    store.commit(Commit { expect: Vec::new(), changes }).await
+}
+
+async fn made(store: &dyn Store, changes: Vec<Change>) {
+    commit(store, changes).await.unwrap();
+}
+
+#[track_caller]
+fn assert_outdated(result: Result<(), CommitError>, what: &str, id: &str) {
+    match result {
+        Err(CommitError::Outdated { what: found, id: found_id }) => assert_eq!((found, found_id.as_str()), (what, id)),
+        other => panic!("expected an outdated {what} `{id}`, got {other:?}"),
+    }
+}
+
+/// An agent at work on a task: agent `a`, project `p`, task `t`.
+fn one_pair_with_work() -> Vec<Change> {
+    vec![
+        Change::Agent(agent("a")),
+        Change::Project(project("p")),
+        Change::Assign(assignment("p", "a")),
+        Change::Task(Task { status: TaskStatus::InProgress, ..task("t", "p", Some("a")) }),
+    ]
+}
+
+#[tokio::test]
+async fn a_row_is_read_back_as_it_was_written() {
+    on_each(|store| async move {
+        let claimed = launch("l", "a", "p");
+        let running = session("s", "l", "a", "p");
+        let work = execution("e", "l", "t");
+        made(&*store, one_pair_with_work()).await;
+        made(
+            &*store,
+            vec![Change::Launch(claimed.clone()), Change::Session(running.clone()), Change::Execution(work.clone())],
+        )
+        .await;
+
+        assert_eq!(store.agent(&id("a")).await.unwrap().unwrap().name, agent("a").name);
+        let (found, revision) = store.launch(&id("l")).await.unwrap().map(|row| (row.clone(), row.revision)).unwrap();
+        assert_eq!((Launch { revision: 0, ..found }, revision), (claimed, 1));
+        assert_eq!(store.launch_by_ticket(&ticket("l")).await.unwrap().unwrap().id, id("l"));
+        assert_eq!(store.session_by_token(&running.token).await.unwrap().unwrap().id, running.id);
+        assert_eq!(store.executions_of_task(&id("t")).await.unwrap()[0].summary, work.summary);
+        assert_eq!(store.executions_of_launch(&id("l")).await.unwrap().len(), 1);
+        assert_eq!(store.counts().await.unwrap(), Counts { n_agents: 1, n_projects: 1 });
+        assert_eq!(store.agent(&id("nobody")).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_decision_on_outdated_facts_conflicts() {
+    on_each(|store| async move {
+        made(&*store, one_pair_with_work()).await;
+        let seen = store.task(&id("t")).await.unwrap().unwrap();
+        made(&*store, vec![Change::Task(Task { title: "first".to_owned(), ..seen.clone() })]).await;
+
+        assert_outdated(commit(&*store, vec![Change::Task(seen.clone())]).await, "task", "t");
+        assert_outdated(commit(&*store, vec![Change::Agent(agent("a"))]).await, "agent", "a");
+        let expect = vec![Expect::TaskAt(seen.id.clone(), seen.revision)];
+        assert_outdated(store.commit(Commit { expect, changes: vec![] }).await, "task", "t");
+        let expect = vec![Expect::LaunchAt(id("l"), 1)];
+        assert_outdated(store.commit(Commit { expect, changes: vec![] }).await, "launch", "l");
+        let expect = vec![Expect::TaskAt(seen.id, seen.revision + 1), Expect::LaunchAt(id("l"), 0)];
+        store.commit(Commit { expect, changes: vec![] }).await.unwrap();
+        assert_eq!(store.task(&id("t")).await.unwrap().unwrap().title, "first");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_is_made_as_a_whole_or_not_at_all() {
+    on_each(|store| async move {
+        made(&*store, one_pair_with_work()).await;
+        let before = commits::everything(&*store).await;
+        let mut changes = vec![
+            Change::Agent(agent("b")),
+            Change::Unassign(assignment("p", "a")),
+            Change::Pause(Some(at(1))),
+            Change::Pair(PairRecord::new(task_key("a", "p")).held(at(2))),
+            Change::Event(NewEvent {
+                at: at(3),
+                kind: "x",
+                agent: None,
+                project: None,
+                launch: None,
+                task: None,
+                detail: None,
+            }),
+        ];
+        changes.push(Change::Task(Task { revision: 7, ..task("t", "p", None) }));
+        assert_outdated(commit(&*store, changes.clone()).await, "task", "t");
+        assert_eq!(commits::everything(&*store).await, before);
+
+        changes.pop();
+        made(&*store, changes).await;
+        assert_eq!(store.events(0, 9).await.unwrap()[0].seq, 1);
+        assert_eq!(store.paused_since().await.unwrap(), Some(at(1)));
+        assert_eq!(store.held_pairs().await.unwrap().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn later_changes_of_a_commit_see_the_earlier_ones() {
+    on_each(|store| async move {
+        let ended = LaunchState::Ended { outcome: Outcome::Lost, at: at(5) };
+        made(
+            &*store,
+            vec![
+                Change::Launch(launch("l1", "a", "p")),
+                Change::Launch(Launch { revision: 1, state: ended, ..launch("l1", "a", "p") }),
+                Change::Launch(launch("l2", "a", "p")),
+            ],
+        )
+        .await;
+        assert_eq!(store.launch(&id("l1")).await.unwrap().unwrap().revision, 2);
+        assert_eq!(store.open_launches().await.unwrap().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_has_one_open_launch() {
+    on_each(|store| async move {
+        let first = launch("l1", "a", "p");
+        made(&*store, vec![Change::Launch(first.clone())]).await;
+
+        let claim = |launch: &Launch| Commit {
+            expect: vec![Expect::NoOpenLaunch(launch.key.clone())],
+            changes: vec![Change::Launch(launch.clone())],
+        };
+        let second = launch("l2", "a", "p");
+        for attempt in [claim(&second), Commit { expect: vec![], ..claim(&second) }] {
+            let result = store.commit(attempt).await;
+            assert!(matches!(&result, Err(CommitError::OpenLaunch { key }) if *key == second.key), "{result:?}");
+        }
+        // The same id again is outdated, not a second launch.
+        assert_outdated(commit(&*store, vec![Change::Launch(first.clone())]).await, "launch", "l1");
+        // Another purpose, another agent: another key.
+        made(&*store, vec![Change::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
+        made(&*store, vec![Change::Launch(launch("l4", "b", "p"))]).await;
+
+        let ended =
+            Launch { state: LaunchState::Ended { outcome: Outcome::Completed, at: at(9) }, revision: 1, ..first };
+        made(&*store, vec![Change::Launch(ended.clone())]).await;
+        store.commit(claim(&second)).await.unwrap();
+        // Nor is a launch opened again beside it.
+        let reopened = Launch { revision: 2, ..launch("l1", "a", "p") };
+        let result = commit(&*store, vec![Change::Launch(reopened)]).await;
+        assert!(matches!(result, Err(CommitError::OpenLaunch { .. })), "{result:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_many_concurrent_claims_one_wins() {
+    on_each(|store| async move {
+        let claims = (0..50).map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { commit(&*store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await })
+        });
+        let results = futures::future::join_all(claims).await;
+        assert_eq!(results.iter().filter(|result| result.as_ref().unwrap().is_ok()).count(), 1);
+        assert_eq!(store.open_launches().await.unwrap().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn facts_of_a_pair_are_all_there_is() {
+    on_each(|store| async move {
+        let key = task_key("a", "p");
+        let facts = store.pair_facts(&key).await.unwrap();
+        assert_eq!((&facts.agent, &facts.project, facts.is_assigned), (&None, &None, false));
+        assert_eq!((facts.waiting_since, &facts.open, facts.is_paused), (None, &None, false));
+        assert_eq!(facts.record, PairRecord::new(key.clone()));
+
+        made(&*store, one_pair_with_work()).await;
+        let older = Task { status: TaskStatus::InProgress, status_since: at(3), ..task("t2", "p", Some("a")) };
+        made(&*store, vec![Change::Task(older), Change::Pause(Some(at(1)))]).await;
+        made(&*store, vec![Change::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })]).await;
+        made(&*store, vec![Change::Launch(launch("l", "a", "p"))]).await;
+
+        let facts = store.pair_facts(&key).await.unwrap();
+        assert!(facts.agent.is_some() && facts.project.is_some() && facts.is_assigned && facts.is_paused);
+        assert_eq!(facts.waiting_since, Some(at(3)));
+        assert_eq!(facts.open.unwrap().id, id("l"));
+        assert_eq!((facts.record.n_failures, facts.record.revision), (3, 1));
+
+        let chat = store.pair_facts(&launch_of("l", "a", "p", Purpose::Chat).key).await.unwrap();
+        assert_eq!((chat.waiting_since, chat.open), (None, None));
+        assert!(chat.is_assigned);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
+    on_each(|store| async move {
+        let work = |name: &str, agent: &str, since: i64| {
+            Change::Task(Task {
+                status: TaskStatus::InProgress,
+                status_since: at(since),
+                ..task(name, "p", Some(agent))
+            })
+        };
+        made(&*store, vec![Change::Project(project("p"))]).await;
+        for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+            let since = 100 - i64::try_from(n).unwrap();
+            made(&*store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)]).await;
+            made(&*store, vec![Change::Assign(assignment("p", name))]).await;
+        }
+        made(&*store, vec![Change::Launch(launch("l", "c", "p")), Change::Unassign(assignment("p", "d"))]).await;
+        let names = async || -> Vec<String> {
+            let startable = store.startable().await.unwrap();
+            startable.iter().map(|facts| facts.key.agent.to_string()).collect()
+        };
+        assert_eq!(names().await, ["e", "b", "a"]);
+
+        let done =
+            Launch { state: LaunchState::Ended { outcome: Outcome::Failed, at: at(1) }, ..launch("l", "c", "p") };
+        made(&*store, vec![Change::Launch(Launch { revision: 1, ..done })]).await;
+        made(&*store, vec![work("older", "a", 1)]).await;
+        assert_eq!(names().await, ["a", "e", "c", "b"]);
+        let first = &store.startable().await.unwrap()[0];
+        assert_eq!(*first, store.pair_facts(&first.key).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_have_their_filters_order_and_limit() {
+    on_each(|store| async move {
+        for (n, name) in ["l3", "l1", "l2"].into_iter().enumerate() {
+            let claimed = Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
+            made(&*store, vec![Change::Launch(claimed)]).await;
+        }
+        let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, limit: 10 };
+        let names = async |filter: LaunchFilter| -> Vec<String> {
+            store.launches(&filter).await.unwrap().iter().map(|row| row.id.to_string()).collect()
+        };
+        assert_eq!(names(all.clone()).await, ["l2", "l1", "l3"]);
+        assert_eq!(names(LaunchFilter { limit: 1, ..all.clone() }).await, ["l2"]);
+        assert_eq!(names(LaunchFilter { agent: Some(id("l1")), ..all.clone() }).await, ["l1"]);
+        assert_eq!(names(LaunchFilter { purpose: Some(Purpose::Chat), ..all.clone() }).await, [""; 0]);
+
+        for (name, end) in [("l2", 50), ("l3", 60)] {
+            let open = store.launch(&id(name)).await.unwrap().unwrap();
+            let ended = Launch { state: LaunchState::Ended { outcome: Outcome::Lost, at: at(end) }, ..open };
+            made(&*store, vec![Change::Launch(ended)]).await;
+        }
+        assert_eq!(names(LaunchFilter { only_ended: true, ..all }).await, ["l3", "l2"]);
+        assert_eq!(store.open_launches().await.unwrap().len(), 1);
+
+        let parent = task("parent", "p", None);
+        let child = Task { parent: Some(parent.id.clone()), ..task("child", "p", Some("a")) };
+        made(&*store, vec![Change::Task(child), Change::Task(parent.clone())]).await;
+        let of_parent = TaskFilter { parent: Some(parent.id), ..TaskFilter::default() };
+        assert_eq!(store.tasks(&of_parent).await.unwrap().len(), 1);
+        let todo = TaskFilter { project: Some(id("p")), status: Some(TaskStatus::Todo), ..TaskFilter::default() };
+        assert_eq!(store.tasks(&todo).await.unwrap().len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_launch_goes_through_its_whole_life_in_the_store() {
+    on_each(|store| async move {
+        made(&*store, one_pair_with_work()).await;
+        made(&*store, vec![Change::Launch(launch("l", "a", "p")), Change::Session(session("s", "l", "a", "p"))]).await;
+        let events = [
+            LaunchEvent::ProcessStarted { pid: 42, at: at(1) },
+            LaunchEvent::Authenticated { session: id("s"), at: at(2) },
+            LaunchEvent::LoggedOut { at: at(3), linger: std::time::Duration::from_secs(30) },
+        ];
+        for event in events {
+            let now = store.launch(&id("l")).await.unwrap().unwrap();
+            let next = now.on(event).unwrap();
+            made(&*store, vec![Change::Launch(next.clone())]).await;
+            let found = store.launch(&id("l")).await.unwrap().unwrap();
+            assert_eq!(found, Launch { revision: next.revision + 1, ..next });
+        }
+        let open = store.open_sessions().await.unwrap().remove(0);
+        made(&*store, vec![Change::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
+        assert_eq!(store.open_sessions().await.unwrap(), []);
+        assert_eq!(store.sessions_of(&id("l")).await.unwrap()[0].ended, Some((at(4), SessionEndReason::LoggedOut)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pause_is_kept_until_it_is_taken_back() {
+    on_each(|store| async move {
+        made(&*store, vec![Change::Pause(Some(at(1)))]).await;
+        made(&*store, vec![Change::Pause(Some(at(2)))]).await;
+        assert_eq!(store.paused_since().await.unwrap(), Some(at(2)));
+        made(&*store, vec![Change::Pause(None)]).await;
+        assert_eq!(store.paused_since().await.unwrap(), None::<Timestamp>);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    on_each(|store| async move {
+        made(&*store, one_pair_with_work()).await;
+        store.close().await;
+        store.close().await;
+        assert!(matches!(store.agents().await, Err(StoreError::Closed)));
+        assert!(matches!(store.pair_facts(&task_key("a", "p")).await, Err(StoreError::Closed)));
+        let result = commit(&*store, vec![]).await;
+        assert!(matches!(result, Err(CommitError::Store(StoreError::Closed))), "{result:?}");
+    })
+    .await;
+}

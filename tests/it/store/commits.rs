@@ -1,0 +1,384 @@
+//! Any commits, applied to the memory store and to SQLite: the same results, the same answers to every question.
+
+use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
+use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::domain::launch::{ExitStatus, Outcome, ReportResult, StopReason, TimeLimit};
+use agent_coordinator::domain::secret::PasskeyHash;
+use agent_coordinator::domain::session::SessionEndReason;
+use agent_coordinator::domain::{
+    Agent, Execution, InstanceKey, Launch, LaunchState, PairRecord, Priority, Project, Purpose, Secret, Session, Task,
+    TaskStatus, Timestamp,
+};
+use agent_coordinator::store::memory::MemoryStore;
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, Commit, CommitError, Expect, LaunchFilter, Store, TaskFilter};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::rows::{agent, assignment, at, execution, id, launch_of, project, session, task, ticket};
+
+// Few names, so that commits meet.
+const AGENTS: [&str; 3] = ["a", "b", "B"];
+const PROJECTS: [&str; 2] = ["p", "q"];
+const TASKS: [&str; 3] = ["t", "u", "v"];
+const LAUNCHES: [&str; 4] = ["l1", "l2", "l3", "l4"];
+const SESSIONS: [&str; 3] = ["s", "s2", "s3"];
+const EXECUTIONS: [&str; 2] = ["e", "f"];
+const PURPOSES: [Purpose; 2] = [Purpose::Task, Purpose::Chat];
+const STOP_REASONS: [StopReason; 8] = [
+    StopReason::Reported,
+    StopReason::LoggedOut,
+    StopReason::Person,
+    StopReason::StopAll,
+    StopReason::Shutdown,
+    StopReason::StartTimeout,
+    StopReason::SessionMaximum,
+    StopReason::Unknown,
+];
+const REPORTS: [ReportResult; 3] = [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (0_i64..6).prop_map(at)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    "[a'\"%;\n\\\\é日]{0,6}"
+}
+
+fn key() -> impl Strategy<Value = InstanceKey> {
+    (select(&AGENTS), select(&PROJECTS), select(&PURPOSES))
+        .prop_map(|(agent, project, purpose)| InstanceKey::new(id(agent), id(project), purpose))
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        select(vec![
+            Outcome::Completed,
+            Outcome::Blocked,
+            Outcome::Failed,
+            Outcome::ExitedWithoutReport,
+            Outcome::NeverAuthenticated,
+            Outcome::TimedOut(TimeLimit::SessionIdle),
+            Outcome::TimedOut(TimeLimit::SessionMaximum),
+            Outcome::Lost,
+        ]),
+        select(&STOP_REASONS).prop_map(Outcome::Stopped),
+        text().prop_map(Outcome::StartFailed),
+    ]
+}
+
+fn state() -> impl Strategy<Value = LaunchState> {
+    prop_oneof![
+        time().prop_map(|deadline| LaunchState::Starting { deadline }),
+        select(&SESSIONS).prop_map(|session| LaunchState::Running { session: id(session) }),
+        (select(&STOP_REASONS), time()).prop_map(|(reason, ladder_at)| LaunchState::Stopping { reason, ladder_at }),
+        Just(LaunchState::Ending),
+        (outcome(), time()).prop_map(|(outcome, at)| LaunchState::Ended { outcome, at }),
+    ]
+}
+
+/// How the revision of a change relates to the one that is stored.
+#[derive(Debug, Clone, Copy)]
+enum Basis {
+    Newest,
+    None,
+    Older,
+}
+
+fn basis() -> impl Strategy<Value = Basis> {
+    prop_oneof![8 => Just(Basis::Newest), 1 => Just(Basis::None), 1 => Just(Basis::Older)]
+}
+
+impl Basis {
+    fn revision(self, stored: Option<i64>) -> i64 {
+        match self {
+            Self::Newest => stored.unwrap_or(0),
+            Self::None => 0,
+            Self::Older => stored.unwrap_or(0) - 1,
+        }
+    }
+}
+
+fn agent_row() -> impl Strategy<Value = Agent> {
+    (select(&AGENTS), text(), any::<bool>(), select(AgentStatus::ALL)).prop_map(|(name, text, has_passkey, status)| {
+        let passkey = has_passkey.then(|| PasskeyHash::new(&Secret::new(text.as_str()), [1; 16]));
+        Agent { name: text, passkey, status, ..agent(name) }
+    })
+}
+
+fn project_row() -> impl Strategy<Value = Project> {
+    let status = prop_oneof![4 => Just(ProjectStatus::Active), 1 => select(ProjectStatus::ALL)];
+    (select(&PROJECTS), text(), status).prop_map(|(name, text, status)| Project {
+        working_directory: text.into(),
+        status,
+        ..project(name)
+    })
+}
+
+fn task_row() -> impl Strategy<Value = Task> {
+    let names = (select(&TASKS), select(&PROJECTS), option::of(select(&AGENTS)), option::of(select(&TASKS)));
+    let status = prop_oneof![Just(TaskStatus::InProgress), select(TaskStatus::ALL)];
+    let rest = (status, select(Priority::ALL), vec(select(&TASKS), 0..3), option::of(text()), time(), time());
+    (names, rest).prop_map(|((name, project, assignee, parent), rest)| {
+        let (status, priority, dependencies, blocked_reason, created_at, status_since) = rest;
+        Task {
+            parent: parent.map(id),
+            status,
+            priority,
+            dependencies: dependencies.into_iter().map(id).collect(),
+            blocked_reason,
+            created_at,
+            status_since,
+            ..task(name, project, assignee)
+        }
+    })
+}
+
+fn launch_row() -> impl Strategy<Value = Launch> {
+    let when = (time(), option::of(time()), option::of(time()));
+    let process = (option::of(1_i32..), option::of(any::<i32>()), option::of(1_i32..64));
+    let rest = (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)));
+    (select(&LAUNCHES), key(), state(), when, process, rest, any::<bool>()).prop_map(
+        |(name, key, state, when, process, rest, is_kept)| {
+            let plain = launch_of(name, "a", "p", Purpose::Task);
+            Launch {
+                key,
+                state,
+                coordinator: plain.coordinator.filter(|_| is_kept),
+                ticket: plain.ticket.filter(|_| is_kept),
+                claimed_at: when.0,
+                started_at: when.1,
+                authenticated_at: when.2,
+                pid: process.0,
+                exit: ExitStatus { exit_code: process.1, signal: process.2 },
+                task: rest.0.map(id),
+                report: rest.1,
+                stop_reason: rest.2,
+                ..launch_of(name, "a", "p", Purpose::Task)
+            }
+        },
+    )
+}
+
+fn session_row() -> impl Strategy<Value = Session> {
+    let ended = option::of((time(), select(SessionEndReason::ALL)));
+    (select(&SESSIONS), select(&LAUNCHES), select(&SESSIONS), time(), ended, key()).prop_map(
+        |(name, launch, token, created_at, ended, key)| Session {
+            key,
+            token: ticket(token),
+            created_at,
+            ended,
+            ..session(name, launch, "a", "p")
+        },
+    )
+}
+
+fn execution_row() -> impl Strategy<Value = Execution> {
+    let ended = (option::of(time()), option::of(select(&REPORTS)), option::of(outcome()), option::of(text()));
+    (select(&EXECUTIONS), select(&LAUNCHES), select(&TASKS), time(), ended).prop_map(
+        |(name, launch, task, started_at, (ended_at, result, outcome, next_steps))| Execution {
+            started_at,
+            ended_at,
+            result,
+            outcome,
+            next_steps,
+            ..execution(name, launch, task)
+        },
+    )
+}
+
+fn pair_row() -> impl Strategy<Value = PairRecord> {
+    (key(), option::of(time()), any::<u32>(), option::of(time())).prop_map(
+        |(key, held_since, n_failures, last_end_at)| PairRecord {
+            held_since,
+            n_failures,
+            last_end_at,
+            ..PairRecord::new(key)
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = NewEvent> {
+    (time(), option::of(select(&AGENTS)), option::of(select(&TASKS)), option::of(text())).prop_map(
+        |(at, agent, task, detail)| NewEvent {
+            at,
+            kind: "thing.happened",
+            agent: agent.map(id),
+            project: None,
+            launch: None,
+            task: task.map(id),
+            detail,
+        },
+    )
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let assigned = (select(&PROJECTS), select(&AGENTS)).prop_map(|(project, agent)| assignment(project, agent));
+    prop_oneof![
+        2 => agent_row().prop_map(Change::Agent),
+        2 => project_row().prop_map(Change::Project),
+        3 => assigned.clone().prop_map(Change::Assign),
+        1 => assigned.prop_map(Change::Unassign),
+        4 => task_row().prop_map(Change::Task),
+        5 => launch_row().prop_map(Change::Launch),
+        2 => session_row().prop_map(Change::Session),
+        2 => execution_row().prop_map(Change::Execution),
+        2 => pair_row().prop_map(Change::Pair),
+        1 => option::of(time()).prop_map(Change::Pause),
+        1 => event().prop_map(Change::Event),
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Condition {
+    NoOpenLaunch(InstanceKey),
+    Task(&'static str, Basis),
+    Launch(&'static str, Basis),
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        key().prop_map(Condition::NoOpenLaunch),
+        (select(&TASKS), basis()).prop_map(|(name, basis)| Condition::Task(name, basis)),
+        (select(&LAUNCHES), basis()).prop_map(|(name, basis)| Condition::Launch(name, basis)),
+    ]
+}
+
+type Draft = (Vec<Condition>, Vec<(Change, Basis)>);
+
+fn draft() -> impl Strategy<Value = Draft> {
+    (vec(condition(), 0..2), vec((change(), basis()), 1..4))
+}
+
+/// Gives the rows of `draft` their revisions.
+async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
+    let mut commit = Commit::default();
+    for condition in draft.0 {
+        commit.expect.push(match condition {
+            Condition::NoOpenLaunch(key) => Expect::NoOpenLaunch(key),
+            Condition::Task(name, basis) => {
+                let stored = store.task(&id(name)).await.unwrap();
+                Expect::TaskAt(id(name), basis.revision(stored.map(|row| row.revision)))
+            }
+            Condition::Launch(name, basis) => {
+                let stored = store.launch(&id(name)).await.unwrap();
+                Expect::LaunchAt(id(name), basis.revision(stored.map(|row| row.revision)))
+            }
+        });
+    }
+    for (mut change, basis) in draft.1 {
+        match &mut change {
+            Change::Agent(row) => {
+                row.revision = basis.revision(store.agent(&row.id).await.unwrap().map(|row| row.revision));
+            }
+            Change::Project(row) => {
+                row.revision = basis.revision(store.project(&row.id).await.unwrap().map(|row| row.revision));
+            }
+            Change::Task(row) => {
+                row.revision = basis.revision(store.task(&row.id).await.unwrap().map(|row| row.revision));
+            }
+            Change::Launch(row) => {
+                row.revision = basis.revision(store.launch(&row.id).await.unwrap().map(|row| row.revision));
+            }
+            Change::Pair(row) => row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision)),
+            // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
+            Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
+            Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
+            Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) | Change::Event(_) => {}
+        }
+        commit.changes.push(change);
+    }
+    commit
+}
+
+/// The answers to all questions, one text each.
+pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
+    let mut answers = Vec::new();
+    macro_rules! ask {
+        ($question:expr) => {
+            answers.push(format!("{}: {:#?}", stringify!($question), $question.await.unwrap()))
+        };
+    }
+    ask!(store.agents());
+    ask!(store.projects());
+    ask!(store.assignments());
+    ask!(store.open_launches());
+    ask!(store.open_sessions());
+    ask!(store.held_pairs());
+    ask!(store.startable());
+    ask!(store.paused_since());
+    ask!(store.events(0, 100));
+    ask!(store.events(2, 3));
+    ask!(store.counts());
+    for agent in AGENTS {
+        ask!(store.agent(&id(agent)));
+        for project in PROJECTS {
+            for purpose in PURPOSES {
+                let key = InstanceKey::new(id(agent), id(project), purpose);
+                ask!(store.pair(&key));
+                ask!(store.pair_facts(&key));
+            }
+        }
+    }
+    for project in PROJECTS {
+        ask!(store.project(&id(project)));
+        ask!(store.tasks(&TaskFilter { project: Some(id(project)), assignee: Some(id("a")), ..TaskFilter::default() }));
+    }
+    for status in TaskStatus::ALL {
+        ask!(store.tasks(&TaskFilter { status: Some(*status), ..TaskFilter::default() }));
+    }
+    for task in TASKS {
+        ask!(store.task(&id(task)));
+        ask!(store.tasks(&TaskFilter { parent: Some(id(task)), ..TaskFilter::default() }));
+        ask!(store.executions_of_task(&id(task)));
+    }
+    for launch in LAUNCHES {
+        ask!(store.launch(&id(launch)));
+        ask!(store.launch_by_ticket(&ticket(launch)));
+        ask!(store.sessions_of(&id(launch)));
+        ask!(store.executions_of_launch(&id(launch)));
+    }
+    for session in SESSIONS {
+        ask!(store.session_by_token(&ticket(session)));
+    }
+    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, limit: 100 };
+    ask!(store.launches(&all));
+    ask!(store.launches(&LaunchFilter { only_ended: true, ..all.clone() }));
+    ask!(store.launches(&LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
+    let chats = LaunchFilter { project: Some(id("p")), purpose: Some(Purpose::Chat), ..all };
+    ask!(store.launches(&chats));
+    answers
+}
+
+/// A result as one may compare it: an error of the driver is none that the memory store could have.
+fn told(result: Result<(), CommitError>) -> String {
+    match result {
+        Ok(()) => "made".to_owned(),
+        Err(CommitError::Store(error)) => panic!("{error:?}"),
+        Err(refusal) => format!("{refusal:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_backend_gives_the_same_answers_to_the_same_commits(drafts in vec(draft(), 1..16)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (memory, sqlite) = (MemoryStore::new(), SqliteStore::in_memory().await.unwrap());
+            for draft in drafts {
+                let commit = written_on(&memory, draft).await;
+                let results = (told(memory.commit(commit.clone()).await), told(sqlite.commit(commit.clone()).await));
+                assert_eq!(results.0, results.1, "{commit:#?}");
+            }
+            let (expected, found) = (everything(&memory).await, everything(&sqlite).await);
+            for (expected, found) in expected.iter().zip(&found) {
+                assert_eq!(expected, found);
+            }
+            sqlite.close().await;
+        });
+    }
+}

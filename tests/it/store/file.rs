@@ -1,0 +1,285 @@
+//! What only a store in a file can do: group, survive, fail, and be opened wrongly.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_coordinator::domain::Task;
+use agent_coordinator::store::sqlite::{OpenError, Settings, SqliteStore};
+use agent_coordinator::store::{Change, Commit, CommitError, Store, StoreError, TaskFilter};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+
+use super::rows::{agent, task};
+use super::{commit, made};
+
+const IMPATIENT: Settings = Settings { busy_timeout: Duration::from_millis(50), max_pages: None };
+
+async fn stranger(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+async fn run(connection: &mut SqliteConnection, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+}
+
+async fn closed_store(path: &Path) {
+    let store = SqliteStore::open(path).await.unwrap();
+    made(&store, vec![Change::Agent(agent("a"))]).await;
+    store.close().await;
+}
+
+fn n_tasks(result: Result<Vec<Task>, StoreError>) -> usize {
+    result.unwrap().len()
+}
+
+#[tokio::test]
+async fn commits_that_come_at_once_share_transactions() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap());
+    let commits = (0..200).map(|n| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let name = format!("t{n}");
+            made(&*store, vec![Change::Task(task(&name, "p", None))]).await;
+            // Its own commit is there, whoever made the transaction.
+            assert!(store.task(&name.parse().unwrap()).await.unwrap().is_some());
+        })
+    });
+    for done in futures::future::join_all(commits).await {
+        done.unwrap();
+    }
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 200);
+    assert!(store.n_transactions() < 100, "{} transactions for 200 commits", store.n_transactions());
+}
+
+#[tokio::test]
+async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut commits: Vec<_> =
+        (0..20).map(|n| store.commit(Commit { expect: vec![], changes: vec![task_change(n)] })).collect();
+    for commit in &mut commits {
+        assert!(futures::poll!(commit.as_mut()).is_pending());
+    }
+    drop(commits);
+    store.close().await;
+
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 20);
+}
+
+fn task_change(n: usize) -> Change {
+    Change::Task(Task { description: "x".repeat(2_000), ..task(&format!("t{n}"), "p", None) })
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&folder.path().join("store.db")).await.unwrap();
+    for n in 0..5 {
+        made(&store, vec![task_change(n)]).await;
+    }
+    // As a crash leaves it: the files of this moment, with nobody having closed anything.
+    let copy = folder.path().join("copy.db");
+    for suffix in ["", "-wal"] {
+        let name = |path: PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
+        std::fs::copy(name(folder.path().join("store.db")), name(copy.clone())).unwrap();
+    }
+    let after = SqliteStore::open(&copy).await.unwrap();
+    assert_eq!(n_tasks(after.tasks(&TaskFilter::default()).await), 5);
+}
+
+#[tokio::test]
+async fn closing_leaves_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    closed_store(&folder.path().join("store.db")).await;
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["store.db"]);
+}
+
+#[tokio::test]
+async fn the_file_is_for_its_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    made(&store, vec![Change::Agent(agent("a"))]).await;
+    for name in ["store.db", "store.db-wal"] {
+        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_of_another_process_is_a_fault_that_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open_with(&path, IMPATIENT).await.unwrap();
+    made(&store, vec![task_change(0)]).await;
+    let mut stranger = stranger(&path).await;
+    run(&mut stranger, "BEGIN IMMEDIATE").await;
+
+    let result = commit(&store, vec![task_change(1)]).await;
+    assert!(matches!(result, Err(CommitError::Store(StoreError::Unavailable { .. }))), "{result:?}");
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 1);
+
+    run(&mut stranger, "ROLLBACK").await;
+    made(&store, vec![task_change(1)]).await;
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 2);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open_with(&path, Settings { max_pages: Some(60), ..IMPATIENT }).await.unwrap();
+    let mut n_made = 0;
+    let error = loop {
+        match commit(&store, vec![task_change(n_made)]).await {
+            Ok(()) => n_made += 1,
+            Err(error) => break error,
+        }
+        assert!(n_made < 1_000, "60 pages are never full");
+    };
+    let CommitError::Store(error @ StoreError::Unavailable { .. }) = error else { panic!("{error:?}") };
+    assert!(chain(&error).contains("full"), "{}", chain(&error));
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made);
+    // What needs no space still works.
+    made(&store, vec![Change::Pause(None)]).await;
+    store.close().await;
+
+    let store = SqliteStore::open(&path).await.unwrap();
+    made(&store, vec![task_change(n_made)]).await;
+    assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made + 1);
+}
+
+#[tokio::test]
+async fn an_unreadable_row_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    made(&store, vec![task_change(3)]).await;
+    run(&mut stranger(&path).await, "UPDATE tasks SET status = 'sleeping'").await;
+    let error = store.tasks(&TaskFilter::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the store has an unreadable task `t3`");
+    assert!(chain(&error).contains("sleeping"), "{}", chain(&error));
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Opens `path`, which must fail with words that contain `expected` and leave the bytes of the file alone.
+async fn refused(path: &Path, expected: &str) -> OpenError {
+    let before = std::fs::read(path).ok();
+    let error = SqliteStore::open_with(path, IMPATIENT).await.expect_err("a bad file");
+    let text = chain(&error);
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(&path.display().to_string()), "{text}");
+    assert_eq!(std::fs::read(path).ok(), before);
+    error
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refused(&folder.path().join("none/store.db"), "no folder").await;
+    assert!(matches!(error, OpenError::FolderMissing { .. }));
+}
+
+#[tokio::test]
+async fn a_folder_is_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(refused(folder.path(), "not a file").await, OpenError::NotAFile { .. }));
+}
+
+#[tokio::test]
+async fn garbage_is_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    std::fs::write(&path, "polling_interval: 10\n".repeat(100)).unwrap();
+    assert!(matches!(refused(&path, "not an SQLite database").await, OpenError::NotADatabase { .. }));
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let mut other = stranger(&path).await;
+    run(&mut other, "CREATE TABLE bookmarks (url TEXT)").await;
+    other.close().await.unwrap();
+    assert!(matches!(refused(&path, "another program").await, OpenError::Foreign { .. }));
+
+    // One that uses the same library looks like ours by its tables.
+    let path = folder.path().join("other.db");
+    closed_store(&path).await;
+    let mut other = stranger(&path).await;
+    run(&mut other, "PRAGMA application_id = 0").await;
+    other.close().await.unwrap();
+    assert!(matches!(refused(&path, "another program").await, OpenError::Foreign { .. }));
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    closed_store(&path).await;
+    let whole = std::fs::read(&path).unwrap();
+    // Every page but the first: the header is fine, the trees are not.
+    let mut damaged = whole.clone();
+    damaged[4096..].fill(0xa5);
+    for bytes in [&damaged[..], &whole[..whole.len() / 2]] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(refused(&path, "damaged").await, OpenError::Corrupt { .. }));
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    closed_store(&path).await;
+    let mut newer = stranger(&path).await;
+    let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+        VALUES (99, 'the future', 1, x'00', 0)";
+    run(&mut newer, sql).await;
+    newer.close().await.unwrap();
+    assert!(matches!(refused(&path, "schema 99").await, OpenError::Newer { found: 99, .. }));
+}
+
+#[tokio::test]
+async fn a_locked_database_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    closed_store(&path).await;
+    let mut other = stranger(&path).await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    assert!(matches!(refused(&path, "locked").await, OpenError::Locked { .. }));
+}
+
+#[tokio::test]
+async fn no_space_for_a_new_database_leaves_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let error = SqliteStore::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT }).await.unwrap_err();
+    assert!(matches!(error, OpenError::DiskFull { .. }), "{error:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_this_user_may_not_write_is_named() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: permissions don't bind root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    closed_store(&path).await;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    assert!(matches!(refused(&path, "read and write access").await, OpenError::NotWritable { .. }));
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(matches!(refused(&path, "read and write access").await, OpenError::NotWritable { .. }));
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+}

@@ -1,0 +1,129 @@
+//! Rows to store: valid ones, by name.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use agent_coordinator::domain::launch::{ExitStatus, ReportResult};
+use agent_coordinator::domain::secret::TokenHash;
+use agent_coordinator::domain::{
+    Agent, Execution, InstanceKey, Launch, LaunchState, Priority, Project, Purpose, Secret, Session, Task, TaskStatus,
+    Timestamp,
+};
+
+#[track_caller]
+pub(super) fn id<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+pub(super) fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// The hash of the only token of `name`.
+pub(super) fn ticket(name: &str) -> TokenHash {
+    Secret::new(name).token_hash()
+}
+
+pub(super) fn agent(name: &str) -> Agent {
+    Agent {
+        id: id(name),
+        name: format!("agent {name}"),
+        ai_type: "claude".to_owned(),
+        system_prompt: "You're \"here\".\n日本".to_owned(),
+        passkey: None,
+        status: AgentStatus::Active,
+        created_at: at(1),
+        revision: 0,
+    }
+}
+
+pub(super) fn project(name: &str) -> Project {
+    Project {
+        id: id(name),
+        name: name.to_owned(),
+        working_directory: PathBuf::from("/projects").join(name),
+        status: ProjectStatus::Active,
+        created_at: at(1),
+        revision: 0,
+    }
+}
+
+pub(super) fn assignment(project: &str, agent: &str) -> Assignment {
+    Assignment { project: id(project), agent: id(agent) }
+}
+
+pub(super) fn task(name: &str, project: &str, assignee: Option<&str>) -> Task {
+    Task {
+        id: id(name),
+        project: id(project),
+        parent: None,
+        title: name.to_owned(),
+        description: String::new(),
+        status: TaskStatus::Todo,
+        priority: Priority::Medium,
+        assignee: assignee.map(id),
+        dependencies: Vec::new(),
+        blocked_reason: None,
+        created_at: at(10),
+        status_since: at(10),
+        revision: 0,
+    }
+}
+
+pub(super) fn task_key(agent: &str, project: &str) -> InstanceKey {
+    InstanceKey::new(id(agent), id(project), Purpose::Task)
+}
+
+pub(super) fn launch(name: &str, agent: &str, project: &str) -> Launch {
+    launch_of(name, agent, project, Purpose::Task)
+}
+
+pub(super) fn launch_of(name: &str, agent: &str, project: &str, purpose: Purpose) -> Launch {
+    Launch {
+        id: id(name),
+        key: InstanceKey::new(id(agent), id(project), purpose),
+        coordinator: Some(id("crd_1")),
+        ai_type: "claude".to_owned(),
+        ticket: Some(ticket(name)),
+        claimed_at: at(100),
+        state: LaunchState::Starting { deadline: at(200) },
+        pid: None,
+        started_at: None,
+        authenticated_at: None,
+        task: None,
+        report: None,
+        stop_reason: None,
+        exit: ExitStatus::default(),
+        revision: 0,
+    }
+}
+
+pub(super) fn session(name: &str, launch: &str, agent: &str, project: &str) -> Session {
+    Session {
+        id: id(name),
+        launch: id(launch),
+        key: task_key(agent, project),
+        token: ticket(name),
+        created_at: at(110),
+        last_seen_at: at(120),
+        ended: None,
+        revision: 0,
+    }
+}
+
+pub(super) fn execution(name: &str, launch: &str, task: &str) -> Execution {
+    Execution {
+        id: id(name),
+        launch: id(launch),
+        task: id(task),
+        key: task_key("a", "p"),
+        started_at: at(130),
+        ended_at: Some(at(140)),
+        result: Some(ReportResult::Success),
+        summary: Some("done, it's \u{1f980}".to_owned()),
+        next_steps: None,
+        outcome: None,
+        revision: 0,
+    }
+}
