@@ -15,6 +15,7 @@
 //! domain                                pure decisions
 //! ```
 
+pub mod config;
 pub mod domain;
 pub mod nudge;
 pub mod store;
