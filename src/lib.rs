@@ -19,3 +19,4 @@ pub mod config;
 pub mod domain;
 pub mod nudge;
 pub mod store;
+pub mod telemetry;
