@@ -13,6 +13,7 @@ pub mod language;
 pub mod launch;
 pub mod pair;
 pub mod plan;
+pub mod printable;
 pub mod redact;
 pub mod refusal;
 pub mod secret;

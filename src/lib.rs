@@ -15,8 +15,10 @@
 //! domain                                pure decisions
 //! ```
 
+pub mod config;
 pub mod domain;
 pub mod instance_dir;
 pub mod nudge;
 pub mod service;
 pub mod store;
+pub mod telemetry;

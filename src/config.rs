@@ -1,0 +1,247 @@
+//! `coordinator_config.yaml`: from what a person wrote to values that the rest of the program trusts.
+//!
+//! ```text
+//! file ─ source ─► text ─ tree ─► values with places ─ reader, one file per section ─► Config, or a Report of all problems
+//! ```
+//!
+//! A setting lives in the file of its section: its meaning, unit and default (`Default`), and its check (`read`). The
+//! environment is an argument, so nothing here asks the process for anything. Knows nothing of what settings are used for.
+//! Called by `cli` and `app`.
+
+mod agents;
+mod backoff;
+mod environment;
+mod interpolate;
+mod log;
+pub mod manifest;
+mod output;
+mod paths;
+mod providers;
+mod reader;
+mod report;
+mod run;
+mod session;
+mod shutdown;
+mod source;
+mod start;
+mod stop;
+mod tree;
+mod units;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::domain::{AgentId, Language};
+
+use paths::Paths;
+use reader::{Reader, Section};
+use report::{Problem, Transcript};
+use source::{MAX_BYTES, Source, Unreadable};
+
+pub use agents::AgentCredentials;
+pub use backoff::Backoff;
+pub use environment::Environment;
+pub use log::{LogConfig, LogFormat};
+pub use output::Output;
+pub use paths::StoreUrl;
+pub use providers::{PassEnvironment, PromptVia, ProviderConfig};
+pub use report::Report;
+pub use run::Run;
+pub use session::Session;
+pub use shutdown::{AtShutdown, Shutdown};
+pub use start::Start;
+pub use stop::Stop;
+
+/// The name of the configuration file wherever it is looked for.
+const FILE_NAME: &str = "coordinator_config.yaml";
+/// Names the file when the command line doesn't.
+const FILE_VARIABLE: &str = "AGENT_COORDINATOR_CONFIG";
+
+/// Every setting, checked. All paths are absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// How often the coordinator looks even if nothing announced a change: the safety net.
+    pub polling_interval: Duration,
+    /// Agent instances alive at once, those that are starting or ending included; at least 1.
+    pub max_concurrent: usize,
+    /// Holds all that the daemon keeps between two runs.
+    pub state_dir: PathBuf,
+    /// Where agents reach the server.
+    pub mcp_socket: PathBuf,
+    /// Where the command line reaches the daemon: `control.sock` in `state_dir`.
+    pub control_socket: PathBuf,
+    /// Where the server keeps its state.
+    pub store: StoreUrl,
+    /// By `ai_type`. An `ai_type` without an entry is `provider`'s business.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// For starting agents on behalf of a server elsewhere.
+    pub agents: BTreeMap<AgentId, AgentCredentials>,
+    pub session: Session,
+    pub start: Start,
+    pub stop: Stop,
+    pub run: Run,
+    pub backoff: Backoff,
+    pub shutdown: Shutdown,
+    pub log: LogConfig,
+    pub output: Output,
+    /// Of the texts that agents read.
+    pub language: Language,
+    /// A manifest that is applied at each start.
+    pub manifest: Option<PathBuf>,
+}
+
+impl Config {
+    /// All defaults, with everything that is stored below `state_dir`.
+    pub fn with_state_dir(state_dir: impl Into<PathBuf>) -> Self {
+        let Paths { state_dir, mcp_socket, control_socket, store } = Paths::below(state_dir.into());
+        Self {
+            polling_interval: Duration::from_secs(10),
+            max_concurrent: 3,
+            state_dir,
+            mcp_socket,
+            control_socket,
+            store,
+            providers: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            session: Session::default(),
+            start: Start::default(),
+            stop: Stop::default(),
+            run: Run::default(),
+            backoff: Backoff::default(),
+            shutdown: Shutdown::default(),
+            log: LogConfig::default(),
+            output: Output::default(),
+            language: Language::English,
+            manifest: None,
+        }
+    }
+
+    fn read(mut top: Section<'_, '_>) -> Self {
+        let Paths { state_dir, mcp_socket, control_socket, store } = Paths::read(&mut top);
+        let default = Self::with_state_dir(&state_dir);
+        let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
+        let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
+        Self {
+            polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
+            max_concurrent: top.integer("max_concurrent", default.max_concurrent, 1..=100_000),
+            state_dir,
+            mcp_socket,
+            control_socket,
+            store,
+            providers: providers::read(&mut top),
+            agents: agents::read(&mut top),
+            session: Session::read(top.section("session")),
+            start: Start::read(top.section("start")),
+            stop: Stop::read(top.section("stop")),
+            run: Run::read(top.section("run")),
+            backoff: Backoff::read(top.section("backoff")),
+            shutdown: Shutdown::read(top.section("shutdown")),
+            log: LogConfig::read(top.section("log")),
+            output: Output::read(top.section("output")),
+            language: top.one_of("language", default.language, &languages),
+            manifest: top.optional("manifest").and_then(|field| field.path()),
+        }
+    }
+}
+
+/// A configuration and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    pub config: Config,
+    /// The file that was read, absolute; `None` means that there was none and all settings have their defaults.
+    pub source: Option<PathBuf>,
+}
+
+/// Why there is no configuration (or manifest).
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that was named, or that exists, can't be read.
+    #[error("could not read `{}`{}", .path.display(), .named_by.map(|by| format!(", which {by} names")).unwrap_or_default())]
+    Unreadable {
+        path: PathBuf,
+        /// What named the file, if it was not found by looking in the usual places.
+        named_by: Option<&'static str>,
+        #[source]
+        source: io::Error,
+    },
+    /// It was read and is wrong; the report says all of it.
+    #[error("{0}")]
+    Invalid(Report),
+}
+
+impl ConfigError {
+    /// The whole text, with the colours of a terminal.
+    pub fn colored(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => self.to_string(),
+            Self::Invalid(report) => report.colored(),
+        }
+    }
+}
+
+/// Finds, reads and checks the configuration: `path` (`--config`), `$AGENT_COORDINATOR_CONFIG`, the working directory, the
+/// user's configuration folder, `/etc`. The first that exists counts; without any, all settings have their defaults.
+///
+/// # Errors
+/// A named file that is missing, a file that can't be read, and a file with problems: all of them at once.
+pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
+    if let Some(source) = find(path, environment)? {
+        let config = read(&source, environment).map_err(ConfigError::Invalid)?;
+        return Ok(Loaded { config, source: Some(environment.working_directory().join(source.name())) });
+    }
+    // Also defaults can be wrong: a home folder may be too long for a socket.
+    let nothing = Source::new("the default settings", environment.working_directory(), "");
+    let config = read(&nothing, environment).map_err(ConfigError::Invalid)?;
+    Ok(Loaded { config, source: None })
+}
+
+fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {
+    Reader::new(source, environment).read(Config::read).map(|(config, _)| config)
+}
+
+/// The file that counts, read; `None` if there is none.
+fn find(path: Option<&Path>, environment: &Environment) -> Result<Option<Source>, ConfigError> {
+    if let Some(path) = path {
+        return open(path, Some("--config"), environment).map(Some);
+    }
+    if let Some(path) = environment.variable(FILE_VARIABLE).filter(|path| !path.is_empty()) {
+        return open(Path::new(path), Some("$AGENT_COORDINATOR_CONFIG"), environment).map(Some);
+    }
+    let user = environment.user_folder("XDG_CONFIG_HOME", ".config");
+    let places = [
+        Some(PathBuf::from(FILE_NAME)),
+        user.map(|folder| folder.join("agent-coordinator").join(FILE_NAME)),
+        Some(Path::new("/etc/agent-coordinator").join(FILE_NAME)),
+    ];
+    for place in places.into_iter().flatten() {
+        match open(&place, None, environment) {
+            Ok(source) => return Ok(Some(source)),
+            Err(ConfigError::Unreadable { source, .. }) if is_absence(&source) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn open(path: &Path, named_by: Option<&'static str>, environment: &Environment) -> Result<Source, ConfigError> {
+    Source::read(path, environment.working_directory()).map_err(|error| match error {
+        Unreadable::Io(source) => ConfigError::Unreadable { path: path.to_owned(), named_by, source },
+        Unreadable::TooLarge => {
+            let message = format!("larger than {}, so this is probably another file", units::show_size(MAX_BYTES));
+            ConfigError::Invalid(Report::about(path.display().to_string(), message))
+        }
+        Unreadable::NotText(source, at) => {
+            let problem = Problem::new("not a text in UTF-8 from here on", at..at);
+            ConfigError::Invalid(Transcript::new(&source, &source.guess_secrets()).report(vec![problem]))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! The part of the daemon's surroundings that configuration depends on, as a value: nothing in `config` asks the process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Environment variables and the working directory.
+#[derive(Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    working_directory: PathBuf,
+}
+
+impl Environment {
+    /// That of this process. Variables that are not UTF-8 are left out: nothing of ours can have such a value.
+    pub fn of_process() -> Self {
+        Self {
+            variables: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            working_directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        }
+    }
+
+    /// One made up, for tests.
+    pub fn new<'a>(
+        working_directory: impl Into<PathBuf>,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { variables, working_directory: working_directory.into() }
+    }
+
+    /// The value of a variable, also an empty one.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Where relative paths on the command line start.
+    pub fn working_directory(&self) -> &Path {
+        &self.working_directory
+    }
+
+    /// A variable that names an absolute path; the XDG rules ignore others, and so do we.
+    pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// `$XDG_…`, else its usual place below the home folder.
+    pub(super) fn user_folder(&self, xdg: &str, below_home: &str) -> Option<PathBuf> {
+        self.folder(xdg).or_else(|| Some(self.folder("HOME")?.join(below_home)))
+    }
+}
+
+// Values may be secrets; the names are what helps.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Environment")
+            .field("variables", &self.variables.keys())
+            .field("working_directory", &self.working_directory)
+            .finish()
+    }
+}

@@ -1,0 +1,232 @@
+//! The manifest of `apply`: agents, projects and tasks as a person lists them.
+//!
+//! Checks what the file alone can tell: shapes, ids, duplicates, cycles. Whether a reference leads anywhere depends on what
+//! the store already has; whoever knows that points back into the file with [`Manifest::report`].
+
+mod cycles;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
+use crate::domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
+
+use super::environment::Environment;
+use super::reader::{Field, Name, Reader, Section};
+use super::report::{Problem, Report, Transcript};
+use super::source::Source;
+use super::tree::Span;
+use super::{ConfigError, open};
+use cycles::Cycle;
+
+/// Tasks of a circle that a message names.
+const MAX_SHOWN_TASKS: usize = 8;
+
+/// A place in a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    start: usize,
+    end: usize,
+}
+
+/// A value and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    pub value: T,
+    pub at: Location,
+}
+
+/// A whole manifest, in the order of the file.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    pub agents: Vec<AgentEntry>,
+    pub projects: Vec<ProjectEntry>,
+    pub tasks: Vec<TaskEntry>,
+    /// The text that places refer to.
+    file: Transcript,
+}
+
+/// An agent as the manifest lists it.
+#[derive(Debug, Clone)]
+pub struct AgentEntry {
+    pub id: Located<AgentId>,
+    /// The id where the file gives none.
+    pub name: String,
+    /// `claude` where the file gives none (seed 004).
+    pub ai_type: String,
+    /// Prose, as it is written: a `${…}` in it stays. So do names, titles and descriptions.
+    pub system_prompt: String,
+    /// `None` leaves what the store has.
+    pub passkey: Option<Secret>,
+    pub status: AgentStatus,
+}
+
+/// A project as the manifest lists it.
+#[derive(Debug, Clone)]
+pub struct ProjectEntry {
+    pub id: Located<ProjectId>,
+    /// The id where the file gives none.
+    pub name: String,
+    /// Absolute; whether it exists is not checked.
+    pub working_directory: Located<PathBuf>,
+    pub agents: Vec<Located<AgentId>>,
+    pub status: ProjectStatus,
+}
+
+/// A task as the manifest lists it.
+#[derive(Debug, Clone)]
+pub struct TaskEntry {
+    pub id: Located<TaskId>,
+    pub project: Located<ProjectId>,
+    pub title: String,
+    pub description: String,
+    pub assignee: Option<Located<AgentId>>,
+    /// For a task that does not exist yet; its place is the id's where the file gives none.
+    pub status: Located<TaskStatus>,
+    pub parent: Option<Located<TaskId>>,
+    pub dependencies: Vec<Located<TaskId>>,
+    pub priority: Priority,
+}
+
+/// Reads the manifest at `path`.
+///
+/// # Errors
+/// A file that can't be read, and one with problems: all of them at once.
+pub fn load(path: &Path, environment: &Environment) -> Result<Manifest, ConfigError> {
+    parse(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)
+}
+
+fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report> {
+    let reader = Reader::new(source, environment);
+    let ((agents, projects, tasks), file) = reader.read(|mut top| {
+        let agents = read_entries(&mut top, "agents", AgentEntry::read);
+        let projects = read_entries(&mut top, "projects", ProjectEntry::read);
+        let tasks = read_entries(&mut top, "tasks", TaskEntry::read);
+        note_cycles(&reader, &tasks);
+        (agents, projects, tasks)
+    })?;
+    Ok(Manifest { agents, projects, tasks, file })
+}
+
+impl Manifest {
+    /// What is wrong at some places of this file, as one report like those of the parser.
+    pub fn report(&self, problems: impl IntoIterator<Item = (Location, String)>) -> Report {
+        let problem = |(at, message): (Location, String)| Problem::new(message, at.span()).label("here");
+        self.file.report(problems.into_iter().map(problem).collect())
+    }
+
+    /// What is wrong at one place of this file.
+    pub fn problem_at(&self, at: Location, message: impl Into<String>) -> Report {
+        self.report([(at, message.into())])
+    }
+}
+
+impl AgentEntry {
+    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
+        let statuses: Vec<_> = AgentStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let entry = Self {
+            name: section.field("name").and_then(|field| field.verbatim()).unwrap_or_else(|| name.text.clone()),
+            ai_type: section.field("ai_type").and_then(|f| f.word()).unwrap_or_else(|| DEFAULT_AI_TYPE.to_owned()),
+            system_prompt: section.optional("system_prompt").and_then(|field| field.verbatim()).unwrap_or_default(),
+            passkey: section.field("passkey").and_then(|field| field.secret()),
+            status: section.one_of("status", AgentStatus::Active, &statuses),
+            id: located_id(name, section.reader())?,
+        };
+        Some(entry)
+    }
+}
+
+impl ProjectEntry {
+    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
+        let statuses: Vec<_> = ProjectStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let title = section.field("name").and_then(|field| field.verbatim()).unwrap_or_else(|| name.text.clone());
+        let working_directory = section
+            .required("working_directory")
+            .and_then(|field| Some(Located { value: field.path()?, at: Location::of(&field) }));
+        let agents = section.field("agents").map(located_list).unwrap_or_default();
+        let status = section.one_of("status", ProjectStatus::Active, &statuses);
+        let id = located_id(name, section.reader())?;
+        Some(Self { id, name: title, working_directory: working_directory?, agents, status })
+    }
+}
+
+impl TaskEntry {
+    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
+        let statuses: Vec<_> = TaskStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let priorities: Vec<_> = Priority::ALL.iter().map(|priority| (priority.as_str(), *priority)).collect();
+        let project = section.required("project").and_then(|field| located(&field));
+        let title = section.required("title").and_then(|field| field.verbatim());
+        let description = section.optional("description").and_then(|field| field.verbatim()).unwrap_or_default();
+        let assignee = section.optional("assignee").and_then(|field| located(&field));
+        let status = section
+            .field("status")
+            .and_then(|field| Some(Located { value: field.one_of(&statuses)?, at: Location::of(&field) }));
+        let parent = section.optional("parent").and_then(|field| located(&field));
+        let dependencies = section.field("dependencies").map(located_list).unwrap_or_default();
+        let priority = section.one_of("priority", Priority::Medium, &priorities);
+        let id: Located<TaskId> = located_id(name, section.reader())?;
+        let status = status.unwrap_or(Located { value: TaskStatus::Todo, at: id.at });
+        let (project, title) = (project?, title?);
+        Some(Self { id, project, title, description, assignee, status, parent, dependencies, priority })
+    }
+}
+
+impl Location {
+    fn of(field: &Field<'_, '_>) -> Self {
+        Self::at(&field.span())
+    }
+
+    fn at(span: &Span) -> Self {
+        Self { start: span.start, end: span.end }
+    }
+
+    fn span(self) -> Span {
+        self.start..self.end
+    }
+}
+
+fn read_entries<T>(
+    top: &mut Section<'_, '_>,
+    key: &'static str,
+    read: impl Fn(&Name, Section<'_, '_>) -> Option<T>,
+) -> Vec<T> {
+    top.named_sections(key).into_iter().filter_map(|(name, section)| read(&name, section)).collect()
+}
+
+fn located_id<T: FromStr<Err: Display>>(name: &Name, reader: &Reader<'_>) -> Option<Located<T>> {
+    Some(Located { value: name.id(reader)?, at: Location::at(&name.span) })
+}
+
+fn located<T: FromStr>(field: &Field<'_, '_>) -> Option<Located<T>> {
+    Some(Located { value: field.id()?, at: Location::of(field) })
+}
+
+fn located_list<T: FromStr>(field: Field<'_, '_>) -> Vec<Located<T>> {
+    field.list().iter().filter_map(located).collect()
+}
+
+/// Tasks that wait for themselves, each circle once. References to tasks that are not in the file lead out of it.
+fn note_cycles(reader: &Reader<'_>, tasks: &[TaskEntry]) {
+    let graph = |edges: fn(&TaskEntry) -> Vec<&Located<TaskId>>| {
+        tasks.iter().map(|task| (&task.id.value, edges(task))).collect::<BTreeMap<_, _>>()
+    };
+    let parents = graph(|task| task.parent.iter().collect());
+    let dependencies = graph(|task| task.dependencies.iter().collect());
+    for (graph, what) in [(parents, "is its own ancestor"), (dependencies, "depends on itself")] {
+        for Cycle { tasks, closed_at } in cycles::find(&graph) {
+            let first = &tasks[0];
+            let mut way: Vec<_> = tasks.iter().take(MAX_SHOWN_TASKS).map(ToString::to_string).collect();
+            if tasks.len() > MAX_SHOWN_TASKS {
+                way.push(format!("… ({} more)", tasks.len() - MAX_SHOWN_TASKS));
+            }
+            let message = format!("task `{first}` {what}: {} → {first}", way.join(" → "));
+            let problem = Problem::new(message, closed_at.span());
+            reader.note(problem.label("closes the circle"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! `state_dir`, `mcp_socket_path`, `store.url`: where things lie.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::environment::Environment;
+use super::reader::{Field, Reader, Section};
+use super::report::Problem;
+use super::tree::Span;
+
+/// Longest path of a Unix socket, in bytes: `sun_path` without its NUL.
+const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// The state folder where nothing says otherwise.
+const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
+
+/// Where the server keeps its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+}
+
+impl std::fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+/// All places, absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Paths {
+    pub state_dir: PathBuf,
+    pub mcp_socket: PathBuf,
+    pub control_socket: PathBuf,
+    pub store: StoreUrl,
+}
+
+impl Paths {
+    /// The defaults, which all lie in the state folder.
+    pub fn below(state_dir: PathBuf) -> Self {
+        Self {
+            mcp_socket: state_dir.join("mcp.sock"),
+            control_socket: state_dir.join("control.sock"),
+            store: StoreUrl::Sqlite(state_dir.join("state.db")),
+            state_dir,
+        }
+    }
+
+    pub fn read(top: &mut Section<'_, '_>) -> Self {
+        let reader = top.reader();
+        let state_dir = top.field("state_dir");
+        let state_span = state_dir.as_ref().map(Field::span);
+        let state_dir =
+            state_dir.and_then(|field| field.path()).unwrap_or_else(|| default_state_dir(reader.environment()));
+        let default = Self::below(state_dir);
+
+        let mcp_socket = top.field("mcp_socket_path");
+        let mcp_span = mcp_socket.as_ref().map(Field::span);
+        let mcp_socket = mcp_socket.and_then(|field| field.path()).unwrap_or(default.mcp_socket);
+        let store = top.section("store").field("url").and_then(|field| read_store_url(&field, reader));
+
+        check_socket(reader, "control socket", &default.control_socket, "state_dir", state_span.clone());
+        if let Some(span) = mcp_span {
+            check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path", Some(span));
+        } else {
+            check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path` or `state_dir", state_span);
+        }
+        Self { mcp_socket, store: store.unwrap_or(default.store), ..default }
+    }
+}
+
+/// `$STATE_DIRECTORY` (systemd), else the user's state folder, else the system's.
+pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
+    // systemd lists several folders with colons between them; ours is the first.
+    let systemd = environment.variable("STATE_DIRECTORY").and_then(|folders| folders.split(':').next());
+    if let Some(folder) = systemd.map(Path::new).filter(|folder| folder.is_absolute()) {
+        return folder.to_owned();
+    }
+    match environment.user_folder("XDG_STATE_HOME", ".local/state") {
+        Some(folder) => folder.join("agent-coordinator"),
+        None => PathBuf::from(SYSTEM_STATE_DIR),
+    }
+}
+
+fn read_store_url(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<StoreUrl> {
+    let what = "`sqlite:` and the path of a file, such as `sqlite:state.db`";
+    let path = field.parsed(what, |text| {
+        let path = text.strip_prefix("sqlite:")?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        (!path.is_empty() && !path.starts_with(':') && !path.contains('?')).then(|| path.to_owned())
+    })?;
+    // `~/` stands behind the scheme here, where the text as a whole can't show it.
+    let path = match path.strip_prefix("~/") {
+        Some(below_home) => reader.environment().folder("HOME").map(|home| home.join(below_home)),
+        None => Some(PathBuf::from(path)),
+    };
+    if path.is_none() {
+        field.expected("a path that needs no home folder, as the environment variable `HOME` is not set");
+    }
+    Some(StoreUrl::Sqlite(reader.source().folder().join(path?)))
+}
+
+fn check_socket(reader: &Reader<'_>, what: &str, path: &Path, key: &str, span: Option<Span>) {
+    let length = path.as_os_str().as_bytes().len();
+    if length > MAX_SOCKET_PATH {
+        let path = path.display();
+        let message =
+            format!("the path of the {what} is {length} bytes long, and the system allows {MAX_SOCKET_PATH}: `{path}`");
+        reader.note(Problem::new(message, span).help(format!("set `{key}` to a shorter path")));
+    }
+}

@@ -1,0 +1,482 @@
+//! How a section is read: each key once, each mistake noted, and on with the default, so that one run finds all of them.
+//!
+//! [`Section`] notes unknown and duplicate keys by itself; [`Field`] checks one value. Neither ever puts a completed value
+//! (one that may hold what a variable held) into a message, only what is written in the file.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::domain::Secret;
+use crate::domain::printable::is_unprintable;
+
+use super::environment::Environment;
+use super::interpolate::interpolate;
+use super::report::{Problem, Report, Transcript};
+use super::source::{Source, holds_credentials, is_secret_name};
+use super::tree::{self, Entry, Node, Span, Value};
+use super::units;
+
+/// Longest text of the file that a message repeats, in characters.
+const MAX_QUOTED: usize = 60;
+
+/// Unknown keys of a section for which a nearest one is searched: more are another kind of file.
+const MAX_NEAREST: usize = 100;
+
+/// What all sections of one file share.
+pub(super) struct Reader<'a> {
+    source: &'a Source,
+    environment: &'a Environment,
+    problems: RefCell<Vec<Problem>>,
+    /// Every key that was asked for, with its section: what there is to configure.
+    known: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(source: &'a Source, environment: &'a Environment) -> Self {
+        Self { source, environment, problems: RefCell::default(), known: RefCell::default() }
+    }
+
+    /// Reads the whole file by `read`, which gets its top level. Beside the value stands what later reports may show.
+    ///
+    /// # Errors
+    /// The report of all that was noted; the value is then only what stood in for it.
+    pub fn read<T>(&self, read: impl FnOnce(Section<'_, 'a>) -> T) -> Result<(T, Transcript), Report> {
+        let root = tree::parse(self.source).map_err(|error| {
+            let problem = Problem { help: error.help, ..Problem::new(error.message, error.span) };
+            Transcript::new(self.source, &self.source.guess_secrets()).report(vec![problem])
+        })?;
+        let mut secrets = Vec::new();
+        find_secrets(&root, false, &mut secrets);
+        let transcript = Transcript::new(self.source, &secrets);
+        let value = read(Section::new(self, String::new(), Some(root)));
+        let problems = self.problems.take();
+        if problems.is_empty() { Ok((value, transcript)) } else { Err(transcript.report(problems)) }
+    }
+
+    pub fn note(&self, problem: Problem) {
+        self.problems.borrow_mut().push(problem);
+    }
+
+    pub fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    pub fn environment(&self) -> &'a Environment {
+        self.environment
+    }
+
+    /// The keys that were asked for, `section.key`; `*` stands for a name that people choose.
+    #[cfg(test)]
+    pub fn known_keys(&self) -> BTreeSet<String> {
+        self.known.borrow().clone()
+    }
+}
+
+/// A mapping with fixed keys. Keys that nobody asked for are noted when it is dropped, so that no section can forget to.
+pub(super) struct Section<'r, 'a> {
+    reader: &'r Reader<'a>,
+    /// As in messages: `session`, `ai_providers.claude`; empty at the top.
+    path: String,
+    /// The same with `*` for names that people choose.
+    pattern: String,
+    span: Option<Span>,
+    /// Whether it is what it should be; where something else stands, that alone is the problem.
+    is_mapping: bool,
+    entries: Vec<Entry>,
+    asked: Vec<&'static str>,
+}
+
+impl<'r, 'a> Section<'r, 'a> {
+    fn new(reader: &'r Reader<'a>, path: String, node: Option<Node>) -> Self {
+        let span = node.as_ref().map(|node| node.span.clone());
+        let is_mapping = node.as_ref().is_none_or(|node| matches!(node.value, Value::Mapping(_) | Value::Nothing));
+        let entries = node.map_or_else(Vec::new, |node| mapping(reader, &path, node));
+        Self { reader, pattern: path.clone(), path, span, is_mapping, entries, asked: Vec::new() }
+    }
+
+    pub fn reader(&self) -> &'r Reader<'a> {
+        self.reader
+    }
+
+    /// The value of `key`, if it is there and not empty.
+    pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
+        let path = join(&self.path, key);
+        self.reader.known.borrow_mut().insert(join(&self.pattern, key));
+        self.asked.push(key);
+        let at = self.entries.iter().position(|entry| entry.key == key)?;
+        let entry = self.entries.swap_remove(at);
+        if matches!(entry.value.value, Value::Nothing) {
+            self.reader.note(
+                Problem::new(format!("`{path}` has no value"), entry.key_span)
+                    .help("remove the key to get the default"),
+            );
+            return None;
+        }
+        Some(Field { reader: self.reader, path, node: entry.value })
+    }
+
+    /// As [`Section::field`], for a key whose default is "none": there, no value is a value.
+    pub fn optional(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
+        self.entries.retain(|entry| entry.key != key || !matches!(entry.value.value, Value::Nothing));
+        self.field(key)
+    }
+
+    /// As [`Section::field`], for a key without a default.
+    pub fn required(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
+        if self.is_mapping && !self.entries.iter().any(|entry| entry.key == key) {
+            let problem = Problem::new(format!("`{}` is missing", join(&self.path, key)), self.span.clone());
+            self.reader.note(problem.label(format!("expected `{key}` in here")));
+        }
+        self.field(key)
+    }
+
+    /// A section below this one; empty when it is not there or has nothing in it.
+    pub fn section(&mut self, key: &'static str) -> Section<'r, 'a> {
+        self.asked.push(key);
+        let node = self.entries.iter().position(|entry| entry.key == key).map(|at| self.entries.swap_remove(at).value);
+        let mut section = Self::new(self.reader, join(&self.path, key), node);
+        section.pattern = join(&self.pattern, key);
+        section
+    }
+
+    /// The sections of a mapping whose keys are names that people choose, in the order of the file.
+    pub fn named_sections(&mut self, key: &'static str) -> Vec<(Name, Section<'r, 'a>)> {
+        self.asked.push(key);
+        let Some(at) = self.entries.iter().position(|entry| entry.key == key) else { return Vec::new() };
+        let path = join(&self.path, key);
+        let pattern = join(&join(&self.pattern, key), "*");
+        mapping(self.reader, &path, self.entries.swap_remove(at).value)
+            .into_iter()
+            .map(|entry| {
+                let name = Name { text: entry.key, span: entry.key_span };
+                let path = join(&path, &quotable(&name.text));
+                // The key, not the value: an empty section has no place of its own.
+                let mut section = Self::new(self.reader, path, Some(entry.value));
+                section.span = Some(name.span.clone());
+                section.pattern.clone_from(&pattern);
+                (name, section)
+            })
+            .collect()
+    }
+
+    pub fn duration(&mut self, key: &'static str, default: Duration, range: RangeInclusive<Duration>) -> Duration {
+        self.field(key).and_then(|field| field.duration(range)).unwrap_or(default)
+    }
+
+    pub fn integer(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
+        self.field(key).and_then(|field| field.integer(range)).unwrap_or(default)
+    }
+
+    pub fn one_of<T: Copy>(&mut self, key: &'static str, default: T, words: &[(&'static str, T)]) -> T {
+        self.field(key).and_then(|field| field.one_of(words)).unwrap_or(default)
+    }
+}
+
+impl Drop for Section<'_, '_> {
+    fn drop(&mut self) {
+        for (i, entry) in self.entries.iter().enumerate() {
+            let key = quotable(&entry.key);
+            let message = if self.path.is_empty() {
+                format!("unknown key `{key}`")
+            } else {
+                format!("unknown key `{key}` in `{}`", self.path)
+            };
+            let problem = Problem::new(message, entry.key_span.clone());
+            let known = if i < MAX_NEAREST { nearest(&entry.key, self.asked.iter().copied()) } else { None };
+            self.reader.note(if let Some(known) = known {
+                problem.label(format!("did you mean `{known}`?"))
+            } else {
+                let mut known = self.asked.clone();
+                known.sort_unstable();
+                problem.help(format!("known here: {}", known.join(", ")))
+            });
+        }
+    }
+}
+
+/// A name that a person chose as a key, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Name {
+    pub text: String,
+    pub span: Span,
+}
+
+impl Name {
+    /// The name as an id; notes why it is none.
+    pub fn id<T: FromStr<Err: Display>>(&self, reader: &Reader<'_>) -> Option<T> {
+        self.text.parse().map_err(|error: T::Err| reader.note(Problem::new(clean(&error), self.span.clone()))).ok()
+    }
+}
+
+/// One value of the file with its name.
+pub(super) struct Field<'r, 'a> {
+    reader: &'r Reader<'a>,
+    path: String,
+    node: Node,
+}
+
+impl<'r, 'a> Field<'r, 'a> {
+    pub fn span(&self) -> Span {
+        self.node.span.clone()
+    }
+
+    pub fn note(&self, problem: Problem) {
+        self.reader.note(problem);
+    }
+
+    /// Notes that something else was expected here. What is written is repeated if it is a text that is no secret.
+    pub fn expected(&self, what: &str) {
+        self.reader.note(self.problem(what));
+    }
+
+    fn problem(&self, what: &str) -> Problem {
+        let found = match &self.node.value {
+            Value::Nothing => "nothing".to_owned(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Mapping(_) => "a mapping".to_owned(),
+            Value::Text(text) if is_secret_name(self.name()) || holds_credentials(text) => "another text".to_owned(),
+            Value::Text(text) => format!("`{}`", quotable(text)),
+        };
+        let message = format!("`{}` is not valid: expected {what}, found {found}", self.path);
+        Problem::new(message, self.span()).label("here")
+    }
+
+    /// The key alone: a section called `tokenizer` has no secrets.
+    fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+
+    /// Exactly what is written: for prose, in which `${…}` may be meant for someone else.
+    pub fn verbatim(&self) -> Option<String> {
+        match &self.node.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Nothing | Value::List(_) | Value::Mapping(_) => {
+                self.expected("a text");
+                None
+            }
+        }
+    }
+
+    /// The completed text: variables and `~/` replaced.
+    pub fn text(&self) -> Option<String> {
+        self.complete(&self.verbatim()?)
+    }
+
+    /// A text that is not empty.
+    pub fn word(&self) -> Option<String> {
+        let text = self.text()?;
+        if text.is_empty() {
+            self.reader.note(Problem::new(format!("`{}` is empty", self.path), self.span()).label("here"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// `text` of this field with variables and `~/` replaced.
+    pub fn complete(&self, text: &str) -> Option<String> {
+        match interpolate(text, self.reader.environment) {
+            Ok(text) if text.contains('\0') => {
+                self.reader.note(Problem::new(format!("`{}` contains a NUL character", self.path), self.span()));
+                None
+            }
+            Ok(text) => Some(text),
+            Err(error) => {
+                let message = format!("`{}`: {}", self.path, clean(&error));
+                self.note(Problem { help: error.help(), ..Problem::new(message, self.span()).label("here") });
+                None
+            }
+        }
+    }
+
+    /// A text that no message will show.
+    pub fn secret(&self) -> Option<Secret> {
+        self.word().map(Secret::new)
+    }
+
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let (least, most) = (units::show_duration(*range.start()), units::show_duration(*range.end()));
+        let what = format!("a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m");
+        self.parsed(&what, |text| units::parse_duration(text).filter(|duration| range.contains(duration)))
+    }
+
+    pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
+        let what = format!("a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB");
+        self.parsed(&what, |text| units::parse_size(text).filter(|size| range.contains(size)))
+    }
+
+    pub fn integer(&self, range: RangeInclusive<usize>) -> Option<usize> {
+        let what = format!("a whole number from {} to {}", range.start(), range.end());
+        self.parsed(&what, |text| text.trim().parse().ok().filter(|number| range.contains(number)))
+    }
+
+    pub fn boolean(&self) -> Option<bool> {
+        self.one_of(&[("true", true), ("false", false)])
+    }
+
+    /// One of a few words.
+    pub fn one_of<T: Copy>(&self, words: &[(&'static str, T)]) -> Option<T> {
+        let names: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+        let what = match names.split_last() {
+            Some((last, [])) => format!("`{last}`"),
+            Some((last, others)) => format!("`{}` or `{last}`", others.join("`, `")),
+            None => String::new(),
+        };
+        let text = self.scalar(&what)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let problem = self.problem(&what);
+            let written = self.verbatim().unwrap_or_default();
+            self.reader.note(match nearest(&written, names.into_iter()) {
+                Some(word) => problem.label(format!("did you mean `{word}`?")),
+                None => problem,
+            });
+        }
+        found
+    }
+
+    /// The completed text through `parse`; notes that `what` was expected when there is none.
+    pub fn parsed<T>(&self, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let parsed = parse(&self.scalar(what)?);
+        if parsed.is_none() {
+            self.expected(what);
+        }
+        parsed
+    }
+
+    fn scalar(&self, what: &str) -> Option<String> {
+        let Value::Text(text) = &self.node.value else {
+            self.expected(what);
+            return None;
+        };
+        self.complete(text)
+    }
+
+    /// An id, after its own rules.
+    pub fn id<T: FromStr>(&self) -> Option<T> {
+        self.parsed("an id (1 to 64 of letters, digits, `.`, `_`, `-`)", |text| text.parse().ok())
+    }
+
+    /// A path; a relative one starts at the folder of the file.
+    pub fn path(&self) -> Option<PathBuf> {
+        // Through its components, so that `./x` does not leave a `.` in logs and answers.
+        Some(self.reader.source.folder().join(self.word()?).components().collect())
+    }
+
+    /// The items of a list, each as a field of its own.
+    pub fn list(self) -> Vec<Field<'r, 'a>> {
+        let Value::List(items) = self.node.value else {
+            self.expected("a list");
+            return Vec::new();
+        };
+        let Self { reader, path, .. } = self;
+        items.into_iter().enumerate().map(|(i, node)| Field { reader, path: format!("{path}[{i}]"), node }).collect()
+    }
+
+    /// The values of a mapping whose keys are names that people choose.
+    pub fn named(self) -> Vec<(Name, Field<'r, 'a>)> {
+        let Self { reader, path, node } = self;
+        mapping(reader, &path, node)
+            .into_iter()
+            .map(|entry| {
+                let name = Name { text: entry.key, span: entry.key_span };
+                let path = join(&path, &quotable(&name.text));
+                (name, Field { reader, path, node: entry.value })
+            })
+            .collect()
+    }
+}
+
+/// The entries of a mapping, each key once; notes duplicates and what is no mapping. Nothing is an empty mapping: that is
+/// what a section with all its keys commented out looks like.
+fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
+    let whole = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+    let what = match node.value {
+        Value::Nothing => return Vec::new(),
+        Value::Mapping(entries) => {
+            let mut first_lines = BTreeMap::new();
+            return entries
+                .into_iter()
+                .filter(|entry| {
+                    let line = reader.source.line_of(entry.key_span.start);
+                    let Some(first) = first_lines.insert(entry.key.clone(), line) else { return true };
+                    first_lines.insert(entry.key.clone(), first);
+                    let message = format!("duplicate key `{}` in {whole}", quotable(&entry.key));
+                    reader.note(
+                        Problem::new(message, entry.key_span.clone()).label(format!("first given in line {first}")),
+                    );
+                    false
+                })
+                .collect();
+        }
+        Value::Text(_) => "a text",
+        Value::List(_) => "a list",
+    };
+    let message = format!("{whole} is not valid: expected a mapping (`key: value` lines), found {what}");
+    reader.note(Problem::new(message, node.span).label("here"));
+    Vec::new()
+}
+
+/// The places of all values that had better not be shown: below a key that looks like a secret's, in an agent's
+/// environment, where a passkey was put directly under its agent, and URLs with a password.
+fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
+    match &node.value {
+        Value::Nothing => {}
+        Value::Text(text) if is_secret || holds_credentials(text) => secrets.push(node.span.clone()),
+        Value::Text(_) => {}
+        Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),
+        Value::Mapping(entries) => {
+            for Entry { key, value, .. } in entries {
+                // People may call a whole agent `monkey`; only one value, or what is surely one, is hidden by its name.
+                let is_named_so = is_secret_name(key) && !matches!(value.value, Value::Mapping(_));
+                let is_secret = is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");
+                find_secrets(value, is_secret, secrets);
+                if let ("agents", Value::Mapping(agents)) = (key.as_str(), &value.value) {
+                    let direct = agents.iter().filter(|agent| matches!(agent.value.value, Value::Text(_)));
+                    secrets.extend(direct.map(|agent| agent.value.span.clone()));
+                }
+            }
+        }
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// `text` as a message may repeat it: short, on one line, without control characters.
+fn quotable(text: &str) -> String {
+    let mut quoted: String = text.chars().take(MAX_QUOTED).flat_map(shown).collect();
+    if text.chars().nth(MAX_QUOTED).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// A message that may repeat something of the file, without control characters.
+fn clean(message: &impl Display) -> String {
+    message.to_string().chars().flat_map(shown).collect()
+}
+
+fn shown(c: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) = if is_unprintable(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}
+
+/// The known word that `word` was probably meant to be.
+fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    if word.len() > MAX_QUOTED {
+        return None;
+    }
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    known
+        .map(|known| (strsim::normalized_damerau_levenshtein(&word, known), known))
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}

@@ -1,0 +1,203 @@
+//! The text of a file that people wrote: reading it within limits, finding lines and columns, and hiding what is secret in it.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::domain::printable::is_unprintable;
+
+use super::tree::Span;
+
+/// Largest file that is read. Ours have a few KiB.
+pub(super) const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Longest reference to a variable that masking leaves readable, in bytes.
+const MAX_REFERENCE: usize = 200;
+
+/// A text and where it came from.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    /// As the person named it, for diagnostics.
+    name: String,
+    /// Relative paths in the text start here; absolute.
+    folder: PathBuf,
+    /// Without a byte order mark.
+    text: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
+}
+
+/// Why a file is no text of ours.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Io(io::Error),
+    TooLarge,
+    /// Not UTF-8 from this byte on; the text before it is in the source.
+    NotText(Source, usize),
+}
+
+impl Source {
+    /// `name` is for diagnostics, `folder` is where relative paths start.
+    pub fn new(name: impl Into<String>, folder: impl Into<PathBuf>, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { name: name.into(), folder: folder.into(), text, lines }
+    }
+
+    /// Reads `path`; a relative one starts at `working_directory`.
+    pub fn read(path: &Path, working_directory: &Path) -> Result<Self, Unreadable> {
+        let full = working_directory.join(path);
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(&full).map_err(Unreadable::Io)?;
+        // One byte more than allowed tells a file that is too large from one that just fits, also for a pipe.
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(Unreadable::TooLarge);
+        }
+        let name = path.display().to_string();
+        let folder = full.parent().unwrap_or(working_directory);
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self::new(name, folder, &text)),
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let source = Self::new(name, folder, &String::from_utf8_lossy(valid));
+                let at = source.text.len();
+                Err(Unreadable::NotText(source, at))
+            }
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The line of a byte, from 1.
+    pub fn line_of(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start <= offset)
+    }
+
+    /// Byte offset of a line and a column, both from 1; the end of the line or text when there is no such place.
+    pub fn offset_of(&self, line: usize, column: usize) -> usize {
+        let Some(start) = line.checked_sub(1).and_then(|i| self.lines.get(i)) else { return self.text.len() };
+        let text = self.text[*start..].lines().next().unwrap_or_default();
+        start + text.char_indices().nth(column.saturating_sub(1)).map_or(text.len(), |(at, _)| at)
+    }
+
+    /// The text for diagnostics: same bytes in the same places, but secrets and control characters replaced.
+    pub fn masked(&self, secrets: &[Span]) -> String {
+        let mut text = self.text.clone().into_bytes();
+        for span in secrets {
+            mask(&self.text, span.clone(), &mut text);
+        }
+        for (at, c) in self.text.char_indices() {
+            if is_unprintable(c) && !matches!(c, '\n' | '\r' | '\t') {
+                text[at..at + c.len_utf8()].fill(b'?');
+            }
+        }
+        String::from_utf8(text).expect("whole characters were replaced by ASCII")
+    }
+
+    /// What to hide in a text that is no YAML, so that nothing tells keys from values: the rest of each line after a key
+    /// that looks like a secret's.
+    pub fn guess_secrets(&self) -> Vec<Span> {
+        let mut secrets = Vec::new();
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            if let Some((key, _)) = line.split_once(':')
+                && is_secret_name(key)
+            {
+                let value = start + line.len() - line[key.len() + 1..].trim_start().len();
+                secrets.push(value..value.max(start + line.trim_end().len()));
+            } else if let Some(at) = line.to_ascii_lowercase().find("passkey") {
+                secrets.push(start + at + "passkey".len()..start + line.trim_end().len());
+            }
+            start += line.len();
+        }
+        secrets
+    }
+}
+
+/// Whether a value of this name had better not be shown.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_switch = name.ends_with("passkey_in_prompt");
+    !is_switch && ["passkey", "password", "secret", "token", "key", "credential"].iter().any(|word| name.contains(word))
+}
+
+/// Whether a text is a URL with a user name or password in it.
+pub(super) fn holds_credentials(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
+}
+
+/// Replaces `span` by asterisks, except for references like `${NAME}`, which say where the secret comes from.
+fn mask(text: &str, span: Span, masked: &mut [u8]) {
+    let mut at = span.start;
+    while at < span.end {
+        if let Some(reference) = reference_at(&text[at..span.end]) {
+            at += reference;
+            continue;
+        }
+        let length = text[at..].chars().next().map_or(1, char::len_utf8);
+        if !matches!(text.as_bytes()[at], b'\n' | b'\r' | b'"' | b'\'') {
+            masked[at..at + length].fill(b'*');
+        }
+        at += length;
+    }
+}
+
+/// Length of a `${NAME}` at the beginning of `text`; what stands behind a `:` in it is not part of that.
+fn reference_at(text: &str) -> Option<usize> {
+    let name = text.strip_prefix("${")?;
+    let length = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    // A `$` without a closing brace may belong to the secret itself.
+    let is_closed = name.bytes().take(MAX_REFERENCE).any(|b| b == b'}');
+    match name.as_bytes().get(length) {
+        Some(b'}') if length > 0 => Some(2 + length + 1),
+        Some(b':') if length > 0 && is_closed => Some(2 + length + 2).filter(|end| text.is_char_boundary(*end)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source::new("file", "/", text)
+    }
+
+    #[test]
+    fn masking_keeps_places_and_references() {
+        let text = "a: \"hush é ${NAME} ${X:-y}\" b\u{1b}[0m\n";
+        let secret = 3..text.len() - 7;
+        let masked = source(text).masked(std::slice::from_ref(&secret));
+        assert_eq!(masked, "a: \"********${NAME}*${X:-**\" b?[0m\n");
+        assert_eq!(masked.len(), text.len());
+    }
+
+    #[test]
+    fn secrets_are_guessed_by_line() {
+        let text = "passkey: abc\nAPI_KEY : \"d\nname: e\n{ a: { passkey: f } }\n";
+        let source = source(text);
+        assert_eq!(
+            source.masked(&source.guess_secrets()),
+            "passkey: ***\nAPI_KEY : \"*\nname: e\n{ a: { passkey*******\n"
+        );
+    }
+
+    #[test]
+    fn an_offset_is_found_in_characters() {
+        let source = source("日本\r\nab\n");
+        assert_eq!(source.offset_of(1, 2), 3);
+        assert_eq!(source.offset_of(1, 9), 6);
+        assert_eq!(source.offset_of(2, 2), 9);
+        assert_eq!(source.offset_of(7, 1), source.text().len());
+    }
+}

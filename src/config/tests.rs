@@ -1,0 +1,563 @@
+//! Whole files: what people write, what they get, and what they are told.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A made-up machine: the tests never depend on the real environment.
+fn environment() -> Environment {
+    Environment::new(
+        "/work",
+        [
+            ("HOME", "/home/me"),
+            ("DEV_PASSKEY", "dev-hunter2"),
+            ("REVIEWER_PASSKEY", "rev-hunter2"),
+            ("INFRA_PASSKEY", "infra-hunter2"),
+            ("BAD_NUMBER", "hunter2"),
+        ],
+    )
+}
+
+fn parse(text: &str) -> Result<Config, String> {
+    read(&Source::new("coordinator_config.yaml", "/etc/ac", text), &environment()).map_err(|report| report.to_string())
+}
+
+#[track_caller]
+fn valid(text: &str) -> Config {
+    parse(text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// The report about `text`, in which no value of the environment and no secret may stand.
+#[track_caller]
+fn report(text: &str) -> String {
+    let report = parse(text).expect_err("a file with problems");
+    assert!(!report.contains("hunter2"), "{report}");
+    report
+}
+
+fn defaults() -> Config {
+    Config::with_state_dir("/home/me/.local/state/agent-coordinator")
+}
+
+/// Seed 004, sections "設定ファイル" and "タイムアウト設定", to the letter.
+const SEED: &str = r#"# coordinator_config.yaml
+
+polling_interval: 10  # 秒
+max_concurrent: 3     # 同時実行数
+mcp_socket_path: ~/Library/Application Support/AIAgentPM/mcp.sock
+
+# AIプロバイダーごとの起動方法
+ai_providers:
+  claude:
+    cli_command: claude
+    cli_args: ["--dangerously-skip-permissions"]
+  gemini:
+    cli_command: gemini-cli
+    cli_args: ["--project", "my-project"]
+  codex:
+    cli_command: codex
+    cli_args: []
+
+# エージェント認証情報
+# 注意:
+# - 監視対象のプロジェクト・エージェントは list_active_projects_with_agents で動的取得
+# - ai_type, system_prompt はアプリ側（DB）で管理
+# - working_directory はプロジェクトから取得（ここでは指定しない）
+agents:
+  agt_developer:
+    passkey: ${DEV_PASSKEY}
+
+  agt_reviewer:
+    passkey: ${REVIEWER_PASSKEY}
+
+  agt_infra:
+    passkey: ${INFRA_PASSKEY}
+session:
+  default_timeout: 3600      # 1時間
+  max_timeout: 86400         # 24時間（長時間タスク用）
+  cleanup_interval: 300      # 5分ごとに期限切れセッションをクリーンアップ
+"#;
+
+#[test]
+fn the_seeds_file_means_what_the_seed_says() {
+    let config = valid(SEED);
+    let passkeys: Vec<_> = config.agents.iter().map(|(id, agent)| (id.as_str(), agent.passkey.reveal())).collect();
+    assert_eq!(
+        passkeys,
+        [("agt_developer", "dev-hunter2"), ("agt_infra", "infra-hunter2"), ("agt_reviewer", "rev-hunter2")]
+    );
+    let claude =
+        ProviderConfig { cli_args: vec!["--dangerously-skip-permissions".to_owned()], ..ProviderConfig::new("claude") };
+    assert_eq!(config.providers["claude"], claude);
+    assert_eq!(config.providers["gemini"].cli_command, "gemini-cli");
+    assert_eq!(config.providers["gemini"].cli_args, ["--project", "my-project"]);
+    assert_eq!(config.providers["codex"], ProviderConfig::new("codex"));
+    let expected = Config {
+        mcp_socket: PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock"),
+        providers: config.providers.clone(),
+        agents: config.agents.clone(),
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn nothing_is_all_defaults() {
+    for text in ["", "\n", "# only a comment\n", "---\n", "{}", "agents:\nsession:\n", "\u{feff}\r\n# x\r\n"] {
+        assert_eq!(valid(text), defaults(), "{text:?}");
+    }
+}
+
+#[test]
+fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
+    assert_eq!(valid(&format!("\u{feff}{}", SEED.replace('\n', "\r\n"))), valid(SEED));
+}
+
+#[test]
+fn every_setting_arrives() {
+    let config = valid(
+        r#"
+polling_interval: 250ms
+max_concurrent: 12
+language: ja
+state_dir: state
+mcp_socket_path: /run/ac/mcp.sock
+store: { url: "sqlite:other.db" }
+manifest: manifest.yaml
+ai_providers:
+  local:
+    cli_command: ./agent.sh
+    cli_args: [--turns, 10, "~/x", "$HOME", "a$$b"]
+    prompt: stdin
+    environment: { A: 007, B: "${DEV_PASSKEY}" }
+    pass_environment: [API_KEY, MY_*]
+    passkey_in_prompt: true
+agents: { agt_a: { passkey: 0123 } }
+session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
+start: { timeout: 1.5 }
+stop: { timeout: 0, leak_grace: 1s }
+run: { linger: 5 }
+backoff: { initial: 10ms, max: 1s }
+shutdown: { sigterm: keep, sigint: stop }
+log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
+output: { max_file: 1 MiB, files: 2 }
+"#,
+    );
+    let local = &config.providers["local"];
+    assert_eq!(local.cli_command, "/etc/ac/agent.sh");
+    assert_eq!(local.cli_args, ["--turns", "10", "/home/me/x", "$HOME", "a$b"]);
+    assert_eq!(local.prompt, PromptVia::Stdin);
+    assert_eq!(local.environment["A"].reveal(), "007");
+    assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
+    for (name, is_passed) in [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)] {
+        assert_eq!(local.pass_environment.passes(name), is_passed, "{name}");
+    }
+    assert!(local.passkey_in_prompt);
+    assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
+    let seconds = Duration::from_secs;
+    let expected = Config {
+        polling_interval: Duration::from_millis(250),
+        max_concurrent: 12,
+        mcp_socket: PathBuf::from("/run/ac/mcp.sock"),
+        store: StoreUrl::Sqlite(PathBuf::from("/etc/ac/other.db")),
+        providers: config.providers.clone(),
+        agents: config.agents.clone(),
+        session: Session {
+            default_timeout: seconds(3_600),
+            max_timeout: seconds(7_200),
+            cleanup_interval: seconds(60),
+        },
+        start: Start { timeout: Duration::from_millis(1_500) },
+        stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
+        run: Run { linger: seconds(5) },
+        backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
+        shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
+        log: LogConfig {
+            level: "warn,agent_coordinator=debug".to_owned(),
+            format: LogFormat::Json,
+            file: Some(PathBuf::from("/home/me/ac.log")),
+        },
+        output: Output { max_file: 1024 * 1024, files: 2 },
+        language: Language::Japanese,
+        manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
+        ..Config::with_state_dir("/etc/ac/state")
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn a_star_passes_the_whole_environment() {
+    let config = valid("ai_providers: { a: { cli_command: a, pass_environment: ['*'] } }");
+    assert!(config.providers["a"].pass_environment.passes("ANYTHING"));
+}
+
+#[test]
+fn one_report_names_every_problem() {
+    insta::assert_snapshot!(report(
+        r#"# Everything that can be wrong.
+polling_intervall: 10
+max_concurrent: 0
+max_concurrent: 5
+language: english
+ai_providers:
+  claude:
+    cli_args: "--dangerously-skip-permissions"
+    prompt: standard-input
+    passkey_in_prompt: 1
+  codex: codex
+agents:
+  agt_developer:
+    passkey: ${NOT_SET}
+  agt_reviewer:
+    pass_key: hunter2
+  agt_typed: hunter2
+  "agt/infra":
+    passkey: "${UNSET:?ask the infra team}"
+session:
+  default_timeout: 2 fortnights
+  max_timeout: 10
+  cleanup_interval: [300]
+store:
+  url: postgres://me:hunter2@db/ac
+start: 120
+log:
+  level: inof
+  format: yaml
+shutdown:
+  sigterm: kepe
+output:
+  max_file: ${BAD_NUMBER}
+manifest: ${}
+unheard_of: "\e[31m"
+"#
+    ));
+}
+
+#[test]
+fn values_from_variables_are_not_in_the_report() {
+    insta::assert_snapshot!(report(
+        "max_concurrent: ${BAD_NUMBER}\nstart: {timeout: \"${BAD_NUMBER}\"}\nlog: {level: \"${BAD_NUMBER}\"}\n\
+         language: ${BAD_NUMBER}\nstore: {url: \"${BAD_NUMBER}\"}\n"
+    ));
+}
+
+#[test]
+fn secrets_in_the_file_are_masked() {
+    insta::assert_snapshot!(report(
+        "agents:\n  agt_a: { passkey: hunter2, passkey: hunter22 }\n  agt_b:\n    passkey: [hunter2]\n\
+         ai_providers:\n  a:\n    cli_command: a\n    environment: { API: hunter2, B: \"${NOPE} hunter2\" }\n"
+    ));
+}
+
+#[test]
+fn a_syntax_error_stands_alone() {
+    insta::assert_snapshot!(report("agents:\n  agt_a:\n    passkey: hunter2\n  - agt_b: x\n"));
+}
+
+#[test]
+fn a_bare_reference_between_braces_is_explained() {
+    insta::assert_snapshot!(report("agents:\n  agt_a: { passkey: ${DEV_PASSKEY} }\n"));
+}
+
+#[test]
+fn the_file_must_be_a_mapping() {
+    insta::assert_snapshot!(report("- polling_interval: 10\n"));
+}
+
+#[test]
+fn cross_checks_name_both_sides() {
+    insta::assert_snapshot!(report(&format!(
+        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\n",
+        "d".repeat(100),
+        "é".repeat(60)
+    )));
+}
+
+#[test]
+fn a_long_line_is_shown_in_part() {
+    let report = report(&format!("ai_providers: {{ {}: {{ cli_commando: x }} }}\n", "p".repeat(900)));
+    assert!(report.lines().all(|line| line.chars().count() < 400), "{report}");
+    assert!(report.contains("cli_commando: x"), "{report}");
+}
+
+#[test]
+fn a_long_default_path_is_explained_without_a_file() {
+    let home = format!("/{}", "h".repeat(120));
+    let environment = Environment::new("/nowhere", [("HOME", home.as_str())]);
+    let error = load(None, &environment).expect_err("too long for a socket");
+    insta::assert_snapshot!(error.to_string());
+}
+
+#[test]
+fn only_the_first_problems_are_shown_in_full() {
+    use std::fmt::Write;
+    let text = (0..5_000).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "key{i}: 1");
+        text
+    });
+    let report = report(&text);
+    assert!(report.ends_with("5000 problems in coordinator_config.yaml, the first 50 are shown"), "{report}");
+    assert!(report.len() < 100_000);
+}
+
+#[test]
+fn the_state_folder_follows_the_surroundings() {
+    let check = |variables: &[(&str, &str)], expected: &str| {
+        let environment = Environment::new("/", variables.iter().copied());
+        assert_eq!(paths::default_state_dir(&environment), PathBuf::from(expected));
+    };
+    check(&[("HOME", "/h")], "/h/.local/state/agent-coordinator");
+    check(&[("HOME", "/h"), ("XDG_STATE_HOME", "/x")], "/x/agent-coordinator");
+    check(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")], "/h/.local/state/agent-coordinator");
+    check(&[("HOME", "/h"), ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")], "/var/lib/a");
+    check(&[("STATE_DIRECTORY", "")], "/var/lib/agent-coordinator");
+    check(&[], "/var/lib/agent-coordinator");
+}
+
+// ── Finding and reading ──
+
+fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a file in a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+    folder
+}
+
+#[test]
+fn the_first_file_found_counts() {
+    let folder = folder_with(&[
+        ("named.yaml", "max_concurrent: 11"),
+        ("variable.yaml", "max_concurrent: 12"),
+        ("here/coordinator_config.yaml", "max_concurrent: 13"),
+        ("home/.config/agent-coordinator/coordinator_config.yaml", "max_concurrent: 14"),
+        ("xdg/agent-coordinator/coordinator_config.yaml", "max_concurrent: 15"),
+    ]);
+    let at = |name: &str| folder.path().join(name).to_str().expect("a UTF-8 path").to_owned();
+    let check = |path: Option<&str>, here: &str, variables: &[(&str, String)], expected: usize, source: &str| {
+        let environment = Environment::new(at(here), variables.iter().map(|(name, value)| (*name, value.as_str())));
+        let loaded = load(path.map(Path::new), &environment).expect("a valid file");
+        assert_eq!(loaded.config.max_concurrent, expected);
+        assert_eq!(loaded.source, Some(PathBuf::from(at(source))));
+    };
+    let home = ("HOME", at("home"));
+    let variable = (FILE_VARIABLE, at("variable.yaml"));
+    let user = "home/.config/agent-coordinator/coordinator_config.yaml";
+    check(Some("named.yaml"), ".", std::slice::from_ref(&variable), 11, "./named.yaml");
+    check(None, "here", &[variable, home.clone()], 12, "variable.yaml");
+    check(None, "here", std::slice::from_ref(&home), 13, "here/coordinator_config.yaml");
+    check(None, "nowhere", std::slice::from_ref(&home), 14, user);
+    check(
+        None,
+        "nowhere",
+        &[home, ("XDG_CONFIG_HOME", at("xdg"))],
+        15,
+        "xdg/agent-coordinator/coordinator_config.yaml",
+    );
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let folder = folder_with(&[]);
+    let environment = Environment::new(folder.path(), [(FILE_VARIABLE, "missing.yaml")]);
+    let check = |path: Option<&str>, expected: &str| {
+        let error = load(path.map(Path::new), &environment).expect_err("no such file");
+        assert_eq!(error.to_string(), expected);
+        assert!(std::error::Error::source(&error).is_some());
+    };
+    check(None, "could not read `missing.yaml`, which $AGENT_COORDINATOR_CONFIG names");
+    check(Some("other.yaml"), "could not read `other.yaml`, which --config names");
+    check(Some("."), "could not read `.`, which --config names");
+}
+
+#[test]
+fn no_file_at_all_is_said() {
+    let folder = folder_with(&[]);
+    let home = folder.path().to_str().expect("a UTF-8 path");
+    let loaded = load(None, &Environment::new(folder.path(), [("HOME", home)])).expect("defaults");
+    // A machine that runs the daemon may have a system-wide file.
+    assert!(loaded.source.is_none_or(|path| path.starts_with("/etc")));
+}
+
+#[test]
+fn relative_paths_start_at_the_folder_of_the_file() {
+    let folder = folder_with(&[("sub/c.yaml", "state_dir: ../state\nmanifest: m.yaml\n")]);
+    let loaded = load(Some(Path::new("sub/c.yaml")), &Environment::new(folder.path(), [])).expect("a valid file");
+    assert_eq!(loaded.config.state_dir, folder.path().join("sub/../state"));
+    assert_eq!(loaded.config.manifest, Some(folder.path().join("sub/m.yaml")));
+}
+
+#[test]
+fn files_that_are_no_configuration_are_refused() {
+    let folder = folder_with(&[]);
+    let environment = Environment::new(folder.path(), []);
+    let check = |bytes: &[u8], expected: &str| {
+        std::fs::write(folder.path().join("c.yaml"), bytes).expect("a file");
+        let report = load(Some(Path::new("c.yaml")), &environment).expect_err("no configuration").to_string();
+        assert!(report.contains(expected), "{report}");
+    };
+    check(&vec![b'#'; 1024 * 1024 + 1], "c.yaml: larger than 1 MiB");
+    check(b"# \xff\xfe", "c.yaml:1:3: not a text in UTF-8 from here on");
+    check("max_concurrent: 1".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice(), "c.yaml:1:");
+    check(&vec![b'['; 1024 * 1024], "nested too deeply");
+}
+
+#[test]
+fn hostile_files_are_refused_quickly() {
+    let megabyte = |piece: &str| piece.repeat(1_000_000 / piece.len());
+    let unknown_keys = (0..45_000).map(|i| format!("polling_{i}:\n")).collect::<Vec<_>>().concat();
+    let files = [
+        megabyte("a: 1\n"),
+        megabyte("${"),
+        megabyte("x: ${${}\n"),
+        format!("agents: {{ a: {{ passkey: '{}' }} }}", megabyte("${A:")),
+        format!("agents: {{ a: {{ passkey: '{}' }} }}\nx: 1", megabyte("${HOME}")),
+        format!("k: {}", megabyte("é")),
+        format!("? {}\n: 1", megabyte("k")),
+        unknown_keys,
+    ];
+    let started = std::time::Instant::now();
+    for text in files {
+        assert!(report(&text).len() < 100_000);
+    }
+    // Generous: an unoptimized build on a busy machine. What this guards against takes minutes.
+    assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
+}
+
+// ── The example that we ship ──
+
+const EXAMPLE: &str = include_str!("../../config/coordinator_config.yaml");
+
+/// The example with all its settings live: a `#` right before a key, a brace or a bracket hides a setting.
+fn example_with_all_settings() -> String {
+    let live = |line: &str| {
+        let text = line.trim_start();
+        match text.strip_prefix('#') {
+            Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                format!("{}{setting}\n", &line[..line.len() - text.len()])
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    EXAMPLE.lines().map(live).collect()
+}
+
+#[test]
+fn the_example_is_valid_as_it_is() {
+    assert_eq!(valid(EXAMPLE), defaults());
+}
+
+#[test]
+fn the_example_shows_every_default() {
+    let config = valid(&example_with_all_settings());
+    let passkey = crate::domain::Secret::new("dev-hunter2");
+    let expected = Config {
+        providers: [("claude".to_owned(), ProviderConfig::new("claude"))].into(),
+        agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn the_example_has_every_key_and_no_other() {
+    let text = example_with_all_settings();
+    let source = Source::new("example", "/", &text);
+    let environment = environment();
+    let reader = Reader::new(&source, &environment);
+    reader.read(Config::read).expect("a valid example");
+    let mut shown = BTreeSet::new();
+    list_keys(&tree::parse(&source).expect("a valid example"), "", &mut shown);
+    assert_eq!(shown, reader.known_keys());
+}
+
+/// The keys of all values, as [`Reader::known_keys`] names them.
+fn list_keys(node: &tree::Node, path: &str, keys: &mut BTreeSet<String>) {
+    let tree::Value::Mapping(entries) = &node.value else {
+        keys.insert(path.to_owned());
+        return;
+    };
+    if entries.is_empty() {
+        keys.insert(path.to_owned());
+    }
+    for entry in entries {
+        let key = if matches!(path, "ai_providers" | "agents") { "*" } else { &entry.key };
+        let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        list_keys(&entry.value, &path, keys);
+    }
+}
+
+// ── Anything at all ──
+
+/// Pieces that are likely to be found by a parser's weak sides.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("agents:"),
+        Just("passkey:"),
+        Just("session: "),
+        Just("ai_providers:"),
+        Just("default_timeout: "),
+        Just("polling_interval: "),
+        Just("\n"),
+        Just("\r\n"),
+        Just("  "),
+        Just("\t"),
+        Just("- "),
+        Just("["),
+        Just("]"),
+        Just("{"),
+        Just("}"),
+        Just("${"),
+        Just("${HOME:-"),
+        Just("$$"),
+        Just("~/"),
+        Just("\""),
+        Just("'"),
+        Just("|"),
+        Just(">"),
+        Just("&a "),
+        Just("*a "),
+        Just("<<: "),
+        Just("!!int "),
+        Just("!x "),
+        Just("# "),
+        Just("---\n"),
+        Just("? "),
+        Just(": "),
+        Just(","),
+        Just("é"),
+        Just("\u{feff}"),
+        Just("\u{0}"),
+        Just("\u{202e}"),
+        Just("1e999"),
+        Just("99999999999999999999"),
+        Just("null"),
+        Just("%YAML 1.2\n"),
+        Just("\u{2028}"),
+        Just("\u{85}"),
+    ];
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic_the_loader(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("c.yaml"), &bytes).expect("a file");
+        let environment = Environment::new(folder.path(), [("HOME", "/h")]);
+        let _ = load(Some(Path::new("c.yaml")), &environment).map_err(|error| error.colored());
+        let _ = manifest::load(Path::new("c.yaml"), &environment).map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn no_text_panics_the_loader_or_tells_a_secret(text in pieces()) {
+        if let Err(report) = parse(&text) {
+            prop_assert!(!report.contains("/home/me"), "{report}");
+            prop_assert!(!report.contains(['\u{0}', '\u{202e}', '\u{1b}']), "{report}");
+        }
+    }
+}

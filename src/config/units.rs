@@ -1,0 +1,111 @@
+//! Durations and sizes as people write them.
+
+use std::time::Duration;
+
+/// `10`, `2.5` (seconds), `10s`, `1h 30m`, `250ms`.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if is_decimal(text) {
+        return Duration::try_from_secs_f64(text.parse().ok()?).ok();
+    }
+    humantime::parse_duration(text).ok()
+}
+
+/// `1048576` (bytes), `64 KiB`, `10MiB`, `1.5 GiB`; `kB`, `MB` and `GB` count by thousands.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor: u64 = match unit.trim_start() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    if !is_decimal(number) {
+        return None;
+    }
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    // A fraction: in thousandths, which is finer than anyone writes and has no rounding of its own.
+    let (whole, fraction) = number.split_once('.')?;
+    let thousandths: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    let whole: u64 = whole.parse().ok()?;
+    whole.checked_mul(factor)?.checked_add(thousandths * factor / 1_000)
+}
+
+/// A duration as the messages name it.
+pub(super) fn show_duration(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// A size as the messages name it.
+pub(super) fn show_size(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// Digits with at most one point between them: no sign, exponent, infinity.
+fn is_decimal(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    [whole, fraction].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_or_have_units() {
+        let cases = [
+            ("10", Some(10_000)),
+            ("0", Some(0)),
+            ("2.5", Some(2_500)),
+            ("10s", Some(10_000)),
+            ("1h 30m", Some(5_400_000)),
+            ("250ms", Some(250)),
+            ("5 min", Some(300_000)),
+            ("-1", None),
+            ("1e3", None),
+            (".5", None),
+            ("inf", None),
+            ("ten", None),
+            ("", None),
+            ("99999999999999999999999999", None),
+        ];
+        for (text, millis) in cases {
+            assert_eq!(parse_duration(text), millis.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_have_units() {
+        let cases = [
+            ("1024", Some(1024)),
+            ("64 KiB", Some(65_536)),
+            ("10MiB", Some(10_485_760)),
+            ("1.5 GiB", Some(1_610_612_736)),
+            ("2 MB", Some(2_000_000)),
+            ("7 B", Some(7)),
+            ("1 parsec", None),
+            ("-1", None),
+            ("MiB", None),
+            ("", None),
+            ("99999999999999999999", None),
+            ("99999999999 GiB", None),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text), bytes, "{text}");
+        }
+    }
+}

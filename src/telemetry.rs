@@ -1,0 +1,149 @@
+//! The daemon's own log: where lines go, what is filtered out, and how an error is written.
+//!
+//! JSON lines carry the fields of an event and of all spans around it at the top level, so that one launch can be followed by
+//! `jq 'select(.launch_id == "…")'`. Doesn't know the configuration: its caller, `app`, says what was configured. The output
+//! of agents is not logged here but by their keepers.
+
+mod lines;
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+pub use lines::LineForm;
+use lines::Lines;
+
+/// Libraries whose `info` is not ours to tell: the MCP library reports each connection and each failed handshake.
+const QUIET: &str = "rmcp";
+
+/// Why the log can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    #[error("log filter `{level}` is not valid")]
+    Filter {
+        level: String,
+        #[source]
+        source: ParseError,
+    },
+    #[error("could not open log file `{}`", .path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("logging is already set up")]
+    Twice(#[source] TryInitError),
+}
+
+/// Keeps the log going; when it is dropped, what was logged to a file so far is written.
+#[derive(Debug)]
+#[must_use = "dropping it ends the log file"]
+pub struct TelemetryGuard(#[expect(dead_code, reason = "only its drop counts")] Option<WorkerGuard>);
+
+/// Sets up logging for the whole process, once: to `file` (appended to) or to standard error.
+///
+/// `level` is a level or a list of `EnvFilter` directives.
+///
+/// # Errors
+/// A filter that is none, a file that can't be opened, a second call.
+pub fn init(level: &str, form: LineForm, file: Option<&Path>) -> Result<TelemetryGuard, TelemetryError> {
+    let filter = filter(level)?;
+    let (subscriber, guard) = match file {
+        None => {
+            let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, io::stderr));
+            (lines, None)
+        }
+        Some(path) => {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            let file = file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
+            // A full queue waits for the disk instead of losing lines: ours are few, and each counts.
+            let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
+            let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, writer));
+            (lines, Some(guard))
+        }
+    };
+    tracing_subscriber::registry().with(subscriber.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
+    Ok(TelemetryGuard(guard))
+}
+
+fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
+    let parse = |text: &str| {
+        EnvFilter::builder().parse(text).map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
+    };
+    let filter = parse(level)?;
+    let is_quiet = filter.max_level_hint().is_some_and(|most| most <= LevelFilter::WARN);
+    // Who names the library wants to hear it.
+    if is_quiet || level.contains(QUIET) { Ok(filter) } else { parse(&format!("{level},{QUIET}=warn")) }
+}
+
+/// An error with its causes on one line: `could not start: working directory is not usable: permission denied`.
+pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_written_with_its_causes() {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, "permission denied");
+        let error = TelemetryError::File { path: PathBuf::from("/log"), source };
+        assert_eq!(ErrorChain(&error).to_string(), "could not open log file `/log`: permission denied");
+    }
+
+    #[test]
+    fn what_was_logged_is_in_the_file_when_the_guard_is_gone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("daemon.log");
+        std::fs::write(&path, "{\"message\":\"from the last run\"}\n").expect("a file");
+        let guard = init("info", LineForm::Json, Some(&path)).expect("nobody else sets up logging in this test");
+        for i in 0..1_000 {
+            tracing::info!(i, launch_id = "lch_of_this_test", "agent started");
+        }
+        tracing::debug!(launch_id = "lch_of_this_test", "too quiet to be heard");
+        drop(guard);
+        let text = std::fs::read_to_string(&path).expect("the log");
+        assert!(text.starts_with("{\"message\":\"from the last run\"}\n{\"timestamp\":"), "appended");
+        assert_eq!(text.lines().filter(|line| line.contains("lch_of_this_test")).count(), 1_000);
+
+        let twice = init("info", LineForm::Text, None).expect_err("once per process");
+        assert!(matches!(twice, TelemetryError::Twice(_)));
+        let elsewhere = folder.path().join("missing/daemon.log");
+        let error = init("info", LineForm::Json, Some(&elsewhere)).expect_err("no such folder");
+        assert!(matches!(error, TelemetryError::File { .. }));
+    }
+
+    #[test]
+    fn a_library_is_quiet_unless_it_is_asked() {
+        let show = |level: &str| filter(level).expect("a filter").to_string();
+        assert!(show("info").contains("rmcp=warn"));
+        assert!(show("info,agent_coordinator=debug").contains("rmcp=warn"));
+        assert!(!show("info,rmcp=trace").contains("rmcp=warn"));
+        assert!(!show("error").contains("rmcp"));
+        assert!(!show("off").contains("rmcp"));
+        assert!(filter("info,a=b=c").is_err());
+    }
+}
