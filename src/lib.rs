@@ -16,4 +16,7 @@
 //! ```
 
 pub mod domain;
+pub mod instance_dir;
 pub mod nudge;
+pub mod process;
+pub mod shim;

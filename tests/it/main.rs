@@ -1,1 +1,5 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
+
+mod processes;
+mod shim;
+mod support;
