@@ -1,4 +1,120 @@
-//! placeholder until the process branch is merged
-pub fn find(_: &std::path::Path, _: &crate::domain::LaunchId) -> Option<std::path::PathBuf> {
-    None
+//! The folder of one agent instance: its layout, its file types, and how to read them. Described here once, for the shim and
+//! the process table, which write it, and for the service and the command line, which read output from it.
+//!
+//! Knows nothing of what the facts mean: whether to adopt, stop or report is decided by its callers.
+//!
+//! | file | written by | content |
+//! |---|---|---|
+//! | `lock` | held by the shim for life | who the shim is; free: no shim now or ever again |
+//! | `spec.json` | daemon, before the spawn | launch, key, program, directory, fuse; no secrets |
+//! | `started.json` | shim | the agent's process |
+//! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
+//! | `authenticated` | daemon | marker for the fuse |
+//! | `exit.json` | shim | `exited` at once, then `ended` when the tree is empty |
+//! | `output.log`, `.1` … | shim | what the agent printed |
+//! | `shim.log` | shim | its own troubles, rarely |
+//!
+//! None of it is synced: after a power loss no agent lives anyway.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::domain::LaunchId;
+
+pub mod clock;
+pub mod lock;
+pub mod order;
+pub mod proc_fs;
+pub mod record;
+
+/// Name of each shim in `/proc/<pid>/comm`, exactly: how others recognise a process of ours among the ancestors of a peer.
+pub const SHIM_COMM: &str = "ac-shim";
+/// Variable in the environment of every agent, `<installation id>/<launch id>`: how a daemon finds what it once started.
+pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";
+/// Current output; older parts have `.1`, `.2` … appended, `.1` being the youngest.
+pub const OUTPUT_LOG: &str = "output.log";
+/// The shim's own troubles.
+pub const SHIM_LOG: &str = "shim.log";
+const AUTHENTICATED: &str = "authenticated";
+
+/// Where the folders of live and unacknowledged instances are.
+pub fn instances(state_dir: &Path) -> PathBuf {
+    state_dir.join("instances")
+}
+
+/// Where folders go once the server has acknowledged the end.
+pub fn ended(state_dir: &Path) -> PathBuf {
+    state_dir.join("ended")
+}
+
+/// The folder of an instance that is live or not yet acknowledged.
+pub fn instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
+    instances(state_dir).join(launch.as_str())
+}
+
+/// The folder of an instance whose end the server has acknowledged.
+pub fn ended_instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
+    ended(state_dir).join(launch.as_str())
+}
+
+/// The folder of `launch`, live or ended; `None` where there is none (any more).
+pub fn find(state_dir: &Path, launch: &LaunchId) -> Option<PathBuf> {
+    [instance(state_dir, launch), ended_instance(state_dir, launch)].into_iter().find(|dir| dir.is_dir())
+}
+
+/// The existing output files of an instance, oldest first: read one after the other they are what the agent printed.
+pub fn output_files(dir: &Path) -> Vec<PathBuf> {
+    let rotated = (1..).map(|n| rotated_log(dir, n)).take_while(|path| path.exists());
+    let mut files: Vec<PathBuf> = rotated.collect();
+    files.reverse();
+    files.extend(Some(dir.join(OUTPUT_LOG)).filter(|path| path.exists()));
+    files
+}
+
+/// `output.log.<n>`; the higher `n`, the older.
+pub fn rotated_log(dir: &Path, n: u32) -> PathBuf {
+    dir.join(format!("{OUTPUT_LOG}.{n}"))
+}
+
+/// Creates a folder that only its owner can enter.
+pub fn create_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(dir)
+}
+
+/// Disarms the fuse. Repeating it changes nothing.
+pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
+    std::fs::OpenOptions::new().create(true).append(true).open(dir.join(AUTHENTICATED)).map(drop)
+}
+
+pub fn is_marked_authenticated(dir: &Path) -> bool {
+    dir.join(AUTHENTICATED).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_files_are_listed_oldest_first() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(output_files(dir.path()).is_empty());
+        for name in ["output.log", "output.log.1", "output.log.2", "output.log.4"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let names: Vec<_> = output_files(dir.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["output.log.2", "output.log.1", "output.log"]);
+    }
+
+    #[test]
+    fn an_instance_is_found_live_and_ended() {
+        let state = tempfile::tempdir().unwrap();
+        let launch: LaunchId = "lch_1".parse().unwrap();
+        assert_eq!(find(state.path(), &launch), None);
+        std::fs::create_dir_all(ended_instance(state.path(), &launch)).unwrap();
+        assert_eq!(find(state.path(), &launch), Some(ended_instance(state.path(), &launch)));
+        std::fs::create_dir_all(instance(state.path(), &launch)).unwrap();
+        assert_eq!(find(state.path(), &launch), Some(instance(state.path(), &launch)));
+    }
 }

@@ -19,6 +19,8 @@ pub mod config;
 pub mod domain;
 pub mod instance_dir;
 pub mod nudge;
+pub mod process;
 pub mod service;
+pub mod shim;
 pub mod store;
 pub mod telemetry;

@@ -1,1 +1,14 @@
-fn main() {}
+//! The binary: a shim, before anything else, or nothing yet.
+
+use std::env::args_os;
+use std::process::ExitCode;
+
+use agent_coordinator::shim;
+
+fn main() -> ExitCode {
+    // First of all: a shim has no arguments to parse, no runtime and no log.
+    if shim::is_wanted(&mut args_os()) {
+        return shim::main(args_os());
+    }
+    ExitCode::SUCCESS
+}

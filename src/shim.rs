@@ -1,1 +1,181 @@
-//! The keeper of one agent.
+//! The keeper of one agent: a process of its own that starts the agent, copies its output, records how it went, and is gone
+//! only when the agent's whole process tree is.
+//!
+//! `main` branches here before anything else. Plain blocking code in one thread: PDEATHSIG fires when the *thread* that
+//! forked ends, and its memory counts once per agent. Knows an instance folder and an order, nothing else; the daemon may
+//! die and come back without the shim noticing.
+//!
+//! ```text
+//!  take over ─► start agent ─► keep ── leader gone: `exited` ──► end what is left ── ECHILD: `ended` ─► exit
+//!       └─ fuse burnt, stop wanted, exec failed: `ended` at once      ▲
+//!                                └── SIGTERM, fuse: the ladder ───────┘
+//! ```
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nix::libc;
+use rustix::process::DumpableBehavior;
+
+use self::agent::Agent;
+use self::keeper::Keeper;
+use crate::domain::launch::ProcessEnd;
+use crate::instance_dir::clock::{BootInstant, wall_clock};
+use crate::instance_dir::lock::{self, ShimIdentity};
+use crate::instance_dir::order::{self, Order};
+use crate::instance_dir::record::{self, Exit, Stop};
+use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
+
+mod agent;
+mod clean;
+mod keeper;
+mod output;
+mod tree;
+
+/// Whether this process was started as a shim.
+pub fn is_wanted(arguments: &mut impl Iterator<Item = OsString>) -> bool {
+    arguments.nth(1).is_some_and(|argument| argument == order::SHIM_ARGUMENT)
+}
+
+/// A step that failed before there was an agent.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {what}")]
+struct TakeOverError {
+    what: &'static str,
+    source: io::Error,
+}
+
+/// The whole life of a shim: `arguments` are those of the process.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(dir) = arguments.nth(2).map(PathBuf::from) else {
+        eprintln!("agent-coordinator shim: is started by the daemon only");
+        return ExitCode::from(2);
+    };
+    match keep(&dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&dir, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn keep(dir: &Path) -> Result<(), TakeOverError> {
+    let failed = |what| move |source: io::Error| TakeOverError { what, source };
+    become_keeper().map_err(failed("become a keeper"))?;
+    // Kept for life: the kernel frees it the moment this process is gone.
+    let lock = File::from(inherited(order::fd::LOCK).map_err(failed("take over the lock"))?);
+    let mut text = Vec::new();
+    let order_file = inherited(order::fd::ORDER).map(File::from);
+    order_file.and_then(|mut file| file.read_to_end(&mut text)).map_err(failed("read the order"))?;
+    let order: Order<'_> =
+        serde_json::from_slice(&text).map_err(io::Error::from).map_err(failed("understand the order"))?;
+    let prompt = if order.has_prompt {
+        Some(inherited(order::fd::PROMPT).map_err(failed("take over the prompt"))?)
+    } else {
+        None
+    };
+    let noted = ShimIdentity::of_this_process().and_then(|me| lock::note(&lock, &me));
+    noted.map_err(failed("note who holds the lock"))?;
+
+    match reason_not_to_start(dir, &order) {
+        Some(end) => finish_without_agent(dir, end),
+        None => match Agent::start(&order, prompt) {
+            Ok((agent, streams)) => {
+                let limits = keeper::Limits::of(&order);
+                let redact = order.redact.iter().map(|literal| literal.as_bytes().to_vec()).collect();
+                drop(order);
+                // The rest of the order is secret and not needed any more.
+                text.fill(0);
+                drop(text);
+                Keeper::new(dir, agent, streams, limits, redact).map_err(failed("keep the agent"))?.keep();
+            }
+            Err(reason) => finish_without_agent(dir, ProcessEnd::StartFailed(reason)),
+        },
+    }
+    Ok(())
+}
+
+/// A claim whose time is over, or whose stop came first, must not become a process.
+fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
+    if BootInstant::now() >= order.fuse_boottime_ms {
+        return Some(ProcessEnd::FuseBurnt);
+    }
+    match record::read::<Stop>(dir) {
+        Ok(Some(stop)) => Some(ProcessEnd::StartFailed(format!("stopped ({}) before it was started", stop.reason))),
+        Ok(None) => None,
+        Err(error) => Some(ProcessEnd::StartFailed(format!("stopped before it was started, why is unknown: {error}"))),
+    }
+}
+
+fn finish_without_agent(dir: &Path, end: ProcessEnd) {
+    let stop = record::read::<Stop>(dir).ok().flatten().map(|stop| stop.reason);
+    let exit = Exit { stop, ..Exit::without_agent(end, wall_clock()) };
+    if let Err(error) = record::write(dir, &exit) {
+        complain(dir, &error);
+    }
+}
+
+fn become_keeper() -> io::Result<()> {
+    let name = std::ffi::CString::new(SHIM_COMM).expect("a constant without NUL");
+    rustix::thread::set_name(&name)?;
+    // Closes /proc/<pid>/environ, mem and fd to processes of the same user: to agents.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Orphans of the agent's tree become children of this process, whatever session they moved to.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The spawn did this already, except where it could not.
+    let _ = rustix::process::setsid();
+    keep_descriptors_from_agent()
+}
+
+/// The agent has 0, 1 and 2 only, whatever the daemon itself was started with.
+fn keep_descriptors_from_agent() -> io::Result<()> {
+    let close_range = |from: RawFd, to: libc::c_uint, flags: libc::c_uint| {
+        // SAFETY: changes descriptors only; nothing in this process uses any above PROMPT yet.
+        let result = unsafe { libc::syscall(libc::SYS_close_range, from, to, flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    close_range(order::fd::PROMPT + 1, libc::c_uint::MAX, 0)?;
+    for fd in order::fd::LOCK..=order::fd::PROMPT {
+        // SAFETY: sets a flag; on a descriptor that is not open (no prompt) it fails without effect.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+/// Takes ownership of a descriptor that the daemon handed over by number.
+fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asks for a flag; harmless on a descriptor that is not open.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and each number is taken once, by `keep`.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    if fd == order::fd::ORDER {
+        // Standard input stays open as something harmless, so that no later file becomes descriptor 0.
+        let order = rustix::io::fcntl_dupfd_cloexec(&owned, order::fd::PROMPT + 1)?;
+        let nothing = File::open("/dev/null")?;
+        nix::unistd::dup2_stdin(&nothing)?;
+        std::mem::forget(owned);
+        return Ok(order);
+    }
+    Ok(owned)
+}
+
+/// The one place where a shim can say something: nobody reads its standard error.
+fn complain(dir: &Path, error: &dyn std::error::Error) {
+    let mut text = format!("{} {error}", wall_clock());
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text.push('\n');
+    // Where even this fails, there is nothing left to tell it to.
+    let path = dir.join(OsStr::new(SHIM_LOG));
+    let _ = OpenOptions::new().create(true).append(true).open(path).and_then(|mut log| log.write_all(text.as_bytes()));
+}

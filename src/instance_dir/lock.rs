@@ -1,0 +1,115 @@
+//! The lock of an instance folder. The daemon takes it before the spawn and hands the open file to the shim, which keeps it
+//! for life: a held lock is a live shim, or one that is just being started; a free one is no shim, now or ever again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::proc_fs;
+
+const FILE: &str = "lock";
+
+/// Which process a shim is: a pid alone says nothing after that process has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimIdentity {
+    pub pid: i32,
+    pub start_ticks: u64,
+    pub boot_id: String,
+    /// Inode of the pid namespace, without which the pid means nothing.
+    pub pid_namespace: u64,
+}
+
+impl ShimIdentity {
+    pub fn of_this_process() -> io::Result<Self> {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let process = proc_fs::read(pid).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self {
+            pid,
+            start_ticks: process.start_ticks,
+            boot_id: proc_fs::boot_id()?,
+            pid_namespace: proc_fs::pid_namespace()?,
+        })
+    }
+
+    /// Whether the process lived in this boot and in this pid namespace, so that its pid can mean it at all.
+    pub fn is_of_here(&self) -> bool {
+        proc_fs::boot_id().is_ok_and(|id| id == self.boot_id)
+            && proc_fs::pid_namespace().is_ok_and(|inode| inode == self.pid_namespace)
+    }
+
+    /// Whether the process that has this pid now is the one that was noted.
+    pub fn is_alive(&self) -> bool {
+        self.is_of_here() && proc_fs::read(self.pid).is_some_and(|process| process.start_ticks == self.start_ticks)
+    }
+}
+
+/// What a lock tells, with the shim that was noted in it, if one got that far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LockState {
+    Held(Option<ShimIdentity>),
+    Free(Option<ShimIdentity>),
+}
+
+/// Creates and takes the lock of a new instance.
+pub fn take(dir: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(dir.join(FILE))?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Writes into the lock who holds it.
+pub fn note(lock: &File, shim: &ShimIdentity) -> io::Result<()> {
+    let text = serde_json::to_vec(shim)?;
+    lock.write_all_at(&text, 0)
+}
+
+/// Looks at the lock without disturbing anybody: a missing one is free.
+pub fn look(dir: &Path) -> io::Result<LockState> {
+    let mut file = match File::open(dir.join(FILE)) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(LockState::Free(None));
+        }
+        Err(error) => return Err(error),
+    };
+    // Shared, so that two who look at the same time don't take one another for a shim.
+    let is_free = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => true,
+        Err(rustix::io::Errno::WOULDBLOCK) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let noted = serde_json::from_slice(&text).ok();
+    Ok(if is_free { LockState::Free(noted) } else { LockState::Held(noted) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_tells_whether_its_shim_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(look(dir.path()).unwrap(), LockState::Free(None));
+        let lock = take(dir.path()).unwrap();
+        assert_eq!(look(dir.path()).unwrap(), LockState::Held(None));
+        let me = ShimIdentity::of_this_process().unwrap();
+        note(&lock, &me).unwrap();
+        assert_eq!(look(dir.path()).unwrap(), LockState::Held(Some(me.clone())));
+        assert!(me.is_alive());
+        drop(lock);
+        assert_eq!(look(dir.path()).unwrap(), LockState::Free(Some(me)));
+    }
+
+    #[test]
+    fn a_recycled_pid_is_somebody_else() {
+        let me = ShimIdentity::of_this_process().unwrap();
+        assert!(!ShimIdentity { start_ticks: me.start_ticks + 1, ..me.clone() }.is_alive());
+        assert!(!ShimIdentity { boot_id: "another".to_owned(), ..me }.is_of_here());
+    }
+}

@@ -1,0 +1,318 @@
+//! The JSON files of an instance folder. Each has a `version`; each is replaced as a whole, so that a reader sees the old
+//! one or the new one.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FallocateFlags, RenameFlags};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::clock::{BootInstant, wall_clock};
+use crate::domain::launch::{ProcessEnd, StopReason};
+use crate::domain::{InstanceKey, LaunchId, Timestamp};
+
+/// The version this program writes, and the newest it reads.
+const VERSION: u32 = 1;
+/// Space reserved for each record that must not be lost to a full disk, in bytes.
+const RESERVED: u64 = 4096;
+/// Longest text kept of a failed start, in characters, so that the record fits into what is reserved.
+const MAX_FAILURE_TEXT: usize = 500;
+
+/// A kind of file.
+pub trait Record: Serialize + DeserializeOwned {
+    const FILE: &'static str;
+
+    /// Name of the file that is written first, and then renamed.
+    fn draft(&self) -> &'static str;
+}
+
+/// `spec.json`: what is to run, without values that could be secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    pub launch_id: LaunchId,
+    #[serde(flatten)]
+    pub key: InstanceKey,
+    pub program: PathBuf,
+    /// Names only.
+    pub environment: Vec<String>,
+    pub working_directory: PathBuf,
+    pub fuse_boottime_ms: BootInstant,
+    pub created_at: Timestamp,
+}
+
+impl Record for Spec {
+    const FILE: &'static str = "spec.json";
+
+    fn draft(&self) -> &'static str {
+        ".spec.json"
+    }
+}
+
+/// `started.json`: the agent's process exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Also the id of its process group.
+    pub pid: i32,
+    /// Start time of that process in clock ticks since boot: with the pid, and until the next boot, its identity.
+    pub start_ticks: u64,
+    pub started_at: Timestamp,
+}
+
+impl Record for Started {
+    const FILE: &'static str = "started.json";
+
+    fn draft(&self) -> &'static str {
+        STARTED_DRAFT
+    }
+}
+
+/// `stop.json`: the agent is to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    pub reason: StopReason,
+    /// From TERM to KILL.
+    pub timeout_ms: u64,
+}
+
+impl Stop {
+    pub fn new(reason: StopReason, timeout: Duration) -> Self {
+        Self { reason, timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+impl Record for Stop {
+    const FILE: &'static str = "stop.json";
+
+    fn draft(&self) -> &'static str {
+        ".stop.json"
+    }
+}
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitState {
+    /// The leader is gone; something of its tree may live.
+    Exited,
+    /// The tree is empty; nothing more will be written.
+    Ended,
+}
+
+/// `exit.json`: how the agent went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub state: ExitState,
+    pub end: ProcessEnd,
+    #[serde(default)]
+    pub pid: Option<i32>,
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    /// When the leader was gone, or the start had failed.
+    pub exited_at: Timestamp,
+    /// When the tree was empty.
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    /// Why it was stopped, if it was.
+    #[serde(default)]
+    pub stop: Option<StopReason>,
+    /// Processes that lived on when the leader was gone.
+    #[serde(default)]
+    pub n_leaked: u32,
+    #[serde(default)]
+    pub has_dumped_core: bool,
+    /// Killed, but not by its keeper: by the kernel, for want of memory, or by somebody's hand.
+    #[serde(default)]
+    pub was_killed_by_others: bool,
+    /// Output lines that could not be written.
+    #[serde(default)]
+    pub n_dropped_lines: u64,
+}
+
+impl Exit {
+    /// The record of an agent that never ran.
+    pub fn without_agent(end: ProcessEnd, at: Timestamp) -> Self {
+        let end = match end {
+            ProcessEnd::StartFailed(text) => ProcessEnd::StartFailed(text.chars().take(MAX_FAILURE_TEXT).collect()),
+            end => end,
+        };
+        Self {
+            state: ExitState::Ended,
+            end,
+            pid: None,
+            started_at: None,
+            exited_at: at,
+            ended_at: Some(at),
+            stop: None,
+            n_leaked: 0,
+            has_dumped_core: false,
+            was_killed_by_others: false,
+            n_dropped_lines: 0,
+        }
+    }
+}
+
+impl Record for Exit {
+    const FILE: &'static str = "exit.json";
+
+    fn draft(&self) -> &'static str {
+        match self.state {
+            ExitState::Exited => EXITED_DRAFT,
+            ExitState::Ended => ENDED_DRAFT,
+        }
+    }
+}
+
+const STARTED_DRAFT: &str = ".started.json";
+const EXITED_DRAFT: &str = ".exited.json";
+const ENDED_DRAFT: &str = ".ended.json";
+
+/// Why a file of an instance folder can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("could not read `{}`", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("`{}` is damaged", .path.display())]
+    Damaged { path: PathBuf, source: serde_json::Error },
+    #[error("`{}` was written by a newer version of this program (format {version})", .path.display())]
+    Newer { path: PathBuf, version: u32 },
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    record: &'a T,
+}
+
+/// The record of this kind in `dir`; `None` where none was written yet.
+pub fn read<T: Record>(dir: &Path) -> Result<Option<T>, RecordError> {
+    let path = dir.join(T::FILE);
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(RecordError::Read { path, source }),
+    };
+    match serde_json::from_slice::<VersionOnly>(&text) {
+        Ok(VersionOnly { version }) if version > VERSION => return Err(RecordError::Newer { path, version }),
+        Ok(_) => {}
+        Err(source) => return Err(RecordError::Damaged { path, source }),
+    }
+    serde_json::from_slice(&text).map(Some).map_err(|source| RecordError::Damaged { path, source })
+}
+
+/// Writes or replaces the record of this kind in `dir`.
+pub fn write<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
+    let draft = write_draft(dir, record)?;
+    std::fs::rename(draft, dir.join(T::FILE))
+}
+
+/// Writes the record unless there is one of its kind; `false` if there was.
+pub fn write_first<T: Record>(dir: &Path, record: &T) -> io::Result<bool> {
+    let draft = write_draft(dir, record)?;
+    match rustix::fs::renameat_with(CWD, &draft, CWD, dir.join(T::FILE), RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::EXIST) => std::fs::remove_file(draft).map(|()| false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
+    let mut text = serde_json::to_vec(&Versioned { version: VERSION, record })?;
+    text.push(b'\n');
+    let draft = dir.join(record.draft());
+    let mut file = open_draft(&draft)?;
+    file.write_all(&text)?;
+    // A draft that an earlier writer left behind may be longer. Truncating first would give back the reserved space.
+    file.set_len(text.len() as u64)?;
+    Ok(draft)
+}
+
+fn open_draft(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Reserves space for the records that a shim writes, so that a full disk loses no exit.
+pub fn reserve(dir: &Path) -> io::Result<()> {
+    for name in [STARTED_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
+        let file = open_draft(&dir.join(name))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED) {
+            // Not every file system can reserve; there, the record is as safe as any other file.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Renames a file that can't be used to `<name>.corrupt-<time>` and returns its new path.
+pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".corrupt-{}", wall_clock().as_millis()));
+    let aside = PathBuf::from(name);
+    std::fs::rename(path, &aside).map(|()| aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::launch::ExitStatus;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        reserve(dir.path()).unwrap();
+        assert!(read::<Exit>(dir.path()).unwrap().is_none());
+        let exit = Exit {
+            pid: Some(7),
+            n_leaked: 2,
+            ..Exit::without_agent(ProcessEnd::Exited(ExitStatus { exit_code: Some(3), signal: None }), wall_clock())
+        };
+        write(dir.path(), &Exit { state: ExitState::Exited, ..exit.clone() }).unwrap();
+        write(dir.path(), &exit).unwrap();
+        assert_eq!(read::<Exit>(dir.path()).unwrap(), Some(exit));
+    }
+
+    #[test]
+    fn the_first_stop_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Stop::new(StopReason::Person, Duration::from_secs(9));
+        assert!(write_first(dir.path(), &first).unwrap());
+        assert!(!write_first(dir.path(), &Stop::new(StopReason::Shutdown, Duration::ZERO)).unwrap());
+        assert_eq!(read::<Stop>(dir.path()).unwrap(), Some(first));
+    }
+
+    #[test]
+    fn garbage_and_newer_files_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(Exit::FILE);
+        for garbage in ["", "{", "\0\0\0", "[1]", r#"{"version":1}"#, r#"{"state":"ended"}"#] {
+            std::fs::write(&path, garbage).unwrap();
+            assert!(matches!(read::<Exit>(dir.path()), Err(RecordError::Damaged { .. })), "{garbage:?}");
+        }
+        std::fs::write(&path, r#"{"version":2,"anything":true}"#).unwrap();
+        assert!(matches!(read::<Exit>(dir.path()), Err(RecordError::Newer { version: 2, .. })));
+        let aside = set_aside(&path).unwrap();
+        assert!(aside.exists() && !path.exists());
+    }
+
+    #[test]
+    fn the_longest_failure_fits_into_the_reserved_space() {
+        let text = "\u{1}\u{1F600}".repeat(5000);
+        let exit = Exit::without_agent(ProcessEnd::StartFailed(text), wall_clock());
+        let json = serde_json::to_vec(&Versioned { version: VERSION, record: &exit }).unwrap();
+        assert!(json.len() as u64 <= RESERVED, "{}", json.len());
+    }
+}

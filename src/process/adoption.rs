@@ -1,0 +1,176 @@
+//! Taking stock of what an earlier daemon left in the state directory, before anything is started. Blocking, except for the
+//! end of strays.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tracing::warn;
+
+use super::ProcessConfig;
+use super::{orphans, shims};
+use crate::domain::LaunchId;
+use crate::instance_dir::lock::{self, LockState, ShimIdentity};
+use crate::instance_dir::proc_fs::{self, Process};
+use crate::instance_dir::record::{self, Record, RecordError, Spec};
+use crate::instance_dir::{self, SHIM_COMM};
+
+const STRAY_POLL: Duration = Duration::from_millis(20);
+
+/// What [`open`](super::open) found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Adoption {
+    /// Live instances, which count from now on.
+    pub n_adopted: usize,
+    /// Instances that ended while no daemon was there, or whose end the server has not acknowledged.
+    pub n_ended: usize,
+    /// Instances whose shim was killed, or never came to be.
+    pub n_lost: usize,
+    /// Live processes of this installation without a usable folder; they have been ended.
+    pub n_strays: usize,
+    /// Folders that could not be used; they have been set aside.
+    pub n_set_aside: usize,
+}
+
+/// An instance folder that can be used.
+pub struct Found {
+    pub dir: PathBuf,
+    pub spec: Spec,
+    pub lock: LockState,
+}
+
+/// An instance folder that can't.
+struct Unusable {
+    dir: PathBuf,
+    /// Whoever keeps something under a folder that says nothing.
+    is_held: bool,
+    shim: Option<ShimIdentity>,
+}
+
+/// Everything in `instances/`, and the strays that are to be ended before anything starts.
+pub struct Stock {
+    pub found: Vec<Found>,
+    unusable: Vec<Unusable>,
+}
+
+/// Reads all instance folders.
+pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
+    let mut stock = Stock { found: Vec::new(), unusable: Vec::new() };
+    for entry in std::fs::read_dir(instance_dir::instances(state_dir))? {
+        let entry = entry?;
+        let dir = entry.path();
+        // What was set aside begins with a dot; what is no launch id is nobody's business here.
+        let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
+        let lock = lock::look(&dir)?;
+        match record::read::<Spec>(&dir) {
+            Ok(Some(spec)) if spec.launch_id == launch => stock.found.push(Found { dir, spec, lock }),
+            Err(RecordError::Read { source, .. }) if source.kind() != io::ErrorKind::NotADirectory => {
+                return Err(source);
+            }
+            unusable => {
+                let error = unusable.err();
+                let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+                warn!(launch_id = %launch, error, "instance folder can't be used; it is set aside");
+                let (is_held, shim) = match lock {
+                    LockState::Held(shim) => (true, shim),
+                    LockState::Free(_) => (false, None),
+                };
+                stock.unusable.push(Unusable { dir, is_held, shim });
+            }
+        }
+    }
+    Ok(stock)
+}
+
+/// Ends live processes of this installation that no usable folder speaks of: nobody could count them or know their key.
+/// Returns how many there were, and how many folders were set aside.
+pub async fn end_strays(stock: &mut Stock, config: &ProcessConfig, installation_id: &str) -> (usize, usize) {
+    let unusable = std::mem::take(&mut stock.unusable);
+    // Also those that are lost: they have a folder, and are ended by the table.
+    let known: Vec<String> =
+        stock.found.iter().map(|found| format!("{installation_id}/{}", found.spec.launch_id)).collect();
+    let ours = format!("{installation_id}/");
+    let kill_at = Instant::now() + config.stop_timeout + config.leak_grace;
+    let (mut n_strays, mut is_first) = (0, true);
+    loop {
+        let (known, ours) = (known.clone(), ours.clone());
+        let keepers: Vec<ShimIdentity> = unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
+        let signal = match (is_first, Instant::now() >= kill_at) {
+            (_, true) => Some(Signal::KILL),
+            (true, false) => Some(Signal::TERM),
+            (false, false) => None,
+        };
+        let round = tokio::task::spawn_blocking(move || {
+            let all = proc_fs::list().unwrap_or_default();
+            let strays = orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark));
+            tell_strays(&all, &strays, &keepers, signal)
+        });
+        let n_alive = round.await.unwrap_or(0);
+        if is_first {
+            n_strays = n_alive;
+        }
+        is_first = false;
+        let is_held = |folder: &&Unusable| {
+            folder.is_held && folder.shim.is_some() && matches!(lock::look(&folder.dir), Ok(LockState::Held(_)))
+        };
+        if n_alive == 0 && unusable.iter().find(is_held).is_none_or(|_| Instant::now() >= kill_at) {
+            break;
+        }
+        tokio::time::sleep(STRAY_POLL).await;
+    }
+    let n_set_aside = unusable.iter().filter(|folder| set_folder_aside(&folder.dir)).count();
+    (n_strays, n_set_aside)
+}
+
+/// A stray's keeper ends it with the whole ladder; without one, the stray itself is told.
+fn tell_strays(all: &[Process], strays: &[Process], keepers: &[ShimIdentity], signal: Option<Signal>) -> usize {
+    let trees = orphans::with_descendants(all, strays);
+    let mut told: Vec<Process> = Vec::new();
+    for stray in &trees {
+        let keeper = keeper_of(all, stray);
+        match signal {
+            Some(Signal::KILL) => told.extend(keeper.into_iter().chain([*stray])),
+            _ => told.push(keeper.unwrap_or(*stray)),
+        }
+    }
+    told.sort_by_key(|process| process.pid);
+    told.dedup();
+    if let Some(signal) = signal {
+        for process in &told {
+            process.send(signal);
+        }
+        for keeper in keepers.iter().filter(|keeper| told.iter().all(|process| process.pid != keeper.pid)) {
+            if let Some(pidfd) = shims::open(keeper) {
+                let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+            }
+        }
+    }
+    trees.len()
+}
+
+fn keeper_of(all: &[Process], process: &Process) -> Option<Process> {
+    let mut ancestor = *process;
+    loop {
+        ancestor = *all.iter().find(|candidate| candidate.pid == ancestor.parent)?;
+        if proc_fs::comm(ancestor.pid).is_some_and(|comm| comm == SHIM_COMM) {
+            return Some(ancestor);
+        }
+    }
+}
+
+fn set_folder_aside(dir: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let time = instance_dir::clock::wall_clock().as_millis();
+    let renamed = std::fs::rename(dir, dir.with_file_name(format!(".corrupt-{time}-{name}")));
+    if let Err(error) = &renamed {
+        warn!(path = %dir.display(), error = error as &dyn std::error::Error, "could not set the folder aside");
+    }
+    renamed.is_ok()
+}
+
+/// Sets a damaged file of an instance aside; the instance goes on without it.
+pub fn set_record_aside<T: Record>(dir: &Path, launch: &LaunchId, error: &RecordError) {
+    warn!(launch_id = %launch, error = error as &dyn std::error::Error, "instance file can't be used; it is set aside");
+    let _ = record::set_aside(&dir.join(T::FILE));
+}

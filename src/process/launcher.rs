@@ -1,0 +1,203 @@
+//! The birth of a shim: folder, lock, secrets in memory, spawn. Blocking; decides nothing.
+
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags};
+use nix::sys::signal::{SigSet, Signal};
+use rustix::fs::{Access, MemfdFlags, SealFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::orphans::SpawnPermit;
+use super::watching::{Folders, WatchId};
+use super::{ProcessConfig, StartError, StartRequest};
+use crate::domain::{CommandSpec, Secret};
+use crate::instance_dir::clock::wall_clock;
+use crate::instance_dir::order::{self, Order};
+use crate::instance_dir::record::{self, Spec};
+use crate::instance_dir::{self, MARK_VARIABLE, lock};
+
+/// Where a program is looked for when the agent's environment has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
+const SAFE_DESCRIPTOR: i32 = 10;
+
+/// A shim that exists.
+pub struct Spawned {
+    /// `None` where there was no descriptor left for it: the shim is then found through its lock, as an adopted one is.
+    pub pidfd: Option<OwnedFd>,
+    pub watch: WatchId,
+}
+
+/// Starts the shim of `request`. After an error nothing is left of it.
+pub fn spawn(
+    config: &ProcessConfig,
+    installation_id: &str,
+    folders: &Folders,
+    request: &StartRequest,
+) -> Result<Spawned, StartError> {
+    let program = find_program(&request.command)?;
+    let dir = instance_dir::instance(&config.state_dir, &request.launch);
+    match instance_dir::create_private(&dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(StartError::Exists { launch: request.launch.clone() });
+        }
+        Err(source) => return Err(StartError::Folder { path: dir, source }),
+    }
+    let spawned = spawn_in(&dir, config, installation_id, folders, request, &program);
+    if spawned.is_err() {
+        // Best effort: a folder that stays is recognised as "never started" by the next daemon.
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    spawned
+}
+
+fn spawn_in(
+    dir: &Path,
+    config: &ProcessConfig,
+    installation_id: &str,
+    folders: &Folders,
+    request: &StartRequest,
+    program: &Path,
+) -> Result<Spawned, StartError> {
+    let in_folder = |source| StartError::Folder { path: dir.to_owned(), source };
+    let in_order = |source| StartError::Order { launch: request.launch.clone(), source };
+    let command = &request.command;
+    let lock = lock::take(dir).map_err(in_folder)?;
+    let spec = Spec {
+        launch_id: request.launch.clone(),
+        key: request.key.clone(),
+        program: program.to_owned(),
+        environment: command.environment.iter().map(|(name, _)| name.clone()).collect(),
+        working_directory: command.working_directory.clone(),
+        fuse_boottime_ms: request.fuse,
+        created_at: wall_clock(),
+    };
+    record::write(dir, &spec).and_then(|()| record::reserve(dir)).map_err(in_folder)?;
+    // Before the spawn, so that nothing the shim writes is missed.
+    let watch = folders.watch(dir).map_err(in_folder)?;
+    let mark = format!("{installation_id}/{}", request.launch);
+    let order = order(config, request, program, &mark);
+    let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| memfd("order", &text));
+    let prompt = command.stdin.as_ref().map(|text| memfd("prompt", text.reveal().as_bytes())).transpose();
+    let handed = Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
+    spawn_shim(&config.shim_program, dir, &handed)
+        .map(|pidfd| Spawned { pidfd, watch })
+        .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+}
+
+fn order<'a>(config: &ProcessConfig, request: &'a StartRequest, program: &'a Path, mark: &'a str) -> Order<'a> {
+    let command = &request.command;
+    let reveal = |secret: &'a Secret| Cow::Borrowed(secret.reveal());
+    let environment = command.environment.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), reveal(value)));
+    Order {
+        program: Cow::Borrowed(program),
+        arguments: command.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect(),
+        environment: environment.chain([(Cow::Borrowed(MARK_VARIABLE), Cow::Borrowed(mark))]).collect(),
+        working_directory: Cow::Borrowed(&command.working_directory),
+        redact: command.redact.iter().map(reveal).collect(),
+        has_prompt: command.stdin.is_some(),
+        fuse_boottime_ms: request.fuse,
+        stop_timeout: config.stop_timeout,
+        leak_grace: config.leak_grace,
+        max_file: config.max_file,
+        files: config.files.max(1),
+    }
+}
+
+/// The absolute path of what `command` runs: a bare name is looked up in the agent's own `PATH`, a relative path is one from
+/// its working directory. Whether a path leads to something executable is found out by executing it.
+fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
+    let program = &command.program;
+    if program.contains('/') {
+        return Ok(command.working_directory.join(program));
+    }
+    let path = command.environment.iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or(DEFAULT_PATH, |(_, value)| value.reveal());
+    let candidates = path.split(':').map(|dir| command.working_directory.join(dir).join(program));
+    candidates
+        .into_iter()
+        .find(|path| !program.is_empty() && path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok())
+        .ok_or_else(|| StartError::ProgramNotFound { program: program.clone() })
+}
+
+/// A file in memory, to be read from its start, that nobody can change any more.
+fn memfd(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::Seek;
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(fd);
+    file.write_all(content)?;
+    file.rewind()?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// What a shim gets from this process.
+struct Handed {
+    order: OwnedFd,
+    prompt: Option<OwnedFd>,
+    lock: File,
+}
+
+fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Option<OwnedFd>> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let mut moved = Vec::new();
+    let mut actions = PosixSpawnFileActions::init()?;
+    let prompt = handed.prompt.as_ref().map(|prompt| (prompt.as_fd(), order::fd::PROMPT));
+    let wanted = [
+        (handed.order.as_fd(), order::fd::ORDER),
+        (nothing.as_fd(), libc::STDOUT_FILENO),
+        (nothing.as_fd(), libc::STDERR_FILENO),
+        (handed.lock.as_fd(), order::fd::LOCK),
+    ];
+    for (fd, number) in wanted.into_iter().chain(prompt) {
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, SAFE_DESCRIPTOR)?;
+        actions.add_dup2(fd.as_raw_fd(), number)?;
+        moved.push(fd);
+    }
+    let mut attributes = PosixSpawnAttr::init()?;
+    let flags = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK;
+    attributes.set_flags(flags | PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into()))?;
+    attributes.set_sigdefault(&SigSet::all())?;
+    attributes.set_sigmask(&signals_of_a_shim())?;
+    let c_string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
+    let program = c_string(program.as_os_str().as_bytes())?;
+    let arguments = [
+        c"agent-coordinator".to_owned(),
+        c_string(order::SHIM_ARGUMENT.as_bytes())?,
+        c_string(dir.as_os_str().as_bytes())?,
+    ];
+    // No environment: a shim needs none, and this process' own may hold secrets.
+    let no_environment: [CString; 0] = [];
+    let permit = SpawnPermit::take();
+    let pid = nix::spawn::posix_spawn(program.as_c_str(), &actions, &attributes, &arguments, &no_environment)?;
+    permit.spawned(pid.as_raw());
+    let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");
+    // A child that nobody reaps before its pidfd exists keeps its pid.
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
+}
+
+/// What a shim starts with blocked: all but faults. It reads the signals that mean something to it when it is ready to; the
+/// others can't kill it, and none comes too early.
+fn signals_of_a_shim() -> SigSet {
+    let mut blocked = SigSet::all();
+    for fault in [
+        Signal::SIGSEGV,
+        Signal::SIGBUS,
+        Signal::SIGFPE,
+        Signal::SIGILL,
+        Signal::SIGABRT,
+        Signal::SIGTRAP,
+        Signal::SIGSYS,
+    ] {
+        blocked.remove(fault);
+    }
+    blocked
+}

@@ -1,0 +1,76 @@
+//! What of the state directory is the table's own: the lock against a second coordinator, the installation's id, the folders.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+
+use super::OpenError;
+use crate::instance_dir;
+
+const LOCK: &str = "coordinator.lock";
+const INSTALLATION_ID: &str = "installation_id";
+/// A process that is being spawned holds a copy of every open file until its exec: that long a lock may outlive its daemon.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The state directory while this process owns it. Dropping it lets another have it.
+pub struct StateDir {
+    _lock: File,
+    /// Random, made once: what tells this installation's agents from those of another on the same host.
+    pub installation_id: String,
+}
+
+impl StateDir {
+    /// Waits a moment for a predecessor that is just dying. Blocking.
+    pub fn own(state_dir: &Path) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::StateDir { path: state_dir.to_owned(), source };
+        let lock = take_lock(&state_dir.join(LOCK))?;
+        for dir in [instance_dir::instances(state_dir), instance_dir::ended(state_dir)] {
+            match instance_dir::create_private(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        let installation_id = installation_id(state_dir).map_err(failed)?;
+        Ok(Self { _lock: lock, installation_id })
+    }
+}
+
+fn take_lock(path: &Path) -> Result<File, OpenError> {
+    let failed = |source| OpenError::StateDir { path: path.to_owned(), source };
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let mut file = open.map_err(failed)?;
+    let give_up_at = Instant::now() + PATIENCE;
+    while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(failed(error.into()));
+        }
+        if Instant::now() >= give_up_at {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).map_err(failed)?;
+            return Err(OpenError::InUse { path: path.to_owned(), pid: pid.trim().to_owned() });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let noted = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0));
+    noted.map(|()| file).map_err(failed)
+}
+
+fn installation_id(state_dir: &Path) -> io::Result<String> {
+    let path = state_dir.join(INSTALLATION_ID);
+    match std::fs::read_to_string(&path) {
+        Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let id = uuid::Uuid::now_v7().to_string();
+    let draft = state_dir.join(".installation_id");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{id}")?;
+    std::fs::rename(draft, path)?;
+    Ok(id)
+}

@@ -1,0 +1,545 @@
+//! The owner of the table: one task that knows every instance, and the only one that changes what is known.
+//!
+//! Facts come from the folders. Their files are small and in the page cache: they are read here, in line. Spawns, and looks at
+//! `/proc`, are not.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::adoption::{self, Found};
+use super::launcher::{self, Spawned};
+use super::shims::Shim;
+use super::state_dir::StateDir;
+use super::watching::{Folders, Seen, WatchId};
+use super::{
+    Adoption, Gone, Instance, OpenError, Phase, ProcessConfig, ProcessTable, StartError, StartRequest, orphans,
+};
+use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
+use crate::domain::{InstanceKey, LaunchId};
+use crate::instance_dir::clock::wall_clock;
+use crate::instance_dir::lock::{self, LockState};
+use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
+use crate::instance_dir::{self};
+use crate::nudge::Nudge;
+
+/// Requests that wait for the owner; more of them wait at their callers.
+const INBOX: usize = 256;
+/// Spawns at the same time. Each takes a thread for about a millisecond.
+const MAX_SPAWNING: usize = 8;
+/// After a file could not be read for want of descriptors or the like.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// What a handle asks of the owner.
+pub enum Request {
+    Start { request: Box<StartRequest>, reply: oneshot::Sender<Result<(), StartError>> },
+    Stop { launch: LaunchId, reason: StopReason, timeout: Option<Duration>, reply: oneshot::Sender<bool> },
+    MarkAuthenticated { launch: LaunchId, reply: oneshot::Sender<()> },
+    Forget { launch: LaunchId, reply: oneshot::Sender<()> },
+    Leave { reply: oneshot::Sender<()> },
+}
+
+struct Entry {
+    instance: Instance,
+    dir: PathBuf,
+    shim: Arc<Shim>,
+    watch: Option<WatchId>,
+    /// The stop that was asked for, with its time from TERM to KILL.
+    stop: Option<Stop>,
+    /// The folder is complete: a shim was spawned, now or earlier.
+    has_shim: bool,
+}
+
+/// A spawn that is done, and who waits for it.
+struct StartDone {
+    launch: LaunchId,
+    result: Result<Spawned, StartError>,
+    reply: oneshot::Sender<Result<(), StartError>>,
+}
+
+struct Table {
+    config: Arc<ProcessConfig>,
+    state: Arc<StateDir>,
+    folders: Folders,
+    nudge: Nudge,
+    inbox: mpsc::Receiver<Request>,
+    snapshot: watch::Sender<Arc<[Instance]>>,
+    is_changed: bool,
+    entries: BTreeMap<LaunchId, Entry>,
+    watched: HashMap<WatchId, LaunchId>,
+    /// Instances whose files could not be read just now.
+    unread: BTreeSet<LaunchId>,
+    spawning: Arc<Semaphore>,
+    starts: JoinSet<StartDone>,
+    /// One task for each shim that lives; it returns when the shim is gone.
+    shims: JoinSet<LaunchId>,
+    /// One task for each instance that lost its shim; it returns when nothing of it lives.
+    clearing: JoinSet<LaunchId>,
+}
+
+pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
+    let state_dir = config.state_dir.clone();
+    let failed = |source| OpenError::StateDir { path: config.state_dir.clone(), source };
+    let stock = tokio::task::spawn_blocking(move || {
+        let state = StateDir::own(&state_dir)?;
+        let stock = adoption::take_stock(&state_dir);
+        Ok::<_, OpenError>((state, stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?))
+    });
+    let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| OpenError::Subreaper { source: error.into() })?;
+    let (n_strays, n_set_aside) = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
+
+    let (inbox, requests) = mpsc::channel(INBOX);
+    let (snapshot, newest) = watch::channel(Arc::from([]));
+    let mut table = Table {
+        config: Arc::new(config),
+        state: Arc::new(state),
+        folders: Folders::new().map_err(|source| OpenError::Watch { source })?,
+        nudge,
+        inbox: requests,
+        snapshot,
+        is_changed: false,
+        entries: BTreeMap::new(),
+        watched: HashMap::new(),
+        unread: BTreeSet::new(),
+        spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
+        starts: JoinSet::new(),
+        shims: JoinSet::new(),
+        clearing: JoinSet::new(),
+    };
+    let mut adoption = Adoption { n_strays, n_set_aside, ..Adoption::default() };
+    for found in stock.found {
+        table.adopt(found, &mut adoption);
+    }
+    table.publish();
+    let owner = tokio::spawn(table.run());
+    Ok((ProcessTable { inbox, snapshot: newest, owner: Arc::new(Mutex::new(Some(owner))) }, adoption))
+}
+
+impl Table {
+    async fn run(mut self) {
+        loop {
+            // Cancel-safe, all of them: each takes what it returns only when it returns.
+            tokio::select! {
+                request = self.inbox.recv() => match request {
+                    Some(Request::Leave { reply }) => {
+                        self.leave().await;
+                        let _ = reply.send(());
+                        break;
+                    }
+                    Some(request) => self.handle(request),
+                    None => {
+                        self.leave().await;
+                        break;
+                    }
+                },
+                seen = self.folders.seen() => match seen {
+                    Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
+                    Ok(Seen::Anything) | Err(_) => self.refresh_all(),
+                },
+                Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
+                Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
+                Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
+                () = tokio::time::sleep(RETRY_AFTER), if !self.unread.is_empty() => {
+                    for launch in std::mem::take(&mut self.unread) {
+                        self.refresh(&launch);
+                    }
+                }
+            }
+            self.publish();
+        }
+    }
+
+    /// No start is left half-way; the agents stay with their shims.
+    async fn leave(&mut self) {
+        self.inbox.close();
+        while let Some(done) = self.starts.join_next().await {
+            if let Ok(done) = done {
+                self.on_start_done(done);
+            }
+        }
+        self.publish();
+    }
+
+    fn handle(&mut self, request: Request) {
+        match request {
+            Request::Start { request, reply } => self.start(*request, reply),
+            Request::Stop { launch, reason, timeout, reply } => {
+                let is_told = self.request_stop(&launch, reason, timeout);
+                self.answer(reply, is_told);
+            }
+            Request::MarkAuthenticated { launch, reply } => {
+                self.mark_authenticated(&launch);
+                self.answer(reply, ());
+            }
+            Request::Forget { launch, reply } => {
+                self.forget(&launch);
+                self.answer(reply, ());
+            }
+            // `run` ends with it.
+            Request::Leave { reply } => drop(reply),
+        }
+    }
+
+    fn start(&mut self, request: StartRequest, reply: oneshot::Sender<Result<(), StartError>>) {
+        if let Some(error) = self.reason_not_to_start(&request) {
+            self.answer(reply, Err(error));
+            return;
+        }
+        let dir = instance_dir::instance(&self.config.state_dir, &request.launch);
+        self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
+        let (config, state) = (Arc::clone(&self.config), Arc::clone(&self.state));
+        let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
+        self.starts.spawn(async move {
+            let launch = request.launch.clone();
+            let permit = spawning.acquire_owned().await;
+            let spawn = tokio::task::spawn_blocking(move || {
+                launcher::spawn(&config, &state.installation_id, &folders, &request)
+            });
+            let result = spawn.await.unwrap_or(Err(StartError::Gone(Gone)));
+            drop(permit);
+            StartDone { launch, result, reply }
+        });
+    }
+
+    /// The last guard against a second instance of a key on this host.
+    fn reason_not_to_start(&self, request: &StartRequest) -> Option<StartError> {
+        if self.entries.contains_key(&request.launch) {
+            return Some(StartError::Exists { launch: request.launch.clone() });
+        }
+        let live = self.entries.values().map(|entry| &entry.instance);
+        let mut live = live.filter(|instance| instance.key == request.key && !instance.phase.is_ended());
+        live.next().map(|instance| StartError::KeyIsLive { key: request.key.clone(), launch: instance.launch.clone() })
+    }
+
+    fn insert(&mut self, launch: LaunchId, key: InstanceKey, dir: PathBuf, origin: Origin) -> &mut Entry {
+        let instance = Instance {
+            launch: launch.clone(),
+            key,
+            phase: Phase::Starting,
+            adopted: origin == Origin::Adopted,
+            stop: None,
+            is_marked_authenticated: false,
+        };
+        self.is_changed = true;
+        self.entries.entry(launch).or_insert(Entry {
+            instance,
+            dir,
+            shim: Arc::default(),
+            watch: None,
+            stop: None,
+            has_shim: origin == Origin::Adopted,
+        })
+    }
+
+    fn on_start_done(&mut self, StartDone { launch, result, reply }: StartDone) {
+        match result {
+            Ok(spawned) => {
+                if let Some(entry) = self.entries.get_mut(&launch) {
+                    entry.watch = Some(spawned.watch);
+                    entry.has_shim = true;
+                    if entry.instance.is_marked_authenticated {
+                        let _ = instance_dir::mark_authenticated(&entry.dir);
+                    }
+                    entry.write_stop();
+                }
+                self.watched.insert(spawned.watch, launch.clone());
+                self.follow(&launch, spawned.pidfd);
+                // What was written between the watch and its entry above.
+                self.refresh(&launch);
+                self.answer(reply, Ok(()));
+            }
+            Err(error) => {
+                self.entries.remove(&launch);
+                self.is_changed = true;
+                self.answer(reply, Err(error));
+            }
+        }
+    }
+
+    fn follow(&mut self, launch: &LaunchId, pidfd: Option<std::os::fd::OwnedFd>) {
+        let Some(entry) = self.entries.get(launch) else { return };
+        let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
+        self.shims.spawn(async move {
+            shim.follow(&dir, pidfd).await;
+            launch
+        });
+    }
+
+    fn adopt(&mut self, found: Found, adoption: &mut Adoption) {
+        let Found { dir, spec, lock } = found;
+        let launch = spec.launch_id;
+        let watch = self.folders.watch(&dir).ok();
+        let entry = self.insert(launch.clone(), spec.key, dir, Origin::Adopted);
+        entry.watch = watch;
+        entry.instance.is_marked_authenticated = instance_dir::is_marked_authenticated(&entry.dir);
+        entry.stop = entry.read(&launch);
+        entry.instance.stop = entry.stop.as_ref().map(|stop| stop.reason);
+        if let Some(watch) = watch {
+            self.watched.insert(watch, launch.clone());
+        }
+        self.refresh(&launch);
+        let Some(entry) = self.entries.get(&launch) else { return };
+        match lock {
+            _ if entry.instance.phase.is_ended() => adoption.n_ended += 1,
+            LockState::Held(_) => {
+                adoption.n_adopted += 1;
+                let Instance { key, .. } = &entry.instance;
+                info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, "instance adopted");
+                self.follow(&launch, None);
+            }
+            LockState::Free(shim) => {
+                adoption.n_lost += 1;
+                // After a reboot its processes are gone, and their pids are others'.
+                if shim.is_some_and(|shim| !shim.is_of_here()) {
+                    self.on_cleared(&launch);
+                } else {
+                    self.clear(&launch);
+                }
+            }
+        }
+    }
+
+    fn refresh_watched(&mut self, ids: &[WatchId]) {
+        let launches: BTreeSet<LaunchId> = ids.iter().filter_map(|id| self.watched.get(id).cloned()).collect();
+        for launch in launches {
+            self.refresh(&launch);
+        }
+    }
+
+    fn refresh_all(&mut self) {
+        for launch in self.entries.keys().cloned().collect::<Vec<_>>() {
+            self.refresh(&launch);
+        }
+    }
+
+    /// Reads the folder of `launch` and takes over what it says.
+    fn refresh(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get_mut(launch) else { return };
+        if entry.instance.phase.is_ended() || !entry.has_shim {
+            return;
+        }
+        let phase = match entry.read_phase(launch) {
+            Ok(phase) => phase,
+            Err(error) => {
+                warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "instance file could not be read; will try again");
+                self.unread.insert(launch.clone());
+                return;
+            }
+        };
+        // The fuse writes its own reason.
+        if entry.instance.stop.is_none() && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. })) {
+            entry.instance.stop = entry.read::<Stop>(launch).map(|stop| stop.reason);
+        }
+        if let Some(phase) = phase.filter(|phase| *phase != entry.instance.phase) {
+            self.set_phase(launch, phase);
+        }
+    }
+
+    fn set_phase(&mut self, launch: &LaunchId, phase: Phase) {
+        let Some(entry) = self.entries.get_mut(launch) else { return };
+        log_phase(&entry.instance, &phase);
+        if phase.is_ended()
+            && let Some(watch) = entry.watch.take()
+        {
+            self.folders.unwatch(watch);
+            self.watched.remove(&watch);
+        }
+        entry.instance.phase = phase;
+        self.is_changed = true;
+    }
+
+    fn on_shim_gone(&mut self, launch: &LaunchId) {
+        self.refresh(launch);
+        if self.entries.get(launch).is_some_and(|entry| !entry.instance.phase.is_ended()) {
+            warn!(launch_id = %launch, "keeper of an agent is gone without a record; ending what it left behind");
+            self.clear(launch);
+        }
+    }
+
+    fn clear(&mut self, launch: &LaunchId) {
+        let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
+        self.clearing.spawn(async move {
+            orphans::clear(mark).await;
+            launch
+        });
+    }
+
+    /// Nothing of an instance lives that has no shim to say so.
+    fn on_cleared(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended()) else {
+            return;
+        };
+        let at = wall_clock();
+        let (pid, started_at, end) = entry.end_without_record(launch);
+        let exit = Exit { pid, started_at, ..Exit::without_agent(end.clone(), at) };
+        // So that the next daemon needn't find it out again. Where it can't be written, it does.
+        let _ = record::write(&entry.dir, &Exit { stop: entry.instance.stop, ..exit });
+        self.set_phase(launch, Phase::Ended { pid, started_at, end, at, n_leaked: 0 });
+    }
+
+    fn request_stop(&mut self, launch: &LaunchId, reason: StopReason, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.unwrap_or(self.config.stop_timeout);
+        let Some(entry) = self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended()) else {
+            return false;
+        };
+        let first = entry.stop.as_ref();
+        let stop = Stop::new(first.map_or(reason, |first| first.reason), timeout);
+        if first.is_none() {
+            info!(launch_id = %launch, reason = %reason, "agent process is told to stop");
+            entry.instance.stop = Some(reason);
+            self.is_changed = true;
+        }
+        entry.stop = Some(stop);
+        entry.write_stop();
+        entry.shim.tell_to_stop();
+        true
+    }
+
+    fn mark_authenticated(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get_mut(launch) else { return };
+        if entry.instance.is_marked_authenticated || entry.instance.phase.is_ended() {
+            return;
+        }
+        if entry.has_shim
+            && let Err(error) = instance_dir::mark_authenticated(&entry.dir)
+        {
+            warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not mark the launch as authenticated");
+            return;
+        }
+        entry.instance.is_marked_authenticated = true;
+        self.is_changed = true;
+    }
+
+    fn forget(&mut self, launch: &LaunchId) {
+        if self.entries.get(launch).is_none_or(|entry| !entry.instance.phase.is_ended()) {
+            return;
+        }
+        let Some(entry) = self.entries.remove(launch) else { return };
+        let ended = instance_dir::ended_instance(&self.config.state_dir, launch);
+        if let Err(error) = std::fs::rename(&entry.dir, ended) {
+            // The next daemon reports it once more, which changes nothing.
+            warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not move the folder of an ended instance");
+        }
+        self.is_changed = true;
+    }
+
+    /// Whoever asked sees in the snapshot what was done; that nobody waits for it any more is no matter.
+    fn answer<T>(&mut self, reply: oneshot::Sender<T>, answer: T) {
+        self.publish();
+        let _ = reply.send(answer);
+    }
+
+    fn publish(&mut self) {
+        if std::mem::take(&mut self.is_changed) {
+            let instances = self.entries.values().map(|entry| entry.instance.clone()).collect();
+            self.snapshot.send_replace(instances);
+            self.nudge.wake();
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Fresh,
+    Adopted,
+}
+
+impl Entry {
+    /// Where the folder isn't there yet, it is written when it is.
+    fn write_stop(&self) {
+        let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else { return };
+        let written = match record::write_first(&self.dir, stop) {
+            Ok(true) => Ok(()),
+            // The reason stays, also that of the fuse; the time may have become shorter.
+            Ok(false) => match self.read::<Stop>(&self.instance.launch) {
+                Some(first) => record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() }),
+                None => record::write(&self.dir, stop),
+            },
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            // The shim stops without it as well, with the time of its order.
+            warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write why the agent is to stop");
+        }
+    }
+
+    /// A record of the folder; what can't be used is set aside.
+    fn read<T: Record>(&self, launch: &LaunchId) -> Option<T> {
+        self.try_read(launch).ok().flatten()
+    }
+
+    /// As `read`; an error is one that may pass.
+    fn try_read<T: Record>(&self, launch: &LaunchId) -> Result<Option<T>, RecordError> {
+        match record::read(&self.dir) {
+            Err(error @ (RecordError::Damaged { .. } | RecordError::Newer { .. })) => {
+                adoption::set_record_aside::<T>(&self.dir, launch, &error);
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    /// How far the folder says it has come; `None` if it says nothing.
+    fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
+        if let Some(exit) = self.try_read::<Exit>(launch)? {
+            return Ok(Some(match (exit.state, exit.pid, exit.started_at, &exit.end) {
+                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(status)) => {
+                    Phase::Exited { pid, started_at, exit: *status }
+                }
+                _ => Phase::Ended {
+                    pid: exit.pid,
+                    started_at: exit.started_at,
+                    at: exit.ended_at.unwrap_or(exit.exited_at),
+                    n_leaked: exit.n_leaked,
+                    end: exit.end,
+                },
+            }));
+        }
+        let started = self.try_read::<Started>(launch)?;
+        Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
+    }
+
+    /// The end of an instance whose shim is gone without having written it.
+    fn end_without_record(&self, launch: &LaunchId) -> (Option<i32>, Option<crate::domain::Timestamp>, ProcessEnd) {
+        match self.instance.phase {
+            Phase::Exited { pid, started_at, exit } => (Some(pid), Some(started_at), ProcessEnd::Exited(exit)),
+            Phase::Running { pid, started_at } => (Some(pid), Some(started_at), ProcessEnd::Lost),
+            Phase::Starting | Phase::Ended { .. } => {
+                let never_was = matches!(lock::look(&self.dir), Ok(LockState::Free(None)))
+                    && self.read::<Started>(launch).is_none()
+                    && self.dir.exists();
+                let end = if !never_was {
+                    ProcessEnd::Lost
+                } else if self.instance.adopted {
+                    ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned())
+                } else {
+                    ProcessEnd::StartFailed("its keeper died before the agent was started".to_owned())
+                };
+                (None, None, end)
+            }
+        }
+    }
+}
+
+fn log_phase(instance: &Instance, phase: &Phase) {
+    let Instance { launch, key, .. } = instance;
+    match phase {
+        Phase::Starting => {}
+        Phase::Running { pid, .. } => {
+            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, "agent process started");
+        }
+        Phase::Exited { pid, exit: ExitStatus { exit_code, signal }, .. } => {
+            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, exit_code, signal, "agent process exited");
+        }
+        Phase::Ended { pid, end, n_leaked, .. } => {
+            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, end = ?end, n_leaked, "instance ended");
+        }
+    }
+}

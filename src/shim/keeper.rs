@@ -1,0 +1,275 @@
+//! The loop of a shim that has an agent: output, signals, deadlines, until the tree is empty.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal as NixSignal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use super::agent::{Agent, Streams};
+use super::complain;
+use super::output::{Log, Output};
+use super::tree::{self, Next};
+use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
+use crate::instance_dir;
+use crate::instance_dir::clock::{BootInstant, wall_clock};
+use crate::instance_dir::order::Order;
+use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
+
+/// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
+const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
+
+/// The times and sizes of an order, which stay when its secrets are gone.
+pub struct Limits {
+    fuse: BootInstant,
+    stop_timeout: Duration,
+    leak_grace: Duration,
+    max_file: u64,
+    n_files: u32,
+}
+
+impl Limits {
+    pub fn of(order: &Order<'_>) -> Self {
+        Self {
+            fuse: order.fuse_boottime_ms,
+            stop_timeout: order.stop_timeout,
+            leak_grace: order.leak_grace,
+            max_file: order.max_file,
+            n_files: order.files,
+        }
+    }
+}
+
+pub struct Keeper<'a> {
+    dir: &'a Path,
+    agent: Agent,
+    limits: Limits,
+    output: Output,
+    signals: SignalFd,
+    timer: OwnedFd,
+    /// The record written when the leader was gone; `None` while it lives.
+    exit: Option<Exit>,
+    is_leader_reaped: bool,
+    /// Armed until the launch is seen marked as authenticated.
+    fuse: Option<BootInstant>,
+    /// The whole tree was sent TERM.
+    is_told: bool,
+    has_killed: bool,
+    /// The next round of KILL.
+    kill_at: Option<BootInstant>,
+    kill_pause: Duration,
+}
+
+impl<'a> Keeper<'a> {
+    pub fn new(
+        dir: &'a Path,
+        agent: Agent,
+        streams: Streams,
+        limits: Limits,
+        redact: Vec<Vec<u8>>,
+    ) -> io::Result<Self> {
+        let started = Started { pid: agent.pid, start_ticks: agent.start_ticks, started_at: agent.started_at };
+        if let Err(error) = record::write(dir, &started) {
+            complain(dir, &error);
+        }
+        let timer =
+            rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        Ok(Self {
+            dir,
+            agent,
+            output: Output::new(streams, Log::open(dir, limits.max_file, limits.n_files), redact),
+            signals: listen_to_signals()?,
+            timer,
+            exit: None,
+            is_leader_reaped: false,
+            fuse: Some(limits.fuse),
+            is_told: false,
+            has_killed: false,
+            kill_at: None,
+            kill_pause: FIRST_KILL_PAUSE,
+            limits,
+        })
+    }
+
+    /// Returns when the tree is empty and its end is recorded.
+    pub fn keep(mut self) {
+        // Look, then wait: what happened before the signals were listened to counts as well.
+        while !self.reap() {
+            self.meet_deadlines();
+            self.wait();
+            self.take_signals();
+            self.output.copy();
+        }
+        self.finish();
+    }
+
+    /// Reaps the dead; `true` when nobody is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match tree::next() {
+                Next::Empty => return true,
+                Next::Alive => {
+                    if self.is_leader_reaped && self.kill_at.is_none() {
+                        self.end_leftovers();
+                    }
+                    return false;
+                }
+                Next::Dead { pid, exit, has_dumped_core } => {
+                    if pid == self.agent.pid {
+                        self.on_leader_gone(exit, has_dumped_core);
+                    }
+                    tree::reap(pid);
+                    self.is_leader_reaped |= pid == self.agent.pid;
+                }
+            }
+        }
+    }
+
+    /// The leader is a zombie still: its pid and its group's id are its own.
+    fn on_leader_gone(&mut self, status: ExitStatus, has_dumped_core: bool) {
+        let exit = Exit {
+            state: ExitState::Exited,
+            pid: Some(self.agent.pid),
+            started_at: Some(self.agent.started_at),
+            ended_at: None,
+            stop: self.stop().map(|stop| stop.reason),
+            has_dumped_core,
+            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && !self.has_killed,
+            ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
+        };
+        self.write(&exit);
+        self.exit = Some(exit);
+        self.fuse = None;
+        if tree::has_living_child() {
+            self.end_leftovers();
+        }
+    }
+
+    /// What lives on without its leader has `leak_grace`, or what is left of the stop's time if that is less.
+    fn end_leftovers(&mut self) {
+        let n_leaked = self.tell();
+        if let Some(exit) = &mut self.exit {
+            exit.n_leaked = u32::try_from(n_leaked).unwrap_or(u32::MAX);
+        }
+        self.kill_by(BootInstant::now() + self.limits.leak_grace);
+    }
+
+    /// TERM to everybody, once; returns how many live.
+    fn tell(&mut self) -> usize {
+        let living = tree::living();
+        if !self.is_told {
+            self.is_told = true;
+            tree::send(Signal::TERM, self.group(), &living);
+            // A stopped process would not take the TERM.
+            tree::send(Signal::CONT, self.group(), &living);
+        }
+        living.len()
+    }
+
+    fn kill_by(&mut self, at: BootInstant) {
+        self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// The agent's group, while its id can't be anybody else's.
+    fn group(&self) -> Option<i32> {
+        (!self.is_leader_reaped).then_some(self.agent.pid)
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        record::read(self.dir).ok().flatten()
+    }
+
+    /// Each request may shorten the time, none prolongs it.
+    fn begin_stop(&mut self) {
+        let timeout = self.stop().map_or(self.limits.stop_timeout, |stop| stop.timeout());
+        self.kill_by(BootInstant::now() + timeout);
+        if self.kill_at.is_some_and(|at| at > BootInstant::now()) {
+            self.tell();
+        }
+    }
+
+    fn meet_deadlines(&mut self) {
+        let now = BootInstant::now();
+        if self.fuse.is_some_and(|fuse| now >= fuse) {
+            self.fuse = None;
+            if !instance_dir::is_marked_authenticated(self.dir) {
+                let stop = Stop::new(StopReason::StartTimeout, self.limits.stop_timeout);
+                if let Err(error) = record::write_first(self.dir, &stop) {
+                    complain(self.dir, &error);
+                }
+                self.begin_stop();
+            }
+        }
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.has_killed = true;
+            // Nothing may be forked between the look and the KILL that the next round would not see.
+            tree::send(Signal::KILL, self.group(), &tree::living());
+            self.kill_at = Some(now + self.kill_pause);
+            self.kill_pause = (self.kill_pause * 2).min(LONGEST_KILL_PAUSE);
+        }
+    }
+
+    /// Returns when there is something to read, to reap or to do.
+    fn wait(&self) {
+        let deadline = self.fuse.into_iter().chain(self.kill_at).min();
+        // All zeros disarm it.
+        let at = deadline.map_or(0, |at| i64::try_from(at.as_millis()).unwrap_or(i64::MAX));
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: at / 1_000, tv_nsec: at % 1_000 * 1_000_000 },
+        };
+        let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once);
+        let mut sources: Vec<PollFd<'_>> = [self.signals.as_fd(), self.timer.as_fd()]
+            .into_iter()
+            .chain(self.output.open_pipes())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        // Interrupted or not: the loop looks at everything after each return.
+        let _ = rustix::event::poll(&mut sources, None);
+    }
+
+    fn take_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            match NixSignal::try_from(signal.ssi_signo.cast_signed()) {
+                Ok(NixSignal::SIGTERM | NixSignal::SIGINT) => self.begin_stop(),
+                Ok(NixSignal::SIGHUP) => self.output.reopen(),
+                // The death of a child: the loop reaps in any case.
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.output.finish();
+        let Some(exit) = self.exit.take() else { return };
+        self.write(&Exit {
+            state: ExitState::Ended,
+            ended_at: Some(wall_clock()),
+            stop: self.stop().map(|stop| stop.reason),
+            n_dropped_lines: self.output.n_dropped_lines(),
+            ..exit
+        });
+    }
+
+    fn write(&self, exit: &Exit) {
+        if let Err(error) = record::write(self.dir, exit) {
+            complain(self.dir, &error);
+        }
+    }
+}
+
+/// The daemon spawned this process with all signals blocked but those of its own faults, so that none was lost or deadly
+/// before this.
+fn listen_to_signals() -> io::Result<SignalFd> {
+    let mut wanted = SigSet::empty();
+    for signal in [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP] {
+        wanted.add(signal);
+    }
+    Ok(SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}

@@ -1,0 +1,250 @@
+//! What tests share: waiting for a fact, and a bed of agents that leaves no process behind.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
+use agent_coordinator::domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
+use agent_coordinator::instance_dir::clock::BootInstant;
+use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
+use agent_coordinator::instance_dir::record::{self, Exit, Stop};
+use agent_coordinator::instance_dir::{self, proc_fs};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::process::{self, Adoption, Instance, Phase, ProcessConfig, ProcessTable, StartRequest};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits until `fact` gives something.
+#[track_caller]
+pub fn until_some<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
+    let give_up_at = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = fact() {
+            return found;
+        }
+        assert!(Instant::now() < give_up_at, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until `fact` holds. Blocks its thread: in async tests, needs a runtime with more than one.
+#[track_caller]
+pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
+    until_some(what, || fact().then_some(()));
+}
+
+/// Whether no process has this pid, or only a dead one.
+pub fn is_gone(pid: i32) -> bool {
+    proc_fs::read(pid).is_none_or(|process| process.is_zombie)
+}
+
+/// The scripted agent.
+pub fn agent_fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agent")
+}
+
+/// A state directory with a table of processes. Whatever a test does, its end ends all agents.
+pub struct Bed {
+    pub config: ProcessConfig,
+    pub work: TempDir,
+    _state: TempDir,
+    table: Option<ProcessTable>,
+    n_launches: AtomicU32,
+}
+
+impl Bed {
+    pub async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut ProcessConfig)) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let mut config = ProcessConfig {
+            state_dir: state.path().to_owned(),
+            shim_program: env!("CARGO_BIN_EXE_agent-coordinator").into(),
+            stop_timeout: Duration::from_secs(10),
+            leak_grace: Duration::from_secs(2),
+            max_file: 1024 * 1024,
+            files: 3,
+        };
+        change(&mut config);
+        let work = tempfile::tempdir().unwrap();
+        let mut bed = Self { config, work, _state: state, table: None, n_launches: AtomicU32::new(0) };
+        bed.open().await;
+        bed
+    }
+
+    /// A daemon begins.
+    pub async fn open(&mut self) -> Adoption {
+        let (table, adoption) = process::open(self.config.clone(), Nudge::new()).await.unwrap();
+        self.table = Some(table);
+        adoption
+    }
+
+    /// Also its shim is gone: there is nothing more to adopt.
+    #[track_caller]
+    pub fn until_shim_gone(&self, launch: &LaunchId) {
+        let dir = self.dir(launch);
+        until("the shim is gone", || matches!(lock::look(&dir), Ok(LockState::Free(_))));
+    }
+
+    /// The daemon is gone; its agents are not.
+    pub async fn leave(&mut self) {
+        self.table.take().unwrap().leave().await;
+    }
+
+    pub fn table(&self) -> &ProcessTable {
+        self.table.as_ref().unwrap()
+    }
+
+    /// A start of the scripted agent with these steps.
+    pub fn request(&self, steps: &[&str]) -> StartRequest {
+        let n = self.n_launches.fetch_add(1, Ordering::Relaxed);
+        let arguments = steps.iter().map(|&step| step.to_owned()).chain(["-p".to_owned(), "a prompt".to_owned()]);
+        StartRequest {
+            launch: format!("lch_{n}").parse().unwrap(),
+            key: key(&format!("agt_{n}")),
+            command: CommandSpec {
+                program: agent_fixture().to_str().unwrap().to_owned(),
+                arguments: arguments.collect(),
+                environment: vec![("PATH".to_owned(), Secret::new(std::env::var("PATH").unwrap()))],
+                working_directory: self.work.path().to_owned(),
+                stdin: None,
+                redact: Vec::new(),
+            },
+            fuse: BootInstant::now() + Duration::from_mins(10),
+        }
+    }
+
+    /// The same for another program.
+    pub fn request_program(&self, program: &str, arguments: &[&str]) -> StartRequest {
+        let mut request = self.request(&[]);
+        program.clone_into(&mut request.command.program);
+        request.command.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        request
+    }
+
+    pub async fn start(&self, steps: &[&str]) -> LaunchId {
+        self.start_request(self.request(steps)).await
+    }
+
+    pub async fn start_request(&self, request: StartRequest) -> LaunchId {
+        let launch = request.launch.clone();
+        self.table().start(request).await.unwrap();
+        launch
+    }
+
+    /// A file in the agent's working directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    /// What the agent wrote into `name`, once it has.
+    pub fn written(&self, name: &str) -> String {
+        until_some(&format!("{name} is written"), || std::fs::read_to_string(self.file(name)).ok())
+    }
+
+    pub fn dir(&self, launch: &LaunchId) -> PathBuf {
+        instance_dir::find(&self.config.state_dir, launch).unwrap()
+    }
+
+    pub fn instance(&self, launch: &LaunchId) -> Option<Instance> {
+        self.table().instances().iter().find(|instance| instance.launch == *launch).cloned()
+    }
+
+    pub fn phase(&self, launch: &LaunchId) -> Phase {
+        self.instance(launch).unwrap().phase
+    }
+
+    #[track_caller]
+    pub fn until_running(&self, launch: &LaunchId) -> i32 {
+        until_some("the agent runs", || match self.phase(launch) {
+            Phase::Running { pid, .. } => Some(pid),
+            _ => None,
+        })
+    }
+
+    #[track_caller]
+    pub fn until_ended(&self, launch: &LaunchId) -> ProcessEnd {
+        until_some("the instance has ended", || match self.phase(launch) {
+            Phase::Ended { end, .. } => Some(end),
+            _ => None,
+        })
+    }
+
+    pub async fn stop(&self, launch: &LaunchId) -> bool {
+        self.table().request_stop(launch, StopReason::Person, None).await.unwrap()
+    }
+
+    pub fn exit_record(&self, launch: &LaunchId) -> Exit {
+        record::read(&self.dir(launch)).unwrap().unwrap()
+    }
+
+    /// Everything it printed, in order.
+    pub fn output(&self, launch: &LaunchId) -> String {
+        let files = instance_dir::output_files(&self.dir(launch));
+        files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+    }
+
+    pub fn shim(&self, launch: &LaunchId) -> ShimIdentity {
+        let dir = self.dir(launch);
+        until_some("the shim is known", || match lock::look(&dir) {
+            Ok(LockState::Held(shim)) => shim,
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Bed {
+    /// Ends what a failed test left: told to stop at once, a shim ends its whole tree.
+    fn drop(&mut self) {
+        let Ok(folders) = std::fs::read_dir(instance_dir::instances(&self.config.state_dir)) else { return };
+        for dir in folders.flatten().map(|entry| entry.path()) {
+            let give_up_at = Instant::now() + DEADLINE;
+            while let Ok(LockState::Held(shim)) = lock::look(&dir) {
+                let _ = record::write(&dir, &Stop::new(StopReason::Unknown, Duration::ZERO));
+                if let Some(shim) = shim.filter(ShimIdentity::is_alive) {
+                    kill(shim.pid, rustix::process::Signal::TERM);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                if Instant::now() > give_up_at {
+                    eprintln!("a shim does not end: {}", dir.display());
+                    break;
+                }
+            }
+        }
+    }
+}
+
+pub fn key(agent: &str) -> InstanceKey {
+    let project: ProjectId = "prj_test".parse().unwrap();
+    let agent: AgentId = agent.parse().unwrap();
+    InstanceKey::new(agent, project, Purpose::Task)
+}
+
+pub fn kill(pid: i32, signal: rustix::process::Signal) {
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// Descendants of `pid` now.
+pub fn tree_of(pid: i32) -> Vec<i32> {
+    proc_fs::descendants(&proc_fs::list().unwrap(), pid).iter().map(|process| process.pid).collect()
+}
+
+/// The instances of a table, for those who only count.
+pub fn n_in_phase(instances: &Arc<[Instance]>, is_wanted: impl Fn(&Phase) -> bool) -> usize {
+    instances.iter().filter(|instance| is_wanted(&instance.phase)).count()
+}
+
+pub const fn exited(code: i32) -> ProcessEnd {
+    ProcessEnd::Exited(ExitStatus { exit_code: Some(code), signal: None })
+}
+
+pub const fn killed(signal: i32) -> ProcessEnd {
+    ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(signal) })
+}
