@@ -30,7 +30,7 @@ pub mod proc_fs;
 pub mod record;
 
 /// Name of each shim in `/proc/<pid>/comm`, exactly: how others recognise a process of ours among the ancestors of a peer.
-pub const SHIM_COMM: &str = "ac-shim";
+pub use crate::domain::instance::SHIM_COMM;
 /// Variable in the environment of every agent, `<installation id>/<launch id>`: how a daemon finds what it once started.
 pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";
 /// Current output; older parts have `.1`, `.2` … appended, `.1` being the youngest.
@@ -62,6 +62,11 @@ pub fn ended_instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
 /// The folder of `launch`, live or ended; `None` where there is none (any more).
 pub fn find(state_dir: &Path, launch: &LaunchId) -> Option<PathBuf> {
     [instance(state_dir, launch), ended_instance(state_dir, launch)].into_iter().find(|dir| dir.is_dir())
+}
+
+/// Whether nothing more will be written into an instance folder: its tree is empty.
+pub fn is_ended(dir: &Path) -> bool {
+    matches!(record::read::<record::Exit>(dir), Ok(Some(exit)) if exit.state == record::ExitState::Ended)
 }
 
 /// The existing output files of an instance, oldest first: read one after the other they are what the agent printed.

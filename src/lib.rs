@@ -11,14 +11,16 @@
 //! service                               use cases, one file each; who may do what
 //! store   process   provider            adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config   telemetry   nudge   instance_dir    leaves
+//! config   telemetry   nudge   peer   folder_watch   instance_dir    leaves
 //! domain                                pure decisions
 //! ```
 
 pub mod config;
 pub mod domain;
+pub mod folder_watch;
 pub mod instance_dir;
 pub mod nudge;
+pub mod peer;
 pub mod process;
 pub mod service;
 pub mod shim;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use crate::domain::{CommandSpec, InstanceKey, LaunchId, Timestamp};
-use crate::instance_dir::clock::BootInstant;
+use crate::domain::launch::StopReason;
+use crate::domain::{CommandSpec, Instance, InstanceKey, LaunchId};
+pub use crate::instance_dir::clock::BootInstant;
 use crate::nudge::Nudge;
 
 mod adoption;
@@ -24,9 +24,9 @@ mod orphans;
 mod shims;
 mod state_dir;
 mod table;
-mod watching;
 
 pub use self::adoption::Adoption;
+pub use self::launcher::find_program;
 use self::table::Request;
 
 /// Where instances live and how they are kept.
@@ -54,56 +54,6 @@ pub struct StartRequest {
     pub command: CommandSpec,
     /// The agent isn't executed from then on, and is ended then unless it was marked as authenticated.
     pub fuse: BootInstant,
-}
-
-/// One agent instance as it is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instance {
-    pub launch: LaunchId,
-    pub key: InstanceKey,
-    pub phase: Phase,
-    /// It was started by an earlier daemon.
-    pub adopted: bool,
-    /// Why it was asked to end, if it was.
-    pub stop: Option<StopReason>,
-    pub is_marked_authenticated: bool,
-}
-
-/// How far an instance has come.
-///
-/// ```text
-/// Starting ──► Running ──► Exited ──► Ended
-///     └───────────┴──────────────────────►  (never ran; lost)
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Phase {
-    /// Its shim is being started, or is about to start it.
-    Starting,
-    Running {
-        pid: i32,
-        started_at: Timestamp,
-    },
-    /// The leader is gone, something of its tree may live: it still counts.
-    Exited {
-        pid: i32,
-        started_at: Timestamp,
-        exit: ExitStatus,
-    },
-    /// Nothing of it lives. It stays listed until [`ProcessTable::forget`].
-    Ended {
-        pid: Option<i32>,
-        started_at: Option<Timestamp>,
-        end: ProcessEnd,
-        at: Timestamp,
-        /// Processes that lived on when the leader was gone.
-        n_leaked: u32,
-    },
-}
-
-impl Phase {
-    pub const fn is_ended(&self) -> bool {
-        matches!(self, Self::Ended { .. })
-    }
 }
 
 /// Why the table can't be opened.

@@ -11,8 +11,10 @@ mod coordination;
 mod launches;
 mod logout;
 
+mod manifest;
 mod my_task;
 mod operate;
+mod output;
 mod report;
 mod roster;
 mod start;
@@ -30,8 +32,10 @@ pub use caller::Caller;
 pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
 pub use coordination::ServerView;
 
+pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use operate::{StopTarget, Stopped};
+pub use report::Report;
 pub use roster::{ActiveProject, Health};
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, Counters, StatusView};
@@ -109,6 +113,11 @@ impl Service {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The time by which everything here is measured.
+    pub fn time(&self) -> Timestamp {
+        self.now()
     }
 
     fn now(&self) -> Timestamp {

@@ -89,7 +89,7 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
                 let limits = keeper::Limits::of(&order);
                 let redact = order.redact.iter().map(|literal| literal.as_bytes().to_vec()).collect();
                 drop(order);
-                // The rest of the order is secret and not needed any more.
+                // The rest of the order is secret and not needed any more. Best effort: nobody can read this memory.
                 text.fill(0);
                 drop(text);
                 Keeper::new(dir, agent, streams, limits, redact).map_err(failed("keep the agent"))?.keep();

@@ -117,6 +117,19 @@ impl Manifest {
         self.file.report(problems.into_iter().map(problem).collect())
     }
 
+    /// The place of a key of an entry, of an element of the list it holds, or of the entry itself; `section` is `agents`,
+    /// `projects` or `tasks`. The beginning of the file for what it doesn't have.
+    pub fn locate(&self, section: &str, id: &str, field: Option<(&str, Option<usize>)>) -> Location {
+        let place = match section {
+            "agents" => self.agents.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.id.at),
+            "projects" => {
+                self.projects.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.locate(field))
+            }
+            _ => self.tasks.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.locate(field)),
+        };
+        place.unwrap_or(Location { start: 0, end: 0 })
+    }
+
     /// What is wrong at one place of this file.
     pub fn problem_at(&self, at: Location, message: impl Into<String>) -> Report {
         self.report([(at, message.into())])
@@ -170,6 +183,30 @@ impl TaskEntry {
         let status = status.unwrap_or(Located { value: TaskStatus::Todo, at: id.at });
         let (project, title) = (project?, title?);
         Some(Self { id, project, title, description, assignee, status, parent, dependencies, priority })
+    }
+}
+
+impl ProjectEntry {
+    fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
+        match field {
+            Some(("working_directory", _)) => self.working_directory.at,
+            Some(("agents", Some(index))) => self.agents.get(index).map_or(self.id.at, |agent| agent.at),
+            _ => self.id.at,
+        }
+    }
+}
+
+impl TaskEntry {
+    fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
+        let place = match field {
+            Some(("project", _)) => Some(self.project.at),
+            Some(("assignee", _)) => self.assignee.as_ref().map(|assignee| assignee.at),
+            Some(("status", _)) => Some(self.status.at),
+            Some(("parent", _)) => self.parent.as_ref().map(|parent| parent.at),
+            Some(("dependencies", index)) => self.dependencies.get(index.unwrap_or(0)).map(|dependency| dependency.at),
+            _ => None,
+        };
+        place.unwrap_or(self.id.at)
     }
 }
 

@@ -19,34 +19,49 @@ pub struct Instance {
     pub is_marked_authenticated: bool,
 }
 
-/// How far its process is.
+/// How far an instance has come.
+///
+/// ```text
+/// Starting ──► Running ──► Exited ──► Ended
+///     └───────────┴──────────────────────►  (never ran; lost)
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Its keeper lives; the agent is not reported yet.
+    /// Its keeper is being started, or is about to start it.
     Starting,
     Running {
         pid: i32,
         started_at: Timestamp,
     },
-    /// The leader is gone, something of its tree may live.
+    /// The leader is gone, something of its tree may live: it still counts.
     Exited {
         pid: i32,
         started_at: Timestamp,
         exit: ExitStatus,
     },
-    /// The tree is empty, or there never was one.
+    /// Nothing of it lives. It stays listed until it is forgotten.
     Ended {
         pid: Option<i32>,
         started_at: Option<Timestamp>,
         end: ProcessEnd,
         at: Timestamp,
+        /// Processes that lived on when the leader was gone.
         n_leaked: u32,
     },
+}
+
+impl Phase {
+    pub const fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
 }
 
 impl Instance {
     /// Whether something of it may be alive.
     pub const fn is_live(&self) -> bool {
-        !matches!(self.phase, Phase::Ended { .. })
+        !self.phase.is_ended()
     }
 }
+
+/// The name by which the kernel knows a keeper (`/proc/<pid>/comm`): who has one among its ancestors is an agent.
+pub const SHIM_COMM: &str = "ac-shim";

@@ -16,6 +16,8 @@ use crate::instance_dir::proc_fs::{self, Process};
 use crate::instance_dir::record::{self, Record, RecordError, Spec};
 use crate::instance_dir::{self, SHIM_COMM};
 
+/// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
+const PATIENCE: Duration = Duration::from_secs(5);
 const STRAY_POLL: Duration = Duration::from_millis(20);
 
 /// What [`open`](super::open) found.
@@ -115,6 +117,10 @@ pub async fn end_strays(stock: &mut Stock, config: &ProcessConfig, installation_
             folder.is_held && folder.shim.is_some() && matches!(lock::look(&folder.dir), Ok(LockState::Held(_)))
         };
         if n_alive == 0 && unusable.iter().find(is_held).is_none_or(|_| Instant::now() >= kill_at) {
+            break;
+        }
+        if Instant::now() >= kill_at + PATIENCE {
+            warn!(n_alive, "processes of unknown instances can't be ended; going on beside them");
             break;
         }
         tokio::time::sleep(STRAY_POLL).await;

@@ -15,9 +15,9 @@ use rustix::fs::{Access, MemfdFlags, SealFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 use super::orphans::SpawnPermit;
-use super::watching::{Folders, WatchId};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::domain::{CommandSpec, Secret};
+use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, Order};
 use crate::instance_dir::record::{self, Spec};
@@ -82,7 +82,7 @@ fn spawn_in(
     };
     record::write(dir, &spec).and_then(|()| record::reserve(dir)).map_err(in_folder)?;
     // Before the spawn, so that nothing the shim writes is missed.
-    let watch = folders.watch(dir).map_err(in_folder)?;
+    let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
     let order = order(config, request, program, &mark);
     let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| memfd("order", &text));
@@ -114,7 +114,7 @@ fn order<'a>(config: &ProcessConfig, request: &'a StartRequest, program: &'a Pat
 
 /// The absolute path of what `command` runs: a bare name is looked up in the agent's own `PATH`, a relative path is one from
 /// its working directory. Whether a path leads to something executable is found out by executing it.
-fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
+pub fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
     let program = &command.program;
     if program.contains('/') {
         return Ok(command.working_directory.join(program));

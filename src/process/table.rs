@@ -16,12 +16,10 @@ use super::adoption::{self, Found};
 use super::launcher::{self, Spawned};
 use super::shims::Shim;
 use super::state_dir::StateDir;
-use super::watching::{Folders, Seen, WatchId};
-use super::{
-    Adoption, Gone, Instance, OpenError, Phase, ProcessConfig, ProcessTable, StartError, StartRequest, orphans,
-};
+use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use crate::domain::{InstanceKey, LaunchId};
+use crate::domain::{Instance, InstanceKey, LaunchId, Phase};
+use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::lock::{self, LockState};
 use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
@@ -275,7 +273,7 @@ impl Table {
     fn adopt(&mut self, found: Found, adoption: &mut Adoption) {
         let Found { dir, spec, lock } = found;
         let launch = spec.launch_id;
-        let watch = self.folders.watch(&dir).ok();
+        let watch = self.folders.watch_records(&dir).ok();
         let entry = self.insert(launch.clone(), spec.key, dir, Origin::Adopted);
         entry.watch = watch;
         entry.instance.is_marked_authenticated = instance_dir::is_marked_authenticated(&entry.dir);

@@ -55,6 +55,11 @@ impl Service {
         .await
     }
 
+    /// What to tell an agent that asked for its task.
+    pub const fn task_instruction(&self, has_task: bool) -> &'static str {
+        if has_task { self.guidance.task_given() } else { self.guidance.no_task() }
+    }
+
     fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         if !is_recorded {

@@ -84,9 +84,4 @@ impl Service {
         let launch = self.store.launch(id).await?;
         Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
     }
-
-    /// Where the output of a launch lies on this machine; `None` if nothing of it is here.
-    pub fn output_folder(&self, id: &LaunchId) -> Option<std::path::PathBuf> {
-        crate::instance_dir::find(&self.settings.state_dir, id)
-    }
 }

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use agent_coordinator::domain::LaunchId;
+use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
 use agent_coordinator::instance_dir::record::{Exit, Record, Spec};
 use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::process::{self, OpenError, Phase, StartError};
+use agent_coordinator::process::{self, OpenError, StartError};
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some};
@@ -258,6 +259,7 @@ async fn an_agent_without_a_folder_is_ended_before_anything_starts() {
         let (pid, dir) = (bed.until_running(&launch), bed.dir(&launch));
         bed.leave().await;
         if what == "folder" {
+            until("the folder is complete", || dir.join(instance_dir::OUTPUT_LOG).exists());
             std::fs::remove_dir_all(&dir).unwrap();
         } else {
             std::fs::write(dir.join(Spec::FILE), "garbage").unwrap();
@@ -274,7 +276,10 @@ async fn a_folder_removed_under_a_living_agent_loses_its_end_and_nothing_else() 
     let bed = Bed::new().await;
     let launch = bed.start(&["wait-for:go"]).await;
     let pid = bed.until_running(&launch);
-    std::fs::remove_dir_all(bed.dir(&launch)).unwrap();
+    let dir = bed.dir(&launch);
+    // Its last file; one that appears during the removal would make it fail.
+    until("the folder is complete", || dir.join(instance_dir::OUTPUT_LOG).exists());
+    std::fs::remove_dir_all(dir).unwrap();
     std::fs::write(bed.file("go"), "").unwrap();
     assert_eq!(bed.until_ended(&launch), ProcessEnd::Lost);
     assert!(is_gone(pid));

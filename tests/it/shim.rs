@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
 use agent_coordinator::domain::{LaunchId, Secret};
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
-use agent_coordinator::process::{Phase, StartError};
+use agent_coordinator::process::StartError;
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, kill, killed, tree_of, until, until_some};
@@ -279,6 +280,22 @@ async fn output_keeps_its_limits() {
     assert!(output.ends_with("the last\n"));
     assert!(output.lines().all(|line| line.len() < 66_000));
     assert!(output.contains("bytes dropped]\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_reopens_the_log() {
+    let bed = Bed::new().await;
+    let launch = bed.start(&["print:one", "wait-for:go", "print:two"]).await;
+    let (dir, shim) = (bed.dir(&launch), bed.shim(&launch).pid);
+    let log = dir.join(instance_dir::OUTPUT_LOG);
+    until("the first line is there", || std::fs::read_to_string(&log).is_ok_and(|text| text == "one\n"));
+    std::fs::rename(&log, dir.join("moved")).unwrap();
+    kill(shim, Signal::HUP);
+    until("there is a new file", || log.exists());
+    std::fs::write(bed.file("go"), "").unwrap();
+    assert_eq!(bed.until_ended(&launch), exited(0));
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "two\n");
+    assert_eq!(std::fs::read_to_string(dir.join("moved")).unwrap(), "one\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -310,7 +310,7 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
         ];
         for event in events {
             let now = store.launch(&id("l")).await.unwrap().unwrap();
-            let next = now.on(event).unwrap();
+            let next = now.on(&event).unwrap();
             made(&*store, vec![Change::Launch(next.clone())]).await;
             let found = store.launch(&id("l")).await.unwrap().unwrap();
             assert_eq!(found, Launch { revision: next.revision + 1, ..next });

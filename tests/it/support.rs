@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use agent_coordinator::domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
+use agent_coordinator::domain::{Instance, Phase};
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
 use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::process::{self, Adoption, Instance, Phase, ProcessConfig, ProcessTable, StartRequest};
+use agent_coordinator::process::{self, Adoption, ProcessConfig, ProcessTable, StartRequest};
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a busy machine.
@@ -200,6 +201,20 @@ impl Bed {
     }
 }
 
+impl Bed {
+    /// Ends agents whose folder a test took away; their shims end with them.
+    fn end_marked(&self) {
+        let Ok(id) = std::fs::read_to_string(self.config.state_dir.join("installation_id")) else { return };
+        let is_ours = |pid: i32| {
+            let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
+            mark.is_some_and(|mark| mark.starts_with(id.trim()))
+        };
+        for process in proc_fs::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
+            process.send(rustix::process::Signal::KILL);
+        }
+    }
+}
+
 impl Drop for Bed {
     /// Ends what a failed test left: told to stop at once, a shim ends its whole tree.
     fn drop(&mut self) {
@@ -218,6 +233,7 @@ impl Drop for Bed {
                 }
             }
         }
+        self.end_marked();
     }
 }
 

@@ -16,7 +16,7 @@ fn launch(is_kept: bool) -> Launch {
         ai_type: "claude".to_owned(),
         ticket: None,
         claimed_at: NOW,
-        state: LaunchState::Starting { deadline: NOW + Duration::from_secs(120) },
+        state: LaunchState::Starting { deadline: NOW + Duration::from_mins(2) },
         pid: None,
         started_at: None,
         authenticated_at: None,

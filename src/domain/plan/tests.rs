@@ -76,7 +76,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         instances: Vec::new(),
         limits: Limits {
             max_concurrent,
-            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(300) },
+            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
         },
     }
 }

@@ -124,7 +124,7 @@ pub(super) async fn memory() -> Result<Opened, OpenError> {
     let options = options(&name, Settings::default()).vfs("memdb");
     let connect = async {
         let mut connection = options.clone().create_if_missing(true).connect().await?;
-        migrations().run(&mut connection).await?;
+        run_migrations(&mut connection).await?;
         Ok::<_, MigrateError>(connection)
     };
     let connection = connect.await.map_err(|source| failed(&name, source.into()))?;
@@ -161,31 +161,44 @@ fn check_access(database: &Path, path: &Path, access: Access) -> Result<(), Open
 
 async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
     let options = options(path, settings);
-    let mut connection = options.connect().await.map_err(|source| failed(path, source.into()))?;
-    // Only a checked file is turned to WAL, and stays so.
-    let options = options.journal_mode(SqliteJournalMode::Wal);
-    let result = match check(&mut connection, path).await {
-        Ok(contents) => migrate(&mut connection, contents).await.map_err(|source| failed(path, source.into())),
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(()) => Ok(Opened { connection, options }),
-        Err(error) => {
-            // Closed before anybody looks at, or removes, the file.
+    // Looked at through a connection that can't write: the last one to close would move a log of the last run into the file.
+    let mut reader = connect(path, &options.clone().read_only(true)).await?;
+    let contents = check(&mut reader, path).await;
+    let _ = reader.close().await;
+    let contents = contents?;
+
+    let mut connection = connect(path, &options).await?;
+    match migrate(&mut connection, contents).await {
+        // Only a checked file is turned to WAL, and stays so.
+        Ok(()) => Ok(Opened { connection, options: options.journal_mode(SqliteJournalMode::Wal) }),
+        Err(source) => {
+            // Closed before somebody removes the file.
             let _ = connection.close().await;
-            Err(error)
+            Err(failed(path, source.into()))
         }
     }
 }
 
+async fn connect(path: &Path, options: &SqliteConnectOptions) -> Result<SqliteConnection, OpenError> {
+    options.connect().await.map_err(|source| failed(path, source.into()))
+}
+
 async fn migrate(connection: &mut SqliteConnection, contents: Contents) -> Result<(), MigrateError> {
-    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
+    // Asks for the lock before anything is written. Who holds it for so long is not a backup that takes a moment.
+    for sql in ["BEGIN IMMEDIATE", "ROLLBACK", "PRAGMA journal_mode = WAL"] {
+        sqlx::query(sql).execute(&mut *connection).await?;
+    }
     if contents == Contents::Nothing {
         // Before the first table, so that tables without the mark are somebody else's.
         let mark = AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
         sqlx::query(mark).execute(&mut *connection).await?;
     }
-    migrations().run(connection).await
+    run_migrations(connection).await
+}
+
+async fn run_migrations(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+    // `Migrator::run` is the same, but its future isn't `Send` here ("implementation of `Acquire` is not general enough").
+    migrations().run_direct(None, connection, false).await
 }
 
 fn options(path: &Path, settings: Settings) -> SqliteConnectOptions {
@@ -231,10 +244,6 @@ async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<Content
         if finding != "ok" {
             return Err(OpenError::Corrupt { path: path.to_owned(), source: finding.into() });
         }
-    }
-    // Whoever writes there for so long is not a backup that takes a moment.
-    for sql in ["BEGIN IMMEDIATE", "ROLLBACK"] {
-        sqlx::query(sql).execute(&mut *connection).await.map_err(|source| failed(path, source.into()))?;
     }
     Ok(contents)
 }

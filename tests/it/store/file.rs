@@ -25,7 +25,9 @@ async fn run(connection: &mut SqliteConnection, sql: &'static str) {
 }
 
 async fn closed_store(path: &Path) {
-    let store = SqliteStore::open(path).await.unwrap();
+    let path = path.to_owned();
+    // Opened by a task, as the daemon may want to: the future is `Send`.
+    let store = tokio::spawn(async move { SqliteStore::open(&path).await }).await.unwrap().unwrap();
     made(&store, vec![Change::Agent(agent("a"))]).await;
     store.close().await;
 }
@@ -247,6 +249,17 @@ async fn a_newer_schema_is_left_alone() {
     run(&mut newer, sql).await;
     newer.close().await.unwrap();
     assert!(matches!(refused(&path, "schema 99").await, OpenError::Newer { found: 99, .. }));
+
+    // Nor is the log touched that a crash left beside it.
+    let crashed = folder.path().join("crashed.db");
+    let mut newer = stranger(&path).await;
+    run(&mut newer, "UPDATE _sqlx_migrations SET version = 98 WHERE version = 99").await;
+    let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    std::fs::copy(&path, &crashed).unwrap();
+    std::fs::copy(log(&path), log(&crashed)).unwrap();
+    let before = std::fs::read(log(&crashed)).unwrap();
+    assert!(matches!(refused(&crashed, "schema 98").await, OpenError::Newer { found: 98, .. }));
+    assert_eq!(std::fs::read(log(&crashed)).unwrap(), before);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! One inotify for all instance folders: what a shim writes is seen at once, and costs nothing while nothing happens.
+//! Hears what happens in folders, by inotify: what a keeper writes is seen at once, and costs nothing while nothing happens.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -42,10 +42,21 @@ impl Folders {
         Ok(Self(Arc::new(registered.map_err(io::Error::from)?)))
     }
 
-    /// What was written before this is not seen: read the folder once afterwards.
-    pub fn watch(&self, dir: &Path) -> io::Result<WatchId> {
-        let flags = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
-        Ok(self.0.get_ref().0.add_watch(dir, flags)?)
+    /// Hears that files of `dir` are replaced by renaming. What happened before this is not seen: read the folder once
+    /// afterwards.
+    pub fn watch_records(&self, dir: &Path) -> io::Result<WatchId> {
+        self.watch(dir, AddWatchFlags::IN_MOVED_TO)
+    }
+
+    /// Hears that files of `dir` grow, come, are replaced, or that the folder itself goes. What happened before this is not
+    /// seen.
+    pub fn watch_all(&self, dir: &Path) -> io::Result<WatchId> {
+        let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        self.watch(dir, content | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF)
+    }
+
+    fn watch(&self, dir: &Path, flags: AddWatchFlags) -> io::Result<WatchId> {
+        Ok(self.0.get_ref().0.add_watch(dir, flags | AddWatchFlags::IN_ONLYDIR)?)
     }
 
     /// A folder that is gone is not watched any more in any case.
