@@ -19,6 +19,7 @@ pub mod config;
 pub mod domain;
 pub mod folder_watch;
 pub mod instance_dir;
+pub mod mcp;
 pub mod nudge;
 pub mod peer;
 pub mod process;

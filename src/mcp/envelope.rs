@@ -1,0 +1,197 @@
+//! What stands around every tool call: who calls, what came of it, and in which words a refusal is told.
+//!
+//! A tool names who may call it by a type ([`Who`]); the envelope finds that caller before the tool runs, so no tool can forget.
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use serde_json::{Value, json};
+
+use crate::domain::{CoordinatorId, Refusal, Secret};
+use crate::peer::{Peer, PeerKind};
+use crate::service::{Caller, Service, ServiceError};
+use crate::telemetry::ErrorChain;
+
+/// One call, before anything is known of it.
+pub(super) struct Incoming<'a> {
+    pub(super) service: &'a Service,
+    pub(super) peer: Peer,
+    pub(super) coordinator_token: &'a Secret,
+    pub(super) arguments: &'a JsonObject,
+}
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The call is malformed: a JSON-RPC error.
+    Arguments(String),
+    Service(ServiceError),
+}
+
+impl From<ServiceError> for CallError {
+    fn from(error: ServiceError) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<Refusal> for CallError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Service(refusal.into())
+    }
+}
+
+/// A kind of caller. Finding it is the check of its rights.
+pub(super) trait Who: Sized + Send {
+    /// The arguments by which the caller shows who it is; every tool for this kind of caller has them.
+    const ARGUMENTS: &'static [IdentityArgument];
+
+    fn find(incoming: &Incoming<'_>) -> impl Future<Output = Result<Self, CallError>> + Send;
+}
+
+/// An argument that says who calls. It is always a string.
+pub(super) struct IdentityArgument {
+    pub(super) name: &'static str,
+    /// What a model reads.
+    pub(super) text: &'static str,
+    pub(super) is_required: bool,
+}
+
+/// Whoever can connect.
+pub(super) struct Anyone;
+
+impl Who for Anyone {
+    const ARGUMENTS: &'static [IdentityArgument] = &[];
+
+    async fn find(_: &Incoming<'_>) -> Result<Self, CallError> {
+        Ok(Self)
+    }
+}
+
+/// An agent with an open session.
+pub(super) struct AgentSession(pub(super) Caller);
+
+const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
+    name: "session_token",
+    text: "The session_token that authenticate returned.",
+    is_required: true,
+}];
+
+impl Who for AgentSession {
+    const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
+        Ok(Self(incoming.service.identify(&token).await?))
+    }
+}
+
+/// An agent that reports its end, perhaps for the second time.
+pub(super) struct Reporter(pub(super) Caller);
+
+impl Who for Reporter {
+    const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
+        Ok(Self(incoming.service.identify_reporter(&token).await?))
+    }
+}
+
+/// A coordinator: by its token, or by being no agent of this machine.
+pub(super) struct Coordinator {
+    /// As it named itself, where it did.
+    pub(super) id: Option<CoordinatorId>,
+}
+
+impl Who for Coordinator {
+    const ARGUMENTS: &'static [IdentityArgument] = &[
+        IdentityArgument {
+            name: "coordinator_token",
+            text: "The coordinator token; not needed on the socket by processes of the daemon's user that are no agents.",
+            is_required: false,
+        },
+        IdentityArgument {
+            name: "coordinator_id",
+            text: "The coordinator that asks: a name of its choice, always the same.",
+            is_required: false,
+        },
+    ];
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let is_coordinator = match incoming.token("coordinator_token")? {
+            Some(token) => token == *incoming.coordinator_token,
+            None => incoming.peer.kind == PeerKind::Operator,
+        };
+        if !is_coordinator {
+            return Err(Refusal::CoordinatorOnly.into());
+        }
+        let id = match incoming.token("coordinator_id")? {
+            None => None,
+            Some(id) => Some(
+                id.reveal()
+                    .parse()
+                    .map_err(|invalid| CallError::Arguments(format!("argument `coordinator_id`: {invalid}")))?,
+            ),
+        };
+        Ok(Self { id })
+    }
+}
+
+impl Incoming<'_> {
+    /// A text argument, wherever it stands on the wire.
+    fn token(&self, name: &str) -> Result<Option<Secret>, CallError> {
+        match self.arguments.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(Secret::new(text.as_str()))),
+            Some(other) => {
+                Err(CallError::Arguments(format!("argument `{name}` must be a string, not {}", kind(other))))
+            }
+        }
+    }
+}
+
+fn missing(name: &str) -> CallError {
+    CallError::Arguments(format!("argument `{name}` is missing"))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The one form of an answer: a JSON object, as structured content and, byte for byte, as text.
+pub(super) fn answer(object: JsonObject) -> CallToolResult {
+    let value = Value::Object(object);
+    let mut result = CallToolResult::success(vec![ContentBlock::text(value.to_string())]);
+    result.structured_content = Some(value);
+    result
+}
+
+/// The one form of a refusal.
+pub(super) fn refused(tool: &str, error: &ServiceError) -> CallToolResult {
+    let (code, hint) = match error {
+        ServiceError::Refused(refusal) => {
+            tracing::info!(tool, reason = refusal.code(), "tool call refused");
+            (refusal.code(), refusal.hint())
+        }
+        ServiceError::Store(_) | ServiceError::Contended => {
+            tracing::error!(tool, error = %ErrorChain(error), "tool call failed");
+            ("unavailable", Some("the coordinator can't answer just now; wait a little and call again"))
+        }
+    };
+    let mut object = json!({ "success": false, "error": error.to_string(), "error_code": code });
+    if let Some(hint) = hint {
+        object["hint"] = hint.into();
+    }
+    // Whoever is refused here has nothing to wait for.
+    if tool == "authenticate" && matches!(error, ServiceError::Refused(_)) {
+        object["action"] = "exit".into();
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(object.to_string())]);
+    result.structured_content = Some(object);
+    result
+}

@@ -1,0 +1,198 @@
+//! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long, not UTF-8, not JSON, not a
+//! request. The connection goes on after them, until there are too many.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+
+/// Longest line taken, in bytes; the content of a report is the longest thing an agent sends.
+const MAX_LINE: usize = 1024 * 1024;
+/// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
+const MAX_BAD_LINES: u32 = 16;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+
+/// The server's side of one connection.
+pub(super) struct LineTransport<R, W> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    /// The rest of an oversized line is being skipped. Kept here, because `receive` may be cancelled at each await.
+    is_skipping: bool,
+    n_bad_lines: u32,
+    /// The answer to an unreadable line, until it is written.
+    complaint: Option<Vec<u8>>,
+    writer: Arc<Mutex<Option<W>>>,
+}
+
+/// What became of the next bytes.
+enum Next {
+    Line,
+    TooLong,
+    More,
+}
+
+impl<R, W> LineTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    pub(super) fn new(reader: R, writer: W) -> Self {
+        Self {
+            reader: BufReader::new(reader),
+            line: Vec::new(),
+            is_skipping: false,
+            n_bad_lines: 0,
+            complaint: None,
+            writer: Arc::new(Mutex::new(Some(writer))),
+        }
+    }
+
+    /// Reads up to the end of a line; `None` at the end of the stream. Cancel-safe: what was read is in `self.line`.
+    async fn read_line(&mut self) -> Option<Next> {
+        loop {
+            let available = self.reader.fill_buf().await.ok()?;
+            if available.is_empty() {
+                return None;
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let n_taken = end.map_or(available.len(), |end| end + 1);
+            let fits = self.line.len() + n_taken <= MAX_LINE;
+            let next = match (self.is_skipping, end, fits) {
+                (false, Some(_), true) => Next::Line,
+                (false, None, true) => Next::More,
+                (false, Some(_), false) => Next::TooLong,
+                (false, None, false) => {
+                    self.is_skipping = true;
+                    Next::TooLong
+                }
+                (true, end, _) => {
+                    self.is_skipping = end.is_none();
+                    self.reader.consume(n_taken);
+                    continue;
+                }
+            };
+            if !matches!(next, Next::TooLong) {
+                self.line.extend_from_slice(&available[..n_taken]);
+            }
+            self.reader.consume(n_taken);
+            if !matches!(next, Next::More) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// The message in `self.line`, or the complaint about it; neither for a line that needs no answer.
+    fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let line = std::mem::take(&mut self.line);
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            return None;
+        }
+        match serde_json::from_slice(text) {
+            Ok(message) => {
+                self.n_bad_lines = 0;
+                Some(message)
+            }
+            Err(error) => {
+                self.complain_about(text, &error);
+                None
+            }
+        }
+    }
+
+    fn complain_about(&mut self, line: &[u8], error: &serde_json::Error) {
+        match serde_json::from_slice::<Value>(line) {
+            Ok(Value::Object(message)) => {
+                let id = message.get("id").cloned();
+                // A notification, even an unknown one, gets no answer.
+                if id.is_some() || !message.contains_key("method") {
+                    let problem = "not a JSON-RPC 2.0 request: expected jsonrpc, id, method and params";
+                    self.complain(INVALID_REQUEST, problem, &id.unwrap_or(Value::Null));
+                }
+            }
+            Ok(Value::Array(_)) => {
+                self.complain(INVALID_REQUEST, "batches are not supported: send one request a line", &Value::Null);
+            }
+            Ok(_) => self.complain(INVALID_REQUEST, "a request is a JSON object", &Value::Null),
+            Err(_) => self.complain(PARSE_ERROR, &format!("the line is not valid JSON: {error}"), &Value::Null),
+        }
+    }
+
+    fn complain(&mut self, code: i32, problem: &str, id: &Value) {
+        self.n_bad_lines += 1;
+        let mut answer = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": problem } })
+            .to_string()
+            .into_bytes();
+        answer.push(b'\n');
+        self.complaint = Some(answer);
+    }
+
+    /// Writes the complaint that waits; `false` once the connection is not worth going on with.
+    async fn deliver_complaint(&mut self) -> bool {
+        if let Some(complaint) = &self.complaint {
+            let mut writer = self.writer.lock().await;
+            let Some(stream) = writer.as_mut() else { return false };
+            // A cancelled write may repeat the line; a peer that sends rubbish gets two complaints at worst.
+            if stream.write_all(complaint).await.is_err() {
+                return false;
+            }
+            drop(writer);
+            self.complaint = None;
+        }
+        self.n_bad_lines < MAX_BAD_LINES
+    }
+}
+
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let writer = Arc::clone(&self.writer);
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            match writer.lock().await.as_mut() {
+                Some(stream) => stream.write_all(&line).await,
+                None => Err(std::io::ErrorKind::NotConnected.into()),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if !self.deliver_complaint().await {
+                return None;
+            }
+            match self.read_line().await? {
+                Next::Line => {
+                    if let Some(message) = self.parse() {
+                        return Some(message);
+                    }
+                }
+                Next::TooLong => {
+                    self.line.clear();
+                    self.complain(INVALID_REQUEST, &format!("the line is longer than {MAX_LINE} bytes"), &Value::Null);
+                }
+                Next::More => {}
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.writer.lock().await.take();
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The one way in which every tool is called, whatever the transport: a span, the caller, the call, the form of the answer.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult, ErrorData,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use super::envelope::{CallError, Incoming, answer, refused};
+use super::tools::{self, Tools};
+use crate::domain::Secret;
+use crate::peer::Peer;
+use crate::service::Service;
+
+/// What all connections share.
+#[derive(Clone)]
+pub struct McpServer {
+    service: Arc<Service>,
+    tools: Arc<Tools>,
+    coordinator_token: Arc<Secret>,
+    /// Calls that are being answered; the shutdown waits for them.
+    calls: TaskTracker,
+}
+
+impl McpServer {
+    /// `coordinator_token` is what a coordinator shows where it is not known by its process.
+    pub fn new(service: Arc<Service>, coordinator_token: Secret) -> Self {
+        Self {
+            service,
+            tools: Arc::new(tools::all()),
+            coordinator_token: Arc::new(coordinator_token),
+            calls: TaskTracker::new(),
+        }
+    }
+
+    /// Returns when no call is being answered.
+    pub async fn settled(&self) {
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
+    pub(super) fn for_peer(&self, peer: Peer) -> Connection {
+        Connection { server: self.clone(), peer }
+    }
+}
+
+/// The server as one peer sees it.
+pub(super) struct Connection {
+    server: McpServer,
+    peer: Peer,
+}
+
+impl Connection {
+    async fn call(&self, request: CallToolRequestParams) -> Result<CallToolResponse, ErrorData> {
+        let Some((name, call)) = self.server.tools.find(&request.name) else {
+            let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
+            let problem = format!("unknown tool `{}`; there are: {}", request.name, known.join(", "));
+            return Err(ErrorData::invalid_params(problem, None));
+        };
+        let _in_flight = self.server.calls.token();
+        let arguments = request.arguments.unwrap_or_default();
+        let incoming = Incoming {
+            service: &self.server.service,
+            peer: self.peer,
+            coordinator_token: &self.server.coordinator_token,
+            arguments: &arguments,
+        };
+        let span = tracing::debug_span!("tool_call", tool = name, peer_pid = self.peer.pid);
+        match call(&incoming).instrument(span).await {
+            Ok(object) => Ok(answer(object).into()),
+            Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
+            Err(CallError::Arguments(problem)) => {
+                tracing::debug!(tool = name, reason = %problem, "malformed tool call");
+                Err(ErrorData::invalid_params(format!("{name}: {problem}"), None))
+            }
+        }
+    }
+}
+
+impl ServerHandler for Connection {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("agent-coordinator", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "Begin with authenticate, then get_my_task. Work on the task in your current directory. \
+                 End with report_completed.",
+            )
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request).await
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
+    }
+
+    // What isn't declared isn't there; the library would answer these with empty lists.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}

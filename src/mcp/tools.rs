@@ -1,0 +1,148 @@
+//! The tools: one file each, one line each here.
+
+mod authenticate;
+mod get_my_task;
+mod health_check;
+mod list_active_projects_with_agents;
+mod logout;
+mod report_completed;
+mod should_start;
+mod update_task_status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::envelope::{CallError, Incoming, Who};
+use crate::service::{Service, ServiceError};
+
+/// The list.
+pub(super) fn all() -> Tools {
+    Tools::of([
+        Tool::of::<health_check::HealthCheck>(),
+        Tool::of::<list_active_projects_with_agents::ListActiveProjectsWithAgents>(),
+        Tool::of::<should_start::ShouldStart>(),
+        Tool::of::<authenticate::Authenticate>(),
+        Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<update_task_status::UpdateTaskStatus>(),
+        Tool::of::<report_completed::ReportCompleted>(),
+        Tool::of::<logout::Logout>(),
+    ])
+}
+
+/// What a call does to the world, as clients are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Reads,
+    /// Repeating it changes nothing further.
+    ChangesOnce,
+    Changes,
+}
+
+/// One tool: its words, its shapes, its call.
+pub(super) trait ToolSpec {
+    const NAME: &'static str;
+    /// What a model reads when it chooses.
+    const TEXT: &'static str;
+    const EFFECT: Effect;
+    type Who: Who;
+    type Input: DeserializeOwned + JsonSchema + Send;
+    type Output: Serialize;
+
+    fn call(
+        service: &Service,
+        who: Self::Who,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<Self::Output, ServiceError>> + Send;
+}
+
+/// The answers of tools without arguments of their own.
+#[derive(serde::Deserialize, JsonSchema)]
+pub(super) struct NoInput {}
+
+type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Result<JsonObject, CallError>>;
+
+/// A tool in the list.
+pub(super) struct Tool {
+    definition: Definition,
+    call: Call,
+}
+
+/// The tools by name.
+pub(super) struct Tools {
+    in_order: Vec<Definition>,
+    calls: BTreeMap<&'static str, Call>,
+}
+
+impl Tool {
+    fn of<T: ToolSpec + 'static>() -> (&'static str, Self) {
+        let annotations = ToolAnnotations::new()
+            .read_only(T::EFFECT == Effect::Reads)
+            .destructive(false)
+            .idempotent(T::EFFECT != Effect::Changes)
+            .open_world(false);
+        let definition = Definition::new(T::NAME, T::TEXT, Arc::new(input_schema::<T>())).with_annotations(annotations);
+        (T::NAME, Self { definition, call: |incoming| Box::pin(run::<T>(incoming)) })
+    }
+}
+
+impl Tools {
+    fn of<const N: usize>(tools: [(&'static str, Tool); N]) -> Self {
+        let calls = tools.iter().map(|(name, tool)| (*name, tool.call)).collect();
+        Self { in_order: tools.into_iter().map(|(_, tool)| tool.definition).collect(), calls }
+    }
+
+    pub(super) fn definitions(&self) -> &[Definition] {
+        &self.in_order
+    }
+
+    /// The fixed name and the call of a tool.
+    pub(super) fn find(&self, name: &str) -> Option<(&'static str, Call)> {
+        self.calls.get_key_value(name).map(|(name, call)| (*name, *call))
+    }
+}
+
+async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Result<JsonObject, CallError> {
+    let who = T::Who::find(incoming).await?;
+    let input = Value::Object(incoming.arguments.clone());
+    let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
+    let output = T::call(incoming.service, who, input).await?;
+    match serde_json::to_value(output) {
+        Ok(Value::Object(object)) => Ok(object),
+        other => unreachable!("the output of {} is an object, not {other:?}", T::NAME),
+    }
+}
+
+/// Names the argument and what was expected.
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    match error.path().to_string().as_str() {
+        "." => format!("arguments: {}", error.inner()),
+        path => format!("argument `{path}`: {}", error.inner()),
+    }
+}
+
+/// The schema of a tool's arguments, those that say who calls among them.
+fn input_schema<T: ToolSpec>() -> JsonObject {
+    let Value::Object(mut schema) = schemars::schema_for!(T::Input).to_value() else {
+        unreachable!("the schema of a struct is an object")
+    };
+    schema.remove("$schema");
+    schema.remove("title");
+    for argument in T::Who::ARGUMENTS {
+        let properties = schema.entry("properties").or_insert_with(|| json!({}));
+        properties[argument.name] = json!({ "type": "string", "description": argument.text });
+        if argument.is_required
+            && let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([]))
+        {
+            required.insert(0, argument.name.into());
+        }
+    }
+    schema.entry("properties").or_insert_with(|| json!({}));
+    schema
+}

@@ -1,0 +1,67 @@
+//! `authenticate` (seed 004): an agent proves who it is and gets its session.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::{Purpose, Refusal, Secret};
+use crate::mcp::envelope::Anyone;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct Authenticate;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// Your agent id: the value of AGENT_ID.
+    agent_id: String,
+    /// Your passkey: the value of AGENT_PASSKEY.
+    passkey: String,
+    /// The project you work in: the value of PROJECT_ID.
+    project_id: String,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    session_token: String,
+    /// Seconds.
+    expires_in: u64,
+    agent_name: String,
+    project_name: String,
+    system_prompt: String,
+    instruction: &'static str,
+    purpose: Purpose,
+    working_directory: std::path::PathBuf,
+}
+
+impl ToolSpec for Authenticate {
+    const NAME: &'static str = "authenticate";
+    const TEXT: &'static str = "Call this first. Proves who you are with the AGENT_ID, AGENT_PASSKEY and PROJECT_ID of your \
+                                environment and returns your session_token, your role (system_prompt) and what to do next.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = Anyone;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, _: Anyone, input: Input) -> Result<Output, ServiceError> {
+        // Whatever can't be an id is the id of nobody.
+        let agent: AgentId = input.agent_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
+        let project: ProjectId = input.project_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
+        let opened = service.authenticate(&agent, &Secret::new(input.passkey), &project).await?;
+        tracing::info!(
+            agent_id = %agent, project_id = %project, purpose = %opened.purpose, launch_id = %opened.launch,
+            session_id = %opened.session, "agent authenticated"
+        );
+        Ok(Output {
+            success: true,
+            session_token: opened.session_token.reveal().to_owned(),
+            expires_in: opened.expires_in.as_secs(),
+            agent_name: opened.agent_name,
+            project_name: opened.project_name,
+            system_prompt: opened.system_prompt,
+            instruction: opened.instruction,
+            purpose: opened.purpose,
+            working_directory: opened.working_directory,
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! `get_my_task` (seed 004): what the agent is to work on.
+
+use serde::Serialize;
+
+use super::{Effect, NoInput, ToolSpec};
+use crate::domain::id::{AgentId, TaskId};
+use crate::domain::launch::ReportResult;
+use crate::domain::{Execution, Timestamp};
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct GetMyTask;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    has_task: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<Task>,
+    instruction: &'static str,
+}
+
+#[derive(Serialize)]
+struct Task {
+    task_id: TaskId,
+    title: String,
+    description: String,
+    working_directory: std::path::PathBuf,
+    /// What your last run on it reported and how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Run>,
+    /// What the previous assignee left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handoff: Option<Run>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    agent_id: AgentId,
+    started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<ReportResult>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_steps: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+}
+
+impl From<Execution> for Run {
+    fn from(execution: Execution) -> Self {
+        Self {
+            agent_id: execution.key.agent,
+            started_at: execution.started_at,
+            ended_at: execution.ended_at,
+            result: execution.result,
+            summary: execution.summary,
+            next_steps: execution.next_steps,
+            outcome: execution.outcome.map(|outcome| outcome.as_str()),
+        }
+    }
+}
+
+impl ToolSpec for GetMyTask {
+    const NAME: &'static str = "get_my_task";
+    const TEXT: &'static str = "Returns the task you are to work on, with its description and what earlier runs left.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = AgentSession;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+        let mine = service.my_task(&caller).await?;
+        Ok(Output {
+            success: true,
+            has_task: mine.is_some(),
+            instruction: service.task_instruction(mine.is_some()),
+            task: mine.map(|mine| Task {
+                task_id: mine.task.id,
+                title: mine.task.title,
+                description: mine.task.description,
+                working_directory: mine.working_directory,
+                context: mine.context.map(Run::from),
+                handoff: mine.handoff.map(Run::from),
+            }),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! `list_active_projects_with_agents` (seed 004): who may work where.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::{AgentId, ProjectId};
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct ListActiveProjectsWithAgents;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// Most projects in one answer; all without it.
+    #[serde(default)]
+    #[schemars(with = "u32", range(min = 1))]
+    limit: Option<std::num::NonZeroUsize>,
+    /// The next_cursor of the answer before.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    projects: Vec<Project>,
+    /// Where the next answer begins; only when a limit cut this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Project {
+    project_id: ProjectId,
+    project_name: String,
+    working_directory: std::path::PathBuf,
+    agents: Vec<AgentId>,
+}
+
+impl ToolSpec for ListActiveProjectsWithAgents {
+    const NAME: &'static str = "list_active_projects_with_agents";
+    const TEXT: &'static str = "For coordinators: lists the active projects, each with its active agents.";
+    const EFFECT: Effect = Effect::Reads;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, _: Coordinator, input: Input) -> Result<Output, ServiceError> {
+        let projects = service.active_projects().await?;
+        // Projects come by id, so the last id is a cursor that survives changes between two pages.
+        let mut rest = projects
+            .into_iter()
+            .filter(|project| input.cursor.as_deref().is_none_or(|after| project.id.as_str() > after))
+            .map(|project| Project {
+                project_id: project.id,
+                project_name: project.name,
+                working_directory: project.working_directory,
+                agents: project.agents,
+            });
+        let limit = input.limit.map_or(usize::MAX, std::num::NonZeroUsize::get);
+        let projects: Vec<Project> = rest.by_ref().take(limit).collect();
+        let last = projects.last().map(|project| project.project_id.to_string());
+        let next_cursor = rest.next().and(last);
+        Ok(Output { success: true, projects, next_cursor })
+    }
+}

@@ -1,0 +1,29 @@
+//! `logout`: the agent ends its session without a report.
+
+use serde::Serialize;
+
+use super::{Effect, NoInput, ToolSpec};
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct Logout;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    instruction: &'static str,
+}
+
+impl ToolSpec for Logout {
+    const NAME: &'static str = "logout";
+    const TEXT: &'static str = "Ends your session without a report; for a task use report_completed instead.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = AgentSession;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+        let instruction = service.logout(&caller).await?;
+        Ok(Output { success: true, instruction })
+    }
+}

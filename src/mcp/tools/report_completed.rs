@@ -1,0 +1,51 @@
+//! `report_completed` (seed 004): the agent's last word on its task.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::launch::ReportResult;
+use crate::mcp::envelope::Reporter;
+use crate::service::{Report, Service, ServiceError};
+
+pub(in crate::mcp) struct ReportCompleted;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// success: the task is done. failed: it could not be done. blocked: something is in the way.
+    result: ReportResult,
+    /// What you did.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    summary: Option<String>,
+    /// What remains to be done.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    next_steps: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    instruction: &'static str,
+}
+
+impl ToolSpec for ReportCompleted {
+    const NAME: &'static str = "report_completed";
+    const TEXT: &'static str =
+        "Call this last. Reports the result of your task and ends your session; exit afterwards.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = Reporter;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, Reporter(caller): Reporter, input: Input) -> Result<Output, ServiceError> {
+        let report =
+            Report { result: input.result, summary: input.summary.as_deref(), next_steps: input.next_steps.as_deref() };
+        let instruction = service.report(&caller, report).await?;
+        tracing::info!(
+            agent_id = %caller.session.key.agent, project_id = %caller.session.key.project,
+            launch_id = %caller.launch.id, outcome = input.result.as_str(), "agent reported"
+        );
+        Ok(Output { success: true, instruction })
+    }
+}

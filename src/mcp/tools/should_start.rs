@@ -1,0 +1,67 @@
+//! `should_start` (seed 004): is this agent to be started in this project? Yes reserves the start.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::pair::StartReason;
+use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct ShouldStart;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The agent.
+    #[schemars(with = "String")]
+    agent_id: AgentId,
+    /// The project it would work in.
+    #[schemars(with = "String")]
+    project_id: ProjectId,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    should_start: bool,
+    reason: StartReason,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    start: Option<Start>,
+}
+
+/// What comes with a yes.
+#[derive(Serialize)]
+struct Start {
+    ai_type: String,
+    purpose: Purpose,
+    launch_id: LaunchId,
+    start_deadline: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_ticket: Option<String>,
+}
+
+impl ToolSpec for ShouldStart {
+    const NAME: &'static str = "should_start";
+    const TEXT: &'static str = "For coordinators: whether an agent is to be started in a project now. A true answer reserves \
+                                the start until start_deadline.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
+        let key = InstanceKey::new(input.agent_id, input.project_id, Purpose::Task);
+        let answer = service.should_start(&key, who.id.as_ref()).await?;
+        Ok(Output {
+            should_start: answer.claim.is_some(),
+            reason: answer.reason,
+            start: answer.claim.map(|claim| Start {
+                ai_type: claim.ai_type,
+                purpose: key.purpose,
+                launch_id: claim.launch,
+                start_deadline: claim.deadline,
+                launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),
+            }),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! `update_task_status` (seed 001): moves a task and says what comes next.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::TaskStatus;
+use crate::domain::id::TaskId;
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct UpdateTaskStatus;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
+pub(in crate::mcp) struct Input {
+    /// The task: yours, or a subtask of yours.
+    #[schemars(with = "String")]
+    task_id: TaskId,
+    /// Its new status.
+    status: TaskStatus,
+    /// Why, if it is blocked.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    task: Task,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instruction: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Task {
+    id: TaskId,
+    title: String,
+    previous_status: TaskStatus,
+    new_status: TaskStatus,
+}
+
+impl ToolSpec for UpdateTaskStatus {
+    const NAME: &'static str = "update_task_status";
+    const TEXT: &'static str =
+        "Sets the status of your task or of one of its subtasks; after done it says what comes next.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = AgentSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+        let change = service.update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref()).await?;
+        Ok(Output {
+            success: true,
+            task: Task {
+                id: change.task.id,
+                title: change.task.title,
+                previous_status: change.previous,
+                new_status: change.task.status,
+            },
+            instruction: change.instruction,
+        })
+    }
+}
