@@ -16,6 +16,7 @@
 //! ```
 
 pub mod config;
+pub mod coordinator;
 pub mod domain;
 pub mod folder_watch;
 pub mod instance_dir;
@@ -23,6 +24,7 @@ pub mod mcp;
 pub mod nudge;
 pub mod peer;
 pub mod process;
+pub mod provider;
 pub mod service;
 pub mod shim;
 pub mod store;

@@ -1,0 +1,244 @@
+//! The loop that keeps agents running: observe, plan, act.
+//!
+//! It knows no task, only wanted starts, wanted stops and its own processes. What is decided is decided in
+//! [`crate::domain::plan`]; this module fetches the facts and carries the plan out. Cycles are woken by nudges and deadlines;
+//! the polling interval is a safety net, and a counter says how often it found what nothing had announced.
+
+mod act;
+mod control;
+mod local;
+mod processes;
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use control::{ClaimAnswer, ControlError, ControlPlane};
+pub use local::LocalControlPlane;
+pub use processes::ProcessLayer;
+
+use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
+use crate::domain::{CoordinatorId, Launch, StopReason, Timestamp};
+use crate::nudge::Wakeups;
+use crate::provider::Providers;
+use crate::service::{CoordinatorStatus, Counters};
+use crate::telemetry::ErrorChain;
+
+/// What the loop needs of the configuration.
+#[derive(Debug, Clone)]
+pub struct CoordinatorConfig {
+    pub id: CoordinatorId,
+    pub polling_interval: Duration,
+    pub limits: Limits,
+    pub providers: Providers,
+}
+
+/// Whether the loop starts agents, or is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Running,
+    /// Starts nothing more and ends; its agents stay with their keepers.
+    LeavingAgents,
+    /// Starts nothing more, ends its agents and then itself.
+    StoppingAgents,
+    /// As `StoppingAgents`, without any patience.
+    StoppingAgentsNow,
+}
+
+/// Why a cycle begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WokenBy {
+    Start,
+    Nudge,
+    /// A moment that the last plan named.
+    Deadline,
+    Poll,
+}
+
+/// The loop and what it owns.
+pub struct Coordinator<C, P> {
+    config: CoordinatorConfig,
+    control: C,
+    processes: P,
+    wakeups: Wakeups,
+    mode: watch::Receiver<Mode>,
+    counters: Counters,
+    reported: Option<CoordinatorStatus>,
+    /// Whether the last attempt to reach the server failed; logged when it changes.
+    is_cut_off: bool,
+}
+
+/// How long the server may not answer before the loop asks again, beside the polling interval.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
+    /// `wakeups` are those of the server and of the process table.
+    pub fn new(
+        config: CoordinatorConfig,
+        control: C,
+        processes: P,
+        wakeups: Wakeups,
+        mode: watch::Receiver<Mode>,
+    ) -> Self {
+        let adoptions = processes.instances().iter().filter(|instance| instance.adopted).count();
+        let counters = Counters { adoptions: adoptions as u64, ..Counters::default() };
+        Self { config, control, processes, wakeups, mode, counters, reported: None, is_cut_off: false }
+    }
+
+    /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.
+    pub async fn run(mut self) {
+        let mut poll =
+            tokio::time::interval_at(Instant::now() + self.config.polling_interval, self.config.polling_interval);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut woken_by = WokenBy::Start;
+        loop {
+            let mode = *self.mode.borrow_and_update();
+            let wake_in = match self.cycle(woken_by, mode).await {
+                Ok(wake_in) => wake_in,
+                Err(error) => {
+                    self.note_cut_off(&error);
+                    Some(RETRY_AFTER)
+                }
+            };
+            if self.is_finished(mode) {
+                return;
+            }
+            let deadline = wake_in.map(|wake_in| Instant::now() + wake_in);
+            // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
+            woken_by = tokio::select! {
+                biased;
+                changed = self.mode.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    WokenBy::Nudge
+                }
+                () = self.wakeups.woken() => WokenBy::Nudge,
+                () = sleep_until(deadline) => WokenBy::Deadline,
+                _ = poll.tick() => WokenBy::Poll,
+            };
+        }
+    }
+
+    fn is_finished(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Running => false,
+            Mode::LeavingAgents => true,
+            Mode::StoppingAgents => self.processes.instances().is_empty(),
+            // Their keepers end them; nobody waits.
+            Mode::StoppingAgentsNow => true,
+        }
+    }
+
+    /// One turn: what is seen, what is to be done, doing it. Says when the plan wants to be made again.
+    async fn cycle(&mut self, woken_by: WokenBy, mode: Mode) -> Result<Option<Duration>, ControlError> {
+        self.counters.cycles += 1;
+        let snapshot = self.observe(mode).await?;
+        if self.is_cut_off {
+            self.is_cut_off = false;
+            tracing::info!("the server answers again");
+        }
+        let plan = plan(&snapshot);
+        self.count(&plan, woken_by);
+        for deferred in &plan.deferred {
+            tracing::debug!(
+                agent_id = %deferred.key.agent, project_id = %deferred.key.project, purpose = %deferred.key.purpose,
+                reason = %deferred.reason, until = deferred.until.map(tracing::field::display), "start deferred"
+            );
+        }
+        let wake_in = plan.wake_at.map(|at| at.since(snapshot.now));
+        let deferred = plan.deferred;
+        self.counters.starts += self.act(plan.actions).await;
+        self.end_agents(mode, &snapshot.launches).await?;
+        self.report_status(snapshot.now, deferred).await;
+        Ok(wake_in)
+    }
+
+    /// Instances first: what was claimed is then never missing from the server's launches while its process is seen.
+    async fn observe(&self, mode: Mode) -> Result<Snapshot, ControlError> {
+        let instances = self.processes.instances();
+        let view = self.control.observe().await?;
+        let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
+        Ok(Snapshot {
+            now: self.control.now(),
+            coordinator: self.config.id.clone(),
+            startable,
+            launches: view.launches,
+            instances,
+            limits: self.config.limits,
+        })
+    }
+
+    /// On the way out: the launches are marked, so that the server knows why, and the keepers told.
+    async fn end_agents(&self, mode: Mode, launches: &[Launch]) -> Result<(), ControlError> {
+        let timeout = match mode {
+            Mode::Running | Mode::LeavingAgents => return Ok(()),
+            Mode::StoppingAgents => None,
+            Mode::StoppingAgentsNow => Some(Duration::ZERO),
+        };
+        for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
+            if instance.stop.is_some() && timeout.is_none() {
+                continue;
+            }
+            if launches.iter().any(|launch| launch.id == instance.launch) {
+                self.control.want_stop(&instance.launch, StopReason::Shutdown).await?;
+            }
+            self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, plan: &Plan, woken_by: WokenBy) {
+        if woken_by == WokenBy::Poll && !plan.actions.is_empty() {
+            self.counters.found_by_poll_only += plan.actions.len() as u64;
+            tracing::warn!(n_actions = plan.actions.len(), "the poll found what nothing had announced");
+        }
+        for action in &plan.actions {
+            if let Action::Stop { launch, reason } = action {
+                tracing::info!(launch_id = %launch, reason = %reason, "stopping the agent");
+            }
+        }
+    }
+
+    async fn report_status(&mut self, now: Timestamp, deferred: Vec<Deferred>) {
+        let status = CoordinatorStatus {
+            coordinator: self.config.id.clone(),
+            at: now,
+            max_concurrent: self.config.limits.max_concurrent,
+            instances: self.processes.instances(),
+            deferred,
+            counters: self.counters,
+        };
+        let is_news = self.reported.as_ref().is_none_or(|before| !says_the_same(before, &status));
+        if is_news {
+            match self.control.report_status(status.clone()).await {
+                Ok(()) => self.reported = Some(status),
+                Err(error) => tracing::debug!(error = %ErrorChain(&error), "the status was not taken"),
+            }
+        }
+    }
+
+    fn note_cut_off(&mut self, error: &ControlError) {
+        if self.is_cut_off {
+            tracing::debug!(error = %ErrorChain(error), "the server did not answer");
+        } else {
+            self.is_cut_off = true;
+            tracing::error!(error = %ErrorChain(error), "the server did not answer; running agents go on, will ask again");
+        }
+    }
+}
+
+/// Whether two reports differ in nothing but their time and the number of cycles.
+fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
+    let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
+    a.instances == b.instances && a.deferred == b.deferred && counters(a) == counters(b)
+}
+
+/// Never returns without a deadline. Cancel-safe.
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,124 @@
+//! Carrying a plan out. No choices here: what fails is reported or done again by the next cycle.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+
+use super::Coordinator;
+use super::control::{ClaimAnswer, ControlPlane};
+use super::processes::ProcessLayer;
+use crate::domain::launch::ProcessEnd;
+use crate::domain::plan::{Action, ProcessReport};
+use crate::domain::{InstanceKey, LaunchId};
+use crate::process::StartRequest;
+use crate::provider::LaunchRequest;
+use crate::telemetry::ErrorChain;
+
+/// Launches whose actions are carried out at the same time; the store groups their commits.
+const N_AT_ONCE: usize = 64;
+/// Added to the start deadline for the fuse, so that the word of a last-moment authentication reaches the keeper.
+const FUSE_MARGIN: Duration = Duration::from_secs(2);
+
+impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
+    /// Does all of it, what concerns one launch in its order, starts last. Says how many agents were started.
+    pub(super) async fn act(&self, actions: Vec<Action>) -> u64 {
+        let mut by_launch: BTreeMap<LaunchId, Vec<Action>> = BTreeMap::new();
+        let mut starts = Vec::new();
+        for action in actions {
+            match action {
+                Action::Start { key, ai_type: _, working_directory } => starts.push((key, working_directory)),
+                Action::Report { ref launch, .. }
+                | Action::Forget { ref launch }
+                | Action::MarkAuthenticated { ref launch }
+                | Action::WantStop { ref launch, .. }
+                | Action::Stop { ref launch, .. } => by_launch.entry(launch.clone()).or_default().push(action),
+            }
+        }
+        stream::iter(by_launch.into_values())
+            .for_each_concurrent(N_AT_ONCE, |actions| async {
+                for action in actions {
+                    self.act_on_launch(action).await;
+                }
+            })
+            .await;
+        stream::iter(starts)
+            .map(|(key, working_directory)| self.start(key, working_directory))
+            .buffer_unordered(N_AT_ONCE)
+            .fold(0, |n_started, is_started| async move { n_started + u64::from(is_started) })
+            .await
+    }
+
+    async fn act_on_launch(&self, action: Action) {
+        match action {
+            Action::Report { launch, report } => {
+                if let Err(error) = self.control.report(&launch, &report).await {
+                    tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
+                }
+            }
+            Action::WantStop { launch, reason } => {
+                if let Err(error) = self.control.want_stop(&launch, reason).await {
+                    tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not mark the stop; will try again");
+                }
+            }
+            Action::Stop { launch, reason } => self.processes.request_stop(&launch, reason, None).await,
+            Action::MarkAuthenticated { launch } => self.processes.mark_authenticated(&launch).await,
+            Action::Forget { launch } => self.processes.forget(&launch).await,
+            Action::Start { .. } => {}
+        }
+    }
+
+    /// The claim, then the process. What fails after the claim is reported at once.
+    async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> bool {
+        // Before the claim is asked for: time lost on the way counts for the fuse.
+        let asked_at = self.processes.boot_now();
+        let claim = match self.control.claim(&key).await {
+            Ok(claim) => claim,
+            Err(error) => {
+                tracing::warn!(
+                    agent_id = %key.agent, project_id = %key.project, error = %ErrorChain(&error),
+                    "could not claim the start; will try again"
+                );
+                return false;
+            }
+        };
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return false };
+        let request = LaunchRequest {
+            launch: launch.clone(),
+            key: key.clone(),
+            ai_type: ai_type.clone(),
+            working_directory,
+            passkey: ticket,
+        };
+        let started = match self.config.providers.command(&request) {
+            Err(unknown) => Err(unknown.to_string()),
+            Ok(command) => {
+                let fuse = asked_at + start_timeout + FUSE_MARGIN;
+                let request = StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
+                self.processes.start(request).await.map_err(|error| ErrorChain(&error).to_string())
+            }
+        };
+        match started {
+            Ok(()) => {
+                let provider = self.config.providers.find(&ai_type).map_or("", |(name, _)| name);
+                tracing::info!(
+                    launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
+                    provider, "agent started"
+                );
+                true
+            }
+            Err(reason) => {
+                tracing::warn!(
+                    launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
+                    reason, "agent could not be started"
+                );
+                let end = ProcessEnd::StartFailed(reason);
+                let report = ProcessReport::Ended { end, at: self.control.now() };
+                self.act_on_launch(Action::Report { launch, report }).await;
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The processes as the loop sees them: the table of `process`, or a simulation's.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::domain::{Instance, LaunchId, StopReason};
+use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
+use crate::telemetry::ErrorChain;
+
+/// What the loop asks of its processes. All of it may be repeated.
+pub trait ProcessLayer: Send + Sync + 'static {
+    /// The newest state of all instances, ended ones until they are forgotten.
+    fn instances(&self) -> Vec<Instance>;
+
+    /// The clock by which fuses burn.
+    fn boot_now(&self) -> BootInstant;
+
+    /// Returns when the keeper exists; its instance is in `instances` from then on.
+    fn start(&self, request: StartRequest) -> impl Future<Output = Result<(), StartError>> + Send;
+
+    /// Tells the keeper to end the instance; the first reason wins. Without `timeout` it takes the configured one.
+    fn request_stop(
+        &self,
+        launch: &LaunchId,
+        reason: StopReason,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Lets the keeper know that its agent authenticated.
+    fn mark_authenticated(&self, launch: &LaunchId) -> impl Future<Output = ()> + Send;
+
+    /// The server knows the end of this instance.
+    fn forget(&self, launch: &LaunchId) -> impl Future<Output = ()> + Send;
+}
+
+impl ProcessLayer for ProcessTable {
+    fn instances(&self) -> Vec<Instance> {
+        Self::instances(self).to_vec()
+    }
+
+    fn boot_now(&self) -> BootInstant {
+        BootInstant::now()
+    }
+
+    async fn start(&self, request: StartRequest) -> Result<(), StartError> {
+        Self::start(self, request).await
+    }
+
+    async fn request_stop(&self, launch: &LaunchId, reason: StopReason, timeout: Option<Duration>) {
+        if let Err(error) = Self::request_stop(self, launch, reason, timeout).await {
+            tracing::error!(launch_id = %launch, error = %ErrorChain(&error), "could not stop the agent");
+        }
+    }
+
+    async fn mark_authenticated(&self, launch: &LaunchId) {
+        if let Err(error) = Self::mark_authenticated(self, launch).await {
+            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not mark the agent as authenticated");
+        }
+    }
+
+    async fn forget(&self, launch: &LaunchId) {
+        if let Err(error) = Self::forget(self, launch).await {
+            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not move the instance folder");
+        }
+    }
+}
