@@ -25,6 +25,7 @@ pub mod nudge;
 pub mod peer;
 pub mod process;
 pub mod provider;
+pub mod rest;
 pub mod service;
 pub mod shim;
 pub mod store;

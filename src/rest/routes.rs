@@ -1,0 +1,25 @@
+//! The routes: one file per resource, one line each here. What a route sends and takes is a type in its file; the command line
+//! reads the same types.
+
+pub mod agents;
+pub mod launches;
+pub mod manifest;
+pub mod operate;
+pub mod projects;
+pub mod status;
+pub mod tasks;
+
+use axum::Router;
+
+use super::RestState;
+
+pub(super) fn all() -> Router<RestState> {
+    Router::new()
+        .merge(status::routes())
+        .merge(agents::routes())
+        .merge(projects::routes())
+        .merge(tasks::routes())
+        .merge(launches::routes())
+        .merge(operate::routes())
+        .merge(manifest::routes())
+}

@@ -1,0 +1,113 @@
+//! `/agents`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::agent::AgentStatus;
+use crate::domain::{Agent, AgentId, Secret, Timestamp};
+use crate::rest::extract::{InBody, InPath};
+use crate::rest::{Problem, RestState};
+use crate::service::AgentEdit;
+
+/// An agent as it is shown. Its passkey never is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentBody {
+    pub id: AgentId,
+    pub name: String,
+    pub ai_type: String,
+    pub system_prompt: String,
+    pub has_passkey: bool,
+    pub status: AgentStatus,
+    pub created_at: Timestamp,
+    /// Only in the answer that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<String>,
+}
+
+/// What is to be made or changed; what is left out stays, or takes its default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentRequest {
+    /// Of a new agent; generated without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ai_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<String>,
+    /// Makes a passkey and shows it in this one answer.
+    #[serde(default)]
+    pub generate_passkey: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<AgentStatus>,
+}
+
+impl From<Agent> for AgentBody {
+    fn from(agent: Agent) -> Self {
+        Self {
+            id: agent.id,
+            name: agent.name,
+            ai_type: agent.ai_type,
+            system_prompt: agent.system_prompt,
+            has_passkey: agent.passkey.is_some(),
+            status: agent.status,
+            created_at: agent.created_at,
+            passkey: None,
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/agents", get(list).post(add)).route("/agents/{id}", get(show).patch(set))
+}
+
+async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {
+    Ok(Json(state.service.agents().await?.into_iter().map(AgentBody::from).collect()))
+}
+
+async fn show(State(state): State<RestState>, InPath(id): InPath<AgentId>) -> Result<Json<AgentBody>, Problem> {
+    Ok(Json(state.service.agent(&id).await?.into()))
+}
+
+async fn add(
+    State(state): State<RestState>,
+    InBody(request): InBody<AgentRequest>,
+) -> Result<(StatusCode, Json<AgentBody>), Problem> {
+    let (edit, shown) = edit_of(&state, &request);
+    let agent = state.service.add_agent(request.id, &edit).await?;
+    tracing::info!(agent_id = %agent.id, "agent added");
+    Ok((StatusCode::CREATED, Json(AgentBody { passkey: shown, ..agent.into() })))
+}
+
+async fn set(
+    State(state): State<RestState>,
+    InPath(id): InPath<AgentId>,
+    InBody(request): InBody<AgentRequest>,
+) -> Result<Json<AgentBody>, Problem> {
+    let (edit, shown) = edit_of(&state, &request);
+    let agent = state.service.set_agent(&id, &edit).await?;
+    tracing::info!(agent_id = %agent.id, "agent changed");
+    Ok(Json(AgentBody { passkey: shown, ..agent.into() }))
+}
+
+/// The edit, and the passkey to show if one was generated.
+fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<String>) {
+    let generated = request.generate_passkey.then(|| state.service.new_passkey());
+    let shown = generated.as_ref().map(|passkey| passkey.reveal().to_owned());
+    let edit = AgentEdit {
+        name: request.name.clone(),
+        ai_type: request.ai_type.clone(),
+        system_prompt: request.system_prompt.clone(),
+        passkey: generated.or_else(|| request.passkey.clone().map(Secret::new)),
+        status: request.status,
+    };
+    (edit, shown)
+}

@@ -1,0 +1,146 @@
+//! `/launches`: what ran and runs, and what it printed.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::store::LaunchFilter;
+
+/// A launch as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchBody {
+    pub launch_id: LaunchId,
+    pub agent_id: AgentId,
+    pub project_id: ProjectId,
+    pub purpose: Purpose,
+    pub ai_type: String,
+    /// `starting`, `running`, `stopping`, `ending`, `ended`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    pub claimed_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authenticated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The detail of the outcome, or why it is being stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// Which launches to list, the newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LaunchQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+    /// At most so many; 50 without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// How output is read.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OutputQuery {
+    /// Goes on until the launch has ended.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Launches in an answer whose asker names no number.
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 1000;
+
+impl From<Launch> for LaunchBody {
+    fn from(launch: Launch) -> Self {
+        let (ended_at, outcome, reason) = match &launch.state {
+            LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.as_str().to_owned()), outcome.reason()),
+            LaunchState::Starting { .. }
+            | LaunchState::Running { .. }
+            | LaunchState::Stopping { .. }
+            | LaunchState::Ending => (None, None, launch.stop_reason.map(|reason| reason.to_string())),
+        };
+        Self {
+            state: launch.state.as_str().to_owned(),
+            launch_id: launch.id,
+            agent_id: launch.key.agent,
+            project_id: launch.key.project,
+            purpose: launch.key.purpose,
+            ai_type: launch.ai_type,
+            task_id: launch.task,
+            pid: launch.pid,
+            claimed_at: launch.claimed_at,
+            started_at: launch.started_at,
+            authenticated_at: launch.authenticated_at,
+            ended_at,
+            outcome,
+            reason,
+            exit_code: launch.exit.exit_code,
+            signal: launch.exit.signal,
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/launches", get(list))
+        .route("/launches/{id}", get(show))
+        .route("/launches/{id}/output", get(output))
+}
+
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<LaunchQuery>,
+) -> Result<Json<Vec<LaunchBody>>, Problem> {
+    let filter = LaunchFilter {
+        agent: query.agent,
+        project: query.project,
+        purpose: query.purpose,
+        only_ended: false,
+        limit: query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+    };
+    Ok(Json(state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect()))
+}
+
+async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Json<LaunchBody>, Problem> {
+    Ok(Json(state.service.launch(&id).await?.into()))
+}
+
+/// Plain text, as the agent printed it, secrets taken out.
+async fn output(
+    State(state): State<RestState>,
+    InPath(id): InPath<LaunchId>,
+    InQuery(query): InQuery<OutputQuery>,
+) -> Result<Response, Problem> {
+    let launch = state.service.launch(&id).await?;
+    let Some(output) = state.service.output(&launch.id, query.follow)? else {
+        let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
+    };
+    let stream = futures::StreamExt::take_until(output, state.closing.clone().cancelled_owned());
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((headers, Body::from_stream(stream)).into_response())
+}

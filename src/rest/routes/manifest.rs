@@ -1,0 +1,47 @@
+//! `/apply`: agents, projects and tasks in one go.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+
+use crate::rest::extract::InBody;
+use crate::rest::{Place, Problem, RestState};
+use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/apply", post(apply))
+}
+
+async fn apply(State(state): State<RestState>, InBody(wanted): InBody<Wanted>) -> Result<Json<Vec<Applied>>, Problem> {
+    let applied = state.service.apply(&wanted).await?;
+    let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
+    tracing::info!(n_entries = applied.len(), n_changed, "manifest applied");
+    Ok(Json(applied))
+}
+
+impl From<ApplyError> for Problem {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Service(error) => error.into(),
+            ApplyError::Problems(problems) => {
+                let places = problems.into_iter().map(|problem| {
+                    let mut path = format!("{}.{}", problem.section, problem.id);
+                    if let Some((key, index)) = problem.field {
+                        path = format!("{path}.{key}");
+                        path.extend(index.map(|index| format!(".{index}")));
+                    }
+                    Place { path, message: problem.message }
+                });
+                let places: Vec<Place> = places.collect();
+                let detail = places
+                    .iter()
+                    .map(|place| format!("{}: {}", place.path, place.message))
+                    .collect::<Vec<_>>()
+                    .join("; ");
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Self::new(status, "invalid_manifest", detail).with_problems(places)
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `/stop` and `/resume`: what people do to running agents.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
+use crate::rest::extract::InBody;
+use crate::rest::{Problem, RestState};
+use crate::service::StopTarget;
+
+/// Whom it concerns: one pair, or all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TargetRequest {
+    #[serde(default)]
+    pub all: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Both without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+}
+
+/// What a stop has set in motion.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoppedBody {
+    /// Launches that are being ended.
+    pub launches: Vec<LaunchId>,
+}
+
+impl TryFrom<TargetRequest> for StopTarget {
+    type Error = Problem;
+
+    fn try_from(request: TargetRequest) -> Result<Self, Problem> {
+        match (request.all, request.agent_id, request.project_id) {
+            (true, None, None) if request.purpose.is_none() => Ok(Self::All),
+            (false, Some(agent), Some(project)) => Ok(Self::Pair { agent, project, purpose: request.purpose }),
+            _ => {
+                let detail = "expected either agentId and projectId (and perhaps purpose), or all: true alone";
+                Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail))
+            }
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/stop", post(stop)).route("/resume", post(resume))
+}
+
+async fn stop(
+    State(state): State<RestState>,
+    InBody(request): InBody<TargetRequest>,
+) -> Result<Json<StoppedBody>, Problem> {
+    let target = request.try_into()?;
+    let stopped = state.service.stop(&target).await?;
+    tracing::info!(target = ?target, n_launches = stopped.launches.len(), "a person stopped agents");
+    Ok(Json(StoppedBody { launches: stopped.launches }))
+}
+
+async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRequest>) -> Result<StatusCode, Problem> {
+    let target = request.try_into()?;
+    state.service.resume(&target).await?;
+    tracing::info!(target = ?target, "a person resumed agents");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,106 @@
+//! `/projects`.
+
+use std::path::PathBuf;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::agent::ProjectStatus;
+use crate::domain::{AgentId, Project, ProjectId, Timestamp};
+use crate::rest::extract::{InBody, InPath};
+use crate::rest::{Problem, RestState};
+use crate::service::ProjectEdit;
+
+/// A project as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectBody {
+    pub id: ProjectId,
+    pub name: String,
+    pub working_directory: PathBuf,
+    pub status: ProjectStatus,
+    /// Assigned agents, by id.
+    pub agents: Vec<AgentId>,
+    pub created_at: Timestamp,
+}
+
+/// What is to be made or changed; what is left out stays, or takes its default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectRequest {
+    /// Of a new project; generated without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ProjectStatus>,
+    /// Agents to assign.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assign: Vec<AgentId>,
+    /// Agents whose assignment ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unassign: Vec<AgentId>,
+}
+
+impl From<(Project, Vec<AgentId>)> for ProjectBody {
+    fn from((project, agents): (Project, Vec<AgentId>)) -> Self {
+        Self {
+            id: project.id,
+            name: project.name,
+            working_directory: project.working_directory,
+            status: project.status,
+            agents,
+            created_at: project.created_at,
+        }
+    }
+}
+
+impl From<ProjectRequest> for ProjectEdit {
+    fn from(request: ProjectRequest) -> Self {
+        Self {
+            name: request.name,
+            working_directory: request.working_directory,
+            status: request.status,
+            assign: request.assign,
+            unassign: request.unassign,
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/projects", get(list).post(add)).route("/projects/{id}", get(show).patch(set))
+}
+
+async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {
+    Ok(Json(state.service.projects().await?.into_iter().map(ProjectBody::from).collect()))
+}
+
+async fn show(State(state): State<RestState>, InPath(id): InPath<ProjectId>) -> Result<Json<ProjectBody>, Problem> {
+    Ok(Json(state.service.project(&id).await?.into()))
+}
+
+async fn add(
+    State(state): State<RestState>,
+    InBody(mut request): InBody<ProjectRequest>,
+) -> Result<(StatusCode, Json<ProjectBody>), Problem> {
+    let id = state.service.add_project(request.id.take(), &request.into()).await?;
+    tracing::info!(project_id = %id, "project added");
+    Ok((StatusCode::CREATED, Json(state.service.project(&id).await?.into())))
+}
+
+async fn set(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+    InBody(request): InBody<ProjectRequest>,
+) -> Result<Json<ProjectBody>, Problem> {
+    state.service.set_project(&id, &request.into()).await?;
+    tracing::info!(project_id = %id, "project changed");
+    Ok(Json(state.service.project(&id).await?.into()))
+}

@@ -1,0 +1,150 @@
+//! `/status`: everything at a glance, and `/health/live`.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::pair::StartReason;
+use crate::domain::{AgentId, Instance, LaunchId, ProjectId, Purpose, SessionId, Timestamp};
+use crate::domain::{Launch, LaunchState};
+use crate::rest::routes::launches::LaunchBody;
+use crate::rest::{Problem, RestState};
+use crate::service::{Counters, StatusView};
+
+/// Everything at a glance (contract.md `status --json`, there in snake_case).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusBody {
+    pub version: String,
+    pub health: String,
+    pub at: Timestamp,
+    /// No new starts; since when.
+    pub paused: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_since: Option<Timestamp>,
+    pub limits: LimitsBody,
+    pub instances: Vec<InstanceBody>,
+    pub deferred: Vec<DeferredBody>,
+    /// The last ones, the newest first.
+    pub ended: Vec<LaunchBody>,
+    pub counters: Counters,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsBody {
+    pub max_concurrent: usize,
+    pub running: usize,
+}
+
+/// A launch that is open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceBody {
+    #[serde(flatten)]
+    pub launch: LaunchBody,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Found alive when the daemon started.
+    pub adopted: bool,
+}
+
+/// A start that waits, or a pair that is held.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeferredBody {
+    pub agent_id: AgentId,
+    pub project_id: ProjectId,
+    pub purpose: Purpose,
+    pub reason: StartReason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl From<StatusView> for StatusBody {
+    fn from(view: StatusView) -> Self {
+        let processes: BTreeMap<LaunchId, &Instance> = view
+            .coordinators
+            .iter()
+            .flat_map(|coordinator| &coordinator.instances)
+            .map(|instance| (instance.launch.clone(), instance))
+            .collect();
+        let deferred: Vec<DeferredBody> = view
+            .coordinators
+            .iter()
+            .flat_map(|coordinator| &coordinator.deferred)
+            .map(|deferred| DeferredBody {
+                agent_id: deferred.key.agent.clone(),
+                project_id: deferred.key.project.clone(),
+                purpose: deferred.key.purpose,
+                reason: deferred.reason,
+                until: deferred.until,
+            })
+            .collect();
+        let held = view.held.iter().map(|record| DeferredBody {
+            agent_id: record.key.agent.clone(),
+            project_id: record.key.project.clone(),
+            purpose: record.key.purpose,
+            reason: StartReason::Held,
+            until: None,
+        });
+        // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
+        let held: Vec<DeferredBody> = held
+            .filter(|held| held.purpose == Purpose::Task)
+            .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
+            .collect();
+        let counters = view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
+            cycles: sum.cycles + coordinator.counters.cycles,
+            starts: sum.starts + coordinator.counters.starts,
+            adoptions: sum.adoptions + coordinator.counters.adoptions,
+            found_by_poll_only: sum.found_by_poll_only + coordinator.counters.found_by_poll_only,
+        });
+        let limits = LimitsBody {
+            max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.max_concurrent).sum(),
+            running: view.open.len(),
+        };
+        let instances =
+            view.open.into_iter().map(|launch| InstanceBody::of(processes.get(&launch.id), launch)).collect();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            health: "ok".to_owned(),
+            at: view.at,
+            paused: view.paused_since.is_some(),
+            paused_since: view.paused_since,
+            limits,
+            instances,
+            deferred: deferred.into_iter().chain(held).collect(),
+            ended: view.ended.into_iter().map(LaunchBody::from).collect(),
+            counters,
+        }
+    }
+}
+
+impl InstanceBody {
+    fn of(process: Option<&&Instance>, launch: Launch) -> Self {
+        let session = match &launch.state {
+            LaunchState::Running { session } => Some(session.clone()),
+            _ => None,
+        };
+        Self { session, adopted: process.is_some_and(|process| process.adopted), launch: launch.into() }
+    }
+}
+
+fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {
+    a.agent_id == b.agent_id && a.project_id == b.project_id && a.purpose == b.purpose
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/status", get(status)).route("/health/live", get(live))
+}
+
+async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
+    Ok(Json(state.service.status().await?.into()))
+}
+
+async fn live() -> &'static str {
+    "ok\n"
+}

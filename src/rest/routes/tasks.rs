@@ -1,0 +1,228 @@
+//! `/tasks`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::domain::launch::ReportResult;
+use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
+use crate::rest::extract::{InBody, InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::service::{NewTask, TaskEdit, TaskView};
+use crate::store::TaskFilter;
+
+/// A task as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskBody {
+    pub id: TaskId,
+    pub project_id: ProjectId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<TaskId>,
+    pub title: String,
+    pub description: String,
+    pub status: TaskStatus,
+    pub priority: Priority,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<AgentId>,
+    pub dependencies: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_reason: Option<String>,
+    pub created_at: Timestamp,
+    pub status_since: Timestamp,
+}
+
+/// A task with what hangs on it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskDetail {
+    #[serde(flatten)]
+    pub task: TaskBody,
+    pub subtasks: Vec<TaskBody>,
+    /// The newest first.
+    pub executions: Vec<ExecutionBody>,
+}
+
+/// The work of one launch on a task.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionBody {
+    pub launch_id: LaunchId,
+    pub agent_id: AgentId,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ReportResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_steps: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+}
+
+/// A task to be made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewTaskRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<TaskId>,
+    pub project_id: ProjectId,
+    pub title: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<TaskId>,
+}
+
+/// What is to be changed; what is left out stays.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// `null` takes the task away from its assignee.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<Option<AgentId>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    /// Why it is blocked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Tells `null` from absence.
+#[allow(clippy::option_option, reason = "three states: absent, null, a value")]
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl From<Task> for TaskBody {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id,
+            project_id: task.project,
+            parent_id: task.parent,
+            title: task.title,
+            description: task.description,
+            status: task.status,
+            priority: task.priority,
+            assignee_id: task.assignee,
+            dependencies: task.dependencies,
+            blocked_reason: task.blocked_reason,
+            created_at: task.created_at,
+            status_since: task.status_since,
+        }
+    }
+}
+
+impl From<TaskView> for TaskDetail {
+    fn from(view: TaskView) -> Self {
+        Self {
+            task: view.task.into(),
+            subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
+            executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
+        }
+    }
+}
+
+impl From<Execution> for ExecutionBody {
+    fn from(execution: Execution) -> Self {
+        Self {
+            launch_id: execution.launch,
+            agent_id: execution.key.agent,
+            started_at: execution.started_at,
+            ended_at: execution.ended_at,
+            result: execution.result,
+            summary: execution.summary,
+            next_steps: execution.next_steps,
+            outcome: execution.outcome.map(|outcome| outcome.to_string()),
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/tasks", get(list).post(add)).route("/tasks/{id}", get(show).patch(set))
+}
+
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<TaskQuery>,
+) -> Result<Json<Vec<TaskBody>>, Problem> {
+    let filter =
+        TaskFilter { project: query.project, assignee: query.assignee, status: query.status, parent: query.parent };
+    Ok(Json(state.service.tasks(&filter).await?.into_iter().map(TaskBody::from).collect()))
+}
+
+async fn show(State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Json<TaskDetail>, Problem> {
+    Ok(Json(state.service.task(&id).await?.into()))
+}
+
+async fn add(
+    State(state): State<RestState>,
+    InBody(request): InBody<NewTaskRequest>,
+) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
+    let view = state
+        .service
+        .add_task(&NewTask {
+            id: request.id,
+            project: request.project_id,
+            title: request.title,
+            description: request.description,
+            status: request.status.unwrap_or(TaskStatus::Todo),
+            priority: request.priority.unwrap_or(Priority::Medium),
+            assignee: request.assignee_id,
+            parent: request.parent_id,
+            dependencies: request.dependencies,
+        })
+        .await?;
+    tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
+    Ok((StatusCode::CREATED, Json(view.into())))
+}
+
+async fn set(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+    InBody(request): InBody<TaskRequest>,
+) -> Result<Json<TaskDetail>, Problem> {
+    let edit = TaskEdit {
+        title: request.title,
+        description: request.description,
+        priority: request.priority,
+        assignee: request.assignee_id,
+        status: request.status,
+        reason: request.reason,
+    };
+    let view = state.service.set_task(&id, &edit).await?;
+    tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
+    Ok(Json(view.into()))
+}
