@@ -15,6 +15,8 @@
 //! domain                                pure decisions
 //! ```
 
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod coordinator;
 pub mod domain;

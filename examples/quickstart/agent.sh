@@ -1,0 +1,20 @@
+#!/bin/sh
+# An agent in its smallest form: it does with `agent-coordinator call` what a real agent CLI does over MCP.
+# The coordinator starts it in the project's directory and tells it in its environment who it is.
+set -eu
+call() { "$AGENT_COORDINATOR" call "$@"; }
+
+# Who am I? The passkey comes from AGENT_PASSKEY, never from an argument.
+AGENT_SESSION_TOKEN=$(call authenticate --get session_token)
+export AGENT_SESSION_TOKEN
+
+# What am I to do?
+task=$(call get_my_task --get task)
+echo "my task: $task"
+
+# Do it.
+echo "Hello from $AGENT_ID, $(date)" >>hello.txt
+echo "wrote $PWD/hello.txt"
+
+# Say how it went, and go.
+call report_completed '{"result": "success", "summary": "wrote hello.txt"}'

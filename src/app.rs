@@ -1,0 +1,334 @@
+//! Composition: what is made of what, in which order it starts, and in which it ends.
+//!
+//! The only module that names several front doors. Each start step that fails says what it was about; the end is a sequence in
+//! one function, [`shutdown`], and each of its steps has a deadline.
+
+mod identity;
+mod lock;
+mod signals;
+mod socket;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use lock::InUse;
+pub use signals::{Signal, Signals};
+
+pub use crate::process::find_program;
+
+use crate::config::manifest::{self, Manifest};
+use crate::config::{AtShutdown, Config, ConfigError, Environment, Report, StoreUrl};
+use crate::coordinator::{Coordinator, CoordinatorConfig, LocalControlPlane, Mode};
+use crate::domain::pair::Backoff;
+use crate::domain::plan::Limits;
+use crate::domain::{CoordinatorId, Guidance};
+use crate::mcp::{self, McpServer};
+use crate::nudge::Nudge;
+use crate::process::{self, ProcessConfig, ProcessTable};
+use crate::provider::Providers;
+use crate::rest::{self, RestState};
+use crate::service::world::SystemWorld;
+use crate::service::{ApplyError, EntryProblem, Service, Settings, Wanted};
+use crate::store::Store;
+use crate::store::sqlite::SqliteStore;
+use crate::telemetry::ErrorChain;
+
+/// How a daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// As it was asked to.
+    Clean,
+    /// Asked twice: it went without waiting for anything.
+    Hurried(Signal),
+}
+
+/// The manifest of the configuration names what isn't there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ManifestProblems(pub Report);
+
+/// Beyond the agents' own stop ladder: reading what their keepers wrote, telling the server.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
+/// For calls and requests that are being answered when the serving ends.
+const SERVING_DEADLINE: Duration = Duration::from_secs(5);
+/// For what was handed to the store.
+const STORE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Runs server and coordinator in one process until a signal ends it.
+///
+/// # Errors
+/// What kept it from starting.
+pub async fn run(config: Config, environment: &Environment, mut signals: Signals) -> anyhow::Result<Ending> {
+    let started = tokio::select! {
+        // A signal while starting: nothing runs yet, so there is nothing to wait for. Dropping the start is safe: an agent
+        // can't be started before its last step, and a store commit is made or not.
+        signal = signals.next() => {
+            tracing::info!(signal = signal.as_str(), "stopped while starting");
+            return Ok(Ending::Clean);
+        }
+        daemon = Daemon::start(&config, environment) => daemon?,
+    };
+    let first = tokio::select! {
+        signal = signals.next() => signal,
+        () = started.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
+    };
+    let policy = match first {
+        Signal::Terminate => config.shutdown.sigterm,
+        Signal::Interrupt => config.shutdown.sigint,
+    };
+    tracing::info!(
+        signal = first.as_str(),
+        agents = if policy == AtShutdown::Keep { "kept" } else { "stopped" },
+        "stopping"
+    );
+    tokio::select! {
+        () = shutdown(&started, policy, &config) => Ok(Ending::Clean),
+        second = signals.next() => {
+            tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
+            started.hurry().await;
+            Ok(Ending::Hurried(second))
+        }
+    }
+}
+
+/// The parts of a running daemon.
+struct Daemon {
+    store: Arc<SqliteStore>,
+    processes: ProcessTable,
+    mode: watch::Sender<Mode>,
+    coordinator: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    serving: CancellationToken,
+    doors: tokio_util::task::TaskTracker,
+    /// Cancelled when a part ends that must not.
+    broken: CancellationToken,
+    /// Held for the life of the daemon.
+    _lock: lock::RoleLock,
+}
+
+impl Daemon {
+    async fn start(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+        let state_dir = &config.state_dir;
+        identity::create_state_dir(state_dir)?;
+        let lock = lock::RoleLock::take(&state_dir.join("server.lock"))?;
+        let StoreUrl::Sqlite(database) = &config.store;
+        let store = Arc::new(SqliteStore::open(database).await?);
+        let coordinator_id: CoordinatorId = identity::coordinator_id(state_dir)?;
+        let coordinator_token = identity::coordinator_token(state_dir)?;
+
+        let nudge = Nudge::new();
+        let backoff = Backoff { initial: config.backoff.initial, max: config.backoff.max };
+        let settings = Settings {
+            language: config.language,
+            start_timeout: config.start.timeout,
+            stop_timeout: config.stop.timeout,
+            linger: config.run.linger,
+            session_default: config.session.default_timeout,
+            session_maximum: config.session.max_timeout,
+            backoff,
+            state_dir: state_dir.clone(),
+        };
+        let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge.clone()));
+        if let Some(path) = &config.manifest {
+            apply_manifest(&service, path, environment).await?;
+        }
+
+        let program = std::env::current_exe().context("could not find this program's own file")?;
+        let process_config = ProcessConfig {
+            state_dir: state_dir.clone(),
+            shim_program: program.clone(),
+            stop_timeout: config.stop.timeout,
+            leak_grace: config.stop.leak_grace,
+            max_file: config.output.max_file,
+            files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
+        };
+        let (processes, adoption) = process::open(process_config, nudge.clone()).await?;
+        tracing::info!(
+            adopted = adoption.n_adopted,
+            ended = adoption.n_ended,
+            lost = adoption.n_lost,
+            "took stock of the instances"
+        );
+
+        let mcp_listener = socket::bind(&config.mcp_socket)?;
+        let control_listener = socket::bind(&config.control_socket)?;
+
+        let serving = CancellationToken::new();
+        let broken = CancellationToken::new();
+        let doors = tokio_util::task::TaskTracker::new();
+        let mcp_server = McpServer::new(service.clone(), coordinator_token);
+        doors.spawn(watched(
+            broken.clone(),
+            serving.clone(),
+            mcp::socket::serve(mcp_listener, mcp_server, serving.clone()),
+        ));
+        let router = rest::router(RestState { service: service.clone(), closing: serving.clone() });
+        doors.spawn(watched(broken.clone(), serving.clone(), serve_control(control_listener, router, serving.clone())));
+        doors.spawn(watched(
+            broken.clone(),
+            serving.clone(),
+            clean_up(service.clone(), config.session.cleanup_interval, serving.clone()),
+        ));
+
+        let (mode, mode_seen) = watch::channel(Mode::Running);
+        let coordinator = Coordinator::new(
+            CoordinatorConfig {
+                id: coordinator_id.clone(),
+                polling_interval: config.polling_interval,
+                limits: Limits { max_concurrent: config.max_concurrent, backoff },
+                providers: Providers {
+                    entries: config.providers.clone(),
+                    guidance: Guidance::new(config.language),
+                    environment: std::env::vars().collect(),
+                    mcp_socket: config.mcp_socket.clone(),
+                    program,
+                },
+            },
+            LocalControlPlane::new(service, coordinator_id),
+            processes.clone(),
+            nudge.listen(),
+            mode_seen,
+        );
+        let coordinator = tokio::spawn(watched(broken.clone(), serving.clone(), coordinator.run()));
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), state_dir = %state_dir.display(),
+            mcp_socket = %config.mcp_socket.display(), "ready"
+        );
+        Ok(Self {
+            store,
+            processes,
+            mode,
+            coordinator: tokio::sync::Mutex::new(Some(coordinator)),
+            serving,
+            doors,
+            broken,
+            _lock: lock,
+        })
+    }
+
+    /// Tells the keepers to end their agents without patience, and waits for nothing else.
+    async fn hurry(&self) {
+        if *self.mode.borrow() != Mode::LeavingAgents {
+            self.mode.send_replace(Mode::StoppingAgentsNow);
+            for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
+                let reason = crate::domain::StopReason::Shutdown;
+                let _ = self.processes.request_stop(&instance.launch, reason, Some(Duration::ZERO)).await;
+            }
+        }
+    }
+}
+
+/// The end, in its order: start nothing more and end the agents while the server still answers them, stop serving, close the
+/// store. A step that isn't done by its deadline is left behind.
+async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
+    let (mode, deadline) = match policy {
+        AtShutdown::Keep => (Mode::LeavingAgents, STOP_MARGIN),
+        AtShutdown::Stop => (Mode::StoppingAgents, config.stop.timeout + config.stop.leak_grace + STOP_MARGIN),
+    };
+    daemon.mode.send_replace(mode);
+    if let Some(coordinator) = daemon.coordinator.lock().await.as_mut() {
+        within(deadline, "the agents", coordinator).await;
+    }
+    daemon.serving.cancel();
+    daemon.doors.close();
+    within(SERVING_DEADLINE, "the open connections", daemon.doors.wait()).await;
+    daemon.processes.clone().leave().await;
+    within(STORE_DEADLINE, "the store", daemon.store.close()).await;
+    tracing::info!("stopped");
+}
+
+async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
+    if tokio::time::timeout(deadline, step).await.is_err() {
+        tracing::error!(what, deadline_ms = deadline.as_millis(), "still not finished; going on without it");
+    }
+}
+
+/// A part of the daemon. If it ends while the daemon serves, the daemon is broken: better a restart than half a daemon.
+async fn watched(broken: CancellationToken, serving: CancellationToken, part: impl Future<Output = ()>) {
+    // Also when the part panics.
+    let _on_end = OnEnd { broken, serving };
+    part.await;
+}
+
+struct OnEnd {
+    broken: CancellationToken,
+    serving: CancellationToken,
+}
+
+impl Drop for OnEnd {
+    fn drop(&mut self) {
+        if !self.serving.is_cancelled() {
+            self.broken.cancel();
+        }
+    }
+}
+
+async fn serve_control(listener: tokio::net::UnixListener, router: axum::Router, cancel: CancellationToken) {
+    if let Err(error) = rest::serve_control(listener, router, cancel).await {
+        tracing::error!(%error, "the control socket broke");
+    }
+}
+
+async fn clean_up(service: Arc<Service>, interval: Duration, cancel: CancellationToken) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        if let Err(error) = service.cleanup().await {
+            tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
+        }
+    }
+}
+
+async fn apply_manifest(service: &Service, path: &Path, environment: &Environment) -> anyhow::Result<()> {
+    let manifest = manifest::load(path, environment)?;
+    let applied = match service.apply(&Wanted::from(&manifest)).await {
+        Ok(applied) => applied,
+        Err(ApplyError::Problems(problems)) => {
+            let located = problems.into_iter().map(|problem| (locate(&manifest, &problem), problem.message));
+            return Err(ManifestProblems(manifest.report(located)).into());
+        }
+        Err(ApplyError::Service(error)) => return Err(error).context("could not apply the manifest"),
+    };
+    let n_changed = applied.iter().filter(|entry| entry.what != crate::service::AppliedAs::Unchanged).count();
+    tracing::info!(manifest = %path.display(), n_entries = applied.len(), n_changed, "manifest applied");
+    say_what_is_left(service, &manifest).await
+}
+
+/// A manifest whose tasks are all finished starts nothing; say so, and how to go on.
+async fn say_what_is_left(service: &Service, manifest: &Manifest) -> anyhow::Result<()> {
+    let mut open = 0;
+    for task in &manifest.tasks {
+        open += usize::from(service.task(&task.id.value).await?.task.status.is_open());
+    }
+    if let (Some(last), 0) = (manifest.tasks.last(), open) {
+        let assignee = last.assignee.as_ref().map_or("AGENT", |assignee| assignee.value.as_str());
+        tracing::info!(
+            task_id = %last.id.value, status = "done",
+            next = format!(
+                "agent-coordinator task add --project {} --assignee {assignee} --status in_progress --title \"…\"",
+                last.project.value
+            ),
+            "every task of the manifest is done; give the next one"
+        );
+    }
+    Ok(())
+}
+
+/// The place of a problem in the file.
+pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location {
+    manifest.locate(problem.section, &problem.id, problem.field)
+}
+
+/// Whether an error is about the configuration, so that the exit code says so.
+pub fn is_about_configuration(error: &anyhow::Error) -> bool {
+    error.is::<ConfigError>() || error.is::<ManifestProblems>()
+}

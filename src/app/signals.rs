@@ -1,0 +1,60 @@
+//! The signals that end the daemon.
+
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// A signal that asks the daemon to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Terminate,
+    Interrupt,
+}
+
+impl Signal {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        }
+    }
+
+    /// What a shell calls the exit of a process that this signal ended.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Terminate => 128 + 15,
+            Self::Interrupt => 128 + 2,
+        }
+    }
+}
+
+/// Listens from the moment it is made.
+pub struct Signals {
+    terminate: Stream,
+    interrupt: Stream,
+    hang_up: Stream,
+}
+
+impl Signals {
+    /// # Errors
+    /// When the kernel refuses a handler.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal to end. Cancel-safe: a signal is only taken by the call that returns it.
+    pub async fn next(&mut self) -> Signal {
+        loop {
+            tokio::select! {
+                Some(()) = self.terminate.recv() => return Signal::Terminate,
+                Some(()) = self.interrupt.recv() => return Signal::Interrupt,
+                // A closed terminal is no reason to end.
+                Some(()) = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: the configuration is read at start; restart to apply a change");
+                }
+            }
+        }
+    }
+}

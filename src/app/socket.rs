@@ -1,0 +1,50 @@
+//! Binding Unix sockets that only their owner can use, without taking one from a daemon that lives.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use tokio::net::UnixListener;
+
+/// Binds `path`; a socket that a dead daemon left is replaced.
+///
+/// # Errors
+/// When somebody listens there, something else than a socket is there, or the folder isn't usable.
+pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    clear(path)?;
+    if let Some(folder) = path.parent() {
+        let mut private = std::fs::DirBuilder::new();
+        private
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .with_context(|| format!("could not create the folder `{}` of the socket", folder.display()))?;
+    }
+    // Nobody else can connect in the moment between the bind and the change of its mode.
+    let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    nix::sys::stat::umask(before);
+    let listener = bound.with_context(|| format!("could not bind the socket `{}`", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("could not protect the socket `{}`", path.display()))?;
+    Ok(listener)
+}
+
+fn clear(path: &Path) -> anyhow::Result<()> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("could not look at `{}`", path.display())),
+        Ok(metadata) => metadata,
+    };
+    if !metadata.file_type().is_socket() {
+        bail!("`{}` is in the way: it is no socket; move it or choose another path", path.display());
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!("somebody listens on `{}` already", path.display()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)
+            .with_context(|| format!("could not remove the stale socket `{}`", path.display())),
+        Err(error) => Err(error).with_context(|| format!("could not try the socket `{}`", path.display())),
+    }
+}

@@ -1,0 +1,157 @@
+//! The command line: what people and scripts type. `run` is the daemon; everything else talks to one, or reads files.
+//!
+//! Exit codes (contract.md): 0, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
+
+mod agent;
+mod apply;
+mod call;
+mod check;
+mod client;
+mod error;
+mod logs;
+mod output;
+mod project;
+mod run;
+mod status;
+mod stop;
+mod task;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Environment, Loaded};
+use crate::domain::Purpose;
+use crate::domain::{AgentId, ProjectId};
+use client::Client;
+use error::{CliError, EXIT_CONFIGURATION};
+
+/// Runs fleets of AI coding agents the way an init system runs services.
+#[derive(Debug, Parser)]
+#[command(name = "agent-coordinator", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.")]
+struct Arguments {
+    /// Configuration file [default: $AGENT_COORDINATOR_CONFIG, ./coordinator_config.yaml, the user's configuration folder,
+    /// /etc/agent-coordinator/]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon: server and coordinator in one process, until SIGTERM or SIGINT
+    Run,
+    /// Check the configuration and show how each provider would start an agent
+    Check,
+    /// Make agents, projects and tasks as a YAML file lists them; nothing is taken away, repeating it changes nothing
+    Apply {
+        /// The manifest
+        manifest: PathBuf,
+        #[command(flatten)]
+        form: output::Form,
+    },
+    /// Show what runs, what waits and why, and what ended lately
+    Status {
+        /// Show it again every second until interrupted
+        #[arg(long, conflicts_with = "json")]
+        watch: bool,
+        #[command(flatten)]
+        form: output::Form,
+    },
+    /// Print what an agent printed
+    Logs(logs::LogsArguments),
+    /// Stop an agent in a project and hold it, or stop all and pause
+    Stop(stop::StopArguments),
+    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`
+    Resume(stop::ResumeArguments),
+    /// Tasks: list, show, add, set
+    #[command(subcommand)]
+    Task(task::TaskCommand),
+    /// Projects: list, show, add, set
+    #[command(subcommand)]
+    Project(project::ProjectCommand),
+    /// Agents: list, show, add, set
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
+    /// Call an MCP tool and print its answer: how an agent can be a shell script
+    Call(call::CallArguments),
+}
+
+/// An agent in a project.
+#[derive(Debug, clap::Args)]
+struct Pair {
+    /// Agent id
+    agent: AgentId,
+    /// Project id
+    project: ProjectId,
+    /// Only for this purpose: task or chat
+    #[arg(long)]
+    purpose: Option<Purpose>,
+}
+
+/// Parses the command line, does what it says, and returns its exit code.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers, not errors.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let environment = Environment::of_process();
+    // An agent's script needs no configuration: its environment says where the server is.
+    if let Command::Call(call) = arguments.command {
+        return finish(call.call(&environment, || load(arguments.config.as_deref(), &environment)));
+    }
+    let loaded = match load(arguments.config.as_deref(), &environment) {
+        Ok(loaded) => loaded,
+        Err(error) => return finish(Err(error)),
+    };
+    match arguments.command {
+        Command::Run => run::run(loaded, &environment),
+        Command::Check => finish(check::check(&loaded, &environment)),
+        command => finish(ask_daemon(command, &loaded, &environment)),
+    }
+}
+
+fn load(path: Option<&std::path::Path>, environment: &Environment) -> Result<Loaded, CliError> {
+    config::load(path, environment).map_err(CliError::Configuration)
+}
+
+fn ask_daemon(command: Command, loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(loaded.config.control_socket.clone());
+    runtime.block_on(async {
+        match command {
+            Command::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
+            Command::Status { watch, form } => status::status(&client, watch, form).await,
+            Command::Logs(logs) => logs.print(&client).await,
+            Command::Stop(stop) => stop.stop(&client).await,
+            Command::Resume(resume) => resume.resume(&client).await,
+            Command::Task(task) => task.run(&client).await,
+            Command::Project(project) => project.run(&client, environment).await,
+            Command::Agent(agent) => agent.run(&client).await,
+            Command::Run | Command::Check | Command::Call(_) => unreachable!("answered without a daemon"),
+        }
+    })
+}
+
+fn finish(result: Result<(), CliError>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error.print();
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// What `run` exits with when its configuration is at fault.
+const fn configuration_exit() -> u8 {
+    EXIT_CONFIGURATION
+}

@@ -1,0 +1,152 @@
+//! `agent`: list, show, add, set.
+
+use std::io::Read as _;
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, plain, print_json, print_line, print_table, table};
+use crate::domain::AgentId;
+use crate::domain::agent::AgentStatus;
+use crate::rest::routes::agents::{AgentBody, AgentRequest};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AgentCommand {
+    /// List agents
+    List {
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Show an agent
+    Show {
+        agent: AgentId,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Add an agent
+    Add {
+        /// Agent id [default: generated]
+        agent: Option<AgentId>,
+        #[command(flatten)]
+        edit: AgentEditArguments,
+    },
+    /// Change an agent
+    Set {
+        agent: AgentId,
+        #[command(flatten)]
+        edit: AgentEditArguments,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AgentEditArguments {
+    /// What people call it [default: its id]
+    #[arg(long)]
+    name: Option<String>,
+    /// The provider that starts it [default: claude]
+    #[arg(long)]
+    ai_type: Option<String>,
+    /// Its role, in words it reads when it authenticates
+    #[arg(long)]
+    system_prompt: Option<String>,
+    /// Read its passkey from standard input; agents that the daemon starts need none
+    #[arg(long, conflicts_with = "generate_passkey")]
+    passkey_stdin: bool,
+    /// Make a passkey and print it, this once
+    #[arg(long)]
+    generate_passkey: bool,
+    /// active, inactive
+    #[arg(long)]
+    status: Option<AgentStatus>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl AgentCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        match self {
+            Self::List { form } => {
+                let agents: Vec<AgentBody> = client.get("/agents").await?;
+                if form.json { print_json(&agents) } else { print_agents(&agents) }
+            }
+            Self::Show { agent, form } => {
+                let agent: AgentBody = client.get(&format!("/agents/{agent}")).await?;
+                if form.json { print_json(&agent) } else { print_agent(&agent) }
+            }
+            Self::Add { agent, edit } => {
+                let form = edit.form;
+                let agent: AgentBody = client.post("/agents", &edit.request(agent)?).await?;
+                if form.json {
+                    return print_json(&agent);
+                }
+                print_line(agent.id.as_str())?;
+                print_passkey(&agent)
+            }
+            Self::Set { agent, edit } => {
+                let form = edit.form;
+                let agent: AgentBody = client.patch(&format!("/agents/{agent}"), &edit.request(None)?).await?;
+                if form.json {
+                    return print_json(&agent);
+                }
+                print_agent(&agent)?;
+                print_passkey(&agent)
+            }
+        }
+    }
+}
+
+impl AgentEditArguments {
+    fn request(self, id: Option<AgentId>) -> Result<AgentRequest, CliError> {
+        let passkey = if self.passkey_stdin {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            let text = text.trim();
+            if text.is_empty() {
+                return Err(CliError::Usage("standard input holds no passkey".to_owned()));
+            }
+            Some(text.to_owned())
+        } else {
+            None
+        };
+        Ok(AgentRequest {
+            id,
+            name: self.name,
+            ai_type: self.ai_type,
+            system_prompt: self.system_prompt,
+            passkey,
+            generate_passkey: self.generate_passkey,
+            status: self.status,
+        })
+    }
+}
+
+fn print_agents(agents: &[AgentBody]) -> Result<(), CliError> {
+    let mut rows = table(&["AGENT", "NAME", "AI TYPE", "STATUS", "PASSKEY"]);
+    for agent in agents {
+        rows.add_row([
+            agent.id.to_string(),
+            plain(&agent.name),
+            plain(&agent.ai_type),
+            agent.status.to_string(),
+            if agent.has_passkey { "set" } else { "-" }.to_owned(),
+        ]);
+    }
+    print_table(&rows, "No agents. Add one with `agent-coordinator agent add`.")
+}
+
+fn print_agent(agent: &AgentBody) -> Result<(), CliError> {
+    print_line(&format!("{}  {}", agent.id, plain(&agent.name)))?;
+    print_line(&format!("{}, started as {}", agent.status, plain(&agent.ai_type)))?;
+    for line in agent.system_prompt.lines() {
+        print_line(&format!("  {}", plain(line)))?;
+    }
+    Ok(())
+}
+
+fn print_passkey(agent: &AgentBody) -> Result<(), CliError> {
+    match &agent.passkey {
+        Some(passkey) => print_line(&format!("passkey: {passkey}")),
+        None => Ok(()),
+    }
+}

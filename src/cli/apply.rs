@@ -1,0 +1,58 @@
+//! `apply`: agents, projects and tasks from a file.
+
+use std::path::Path;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, print_json, print_line};
+use crate::config::{Environment, manifest};
+use crate::service::{Applied, AppliedAs, Wanted};
+
+pub(super) async fn apply(client: &Client, path: &Path, environment: &Environment, form: Form) -> Result<(), CliError> {
+    let manifest = manifest::load(path, environment).map_err(CliError::Configuration)?;
+    let answer = client.post_or_problem::<Vec<Applied>>("/apply", &Wanted::from(&manifest)).await?;
+    let applied = match answer {
+        Ok(applied) => applied,
+        Err(problem) if problem.problems.is_empty() => return Err(problem.into()),
+        Err(problem) => {
+            let located = problem.problems.into_iter().map(|place| {
+                let (section, id, field) = split(&place.path);
+                (manifest.locate(section, id, field), place.message)
+            });
+            return Err(CliError::File(manifest.report(located).to_string()));
+        }
+    };
+    if form.json {
+        return print_json(&applied);
+    }
+    for entry in applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged) {
+        let what = if entry.what == AppliedAs::Created { "created" } else { "updated" };
+        print_line(&format!("{} {} {what}", entry.kind, entry.id))?;
+    }
+    let n_unchanged = applied.iter().filter(|entry| entry.what == AppliedAs::Unchanged).count();
+    if n_unchanged > 0 { print_line(&format!("{n_unchanged} unchanged")) } else { Ok(()) }
+}
+
+/// `tasks.tsk_form.dependencies.0` in its parts. An id may hold dots; sections and keys don't.
+fn split(path: &str) -> (&str, &str, Option<(&str, Option<usize>)>) {
+    let (section, rest) = path.split_once('.').unwrap_or((path, ""));
+    let (rest, index) = match rest.rsplit_once('.').map(|(before, last)| (before, last.parse().ok())) {
+        Some((before, Some(index))) => (before, Some(index)),
+        _ => (rest, None),
+    };
+    match rest.rsplit_once('.') {
+        Some((id, key)) => (section, id, Some((key, index))),
+        None => (section, rest, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_come_apart_at_the_right_dots() {
+        assert_eq!(split("tasks.tsk.1.dependencies.0"), ("tasks", "tsk.1", Some(("dependencies", Some(0)))));
+        assert_eq!(split("tasks.tsk_form.parent"), ("tasks", "tsk_form", Some(("parent", None))));
+    }
+}

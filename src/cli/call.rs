@@ -1,0 +1,124 @@
+//! `call`: one MCP tool call, for agents that are scripts and for people who look.
+//!
+//! A secret doesn't belong in an argument list, which everyone on the machine can read: what is missing in the JSON is taken
+//! from the environment that the coordinator gives its agents.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::error::CliError;
+use super::output::print_line;
+use crate::config::{Environment, Loaded};
+
+/// The variable in which a script keeps what `authenticate` returned.
+const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
+/// Arguments that are taken from the environment: for which tools, and from which variable.
+const FROM_ENVIRONMENT: [(&str, &str); 3] =
+    [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "authenticate takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and PROJECT_ID where \
+                        the JSON doesn't say them; every tool takes session_token from AGENT_SESSION_TOKEN. The server is the one \
+                        of COORDINATOR_MCP_SOCKET, else that of the configuration."
+)]
+pub(super) struct CallArguments {
+    /// Name of the tool
+    tool: String,
+    /// Its arguments as a JSON object; `-` reads them from standard input
+    arguments: Option<String>,
+    /// Print only this field of the answer, a text without quotes
+    #[arg(long, value_name = "FIELD")]
+    get: Option<String>,
+}
+
+impl CallArguments {
+    pub(super) fn call(
+        self,
+        environment: &Environment,
+        load: impl FnOnce() -> Result<Loaded, CliError>,
+    ) -> Result<(), CliError> {
+        let arguments = complete(&self.tool, self.parse_arguments()?, environment);
+        let socket = match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
+            Some(path) => PathBuf::from(path),
+            None => load()?.config.mcp_socket,
+        };
+        let result = exchange(&socket, &self.tool, arguments)?;
+        let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
+        let answer = result.get("structuredContent").unwrap_or(&result);
+        match &self.get {
+            Some(field) if !is_error => match answer.get(field) {
+                Some(Value::String(text)) => print_line(text)?,
+                Some(value) => print_line(&value.to_string())?,
+                None => return Err(CliError::Failed(format!("the answer of {} has no field `{field}`", self.tool))),
+            },
+            _ => print_line(&answer.to_string())?,
+        }
+        if is_error {
+            let error = answer.get("error").and_then(Value::as_str).unwrap_or("refused");
+            return Err(CliError::Failed(format!("{}: {error}", self.tool)));
+        }
+        Ok(())
+    }
+
+    fn parse_arguments(&self) -> Result<Map<String, Value>, CliError> {
+        let text = match self.arguments.as_deref() {
+            None => return Ok(Map::new()),
+            Some("-") => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                text
+            }
+            Some(text) => text.to_owned(),
+        };
+        serde_json::from_str(&text)
+            .map_err(|error| CliError::Usage(format!("the arguments of {} are no JSON object: {error}", self.tool)))
+    }
+}
+
+/// The arguments with what the environment knows.
+fn complete(tool: &str, mut arguments: Map<String, Value>, environment: &Environment) -> Map<String, Value> {
+    let mut add = |name: &str, variable: &str| {
+        if let (false, Some(value)) = (arguments.contains_key(name), environment.variable(variable)) {
+            arguments.insert(name.to_owned(), value.into());
+        }
+    };
+    if tool == "authenticate" {
+        for (name, variable) in FROM_ENVIRONMENT {
+            add(name, variable);
+        }
+    } else {
+        add("session_token", SESSION_VARIABLE);
+    }
+    arguments
+}
+
+/// One request, one answer: the server takes a call without a handshake.
+fn exchange(socket: &Path, tool: &str, arguments: Map<String, Value>) -> Result<Value, CliError> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            CliError::NoDaemon { socket: socket.to_owned() }
+        }
+        _ => CliError::Failed(format!("could not reach the server at {}: {error}", socket.display())),
+    })?;
+    let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let broken = |error: std::io::Error| CliError::Failed(format!("the server did not answer {tool}: {error}"));
+    writeln!(stream, "{request}").map_err(broken)?;
+    for line in BufReader::new(stream).lines() {
+        let mut answer: Value = serde_json::from_str(&line.map_err(broken)?)
+            .map_err(|error| CliError::Failed(format!("the server's answer to {tool} is not understood: {error}")))?;
+        if answer.get("id") != Some(&json!(1)) {
+            continue;
+        }
+        if let Some(error) = answer.get("error") {
+            let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
+            return Err(CliError::Failed(message.to_owned()));
+        }
+        return Ok(answer["result"].take());
+    }
+    Err(CliError::Failed(format!("the server closed the connection without answering {tool}")))
+}

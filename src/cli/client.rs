@@ -1,0 +1,122 @@
+//! The daemon as the command line reaches it: HTTP over its control socket.
+
+use std::io;
+use std::path::PathBuf;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use super::error::CliError;
+use crate::rest::Problem;
+
+/// One daemon, by its control socket. Each request is a connection of its own: the command line asks little.
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    pub(super) const fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        read(self.send(Method::GET, path, Bytes::new()).await?).await
+    }
+
+    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        read(self.send(Method::POST, path, to_bytes(body)?).await?).await
+    }
+
+    pub(super) async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        read(self.send(Method::PATCH, path, to_bytes(body)?).await?).await
+    }
+
+    /// A post whose answer has no body.
+    pub(super) async fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), CliError> {
+        let response = self.send(Method::POST, path, to_bytes(body)?).await?;
+        if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
+    }
+
+    /// A post whose refusal the caller wants to look into.
+    pub(super) async fn post_or_problem<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Result<T, Problem>, CliError> {
+        let response = self.send(Method::POST, path, to_bytes(body)?).await?;
+        if response.status().is_success() { Ok(Ok(read(response).await?)) } else { Ok(Err(refusal(response).await?)) }
+    }
+
+    /// Hands each piece of the body to `take` as it comes.
+    pub(super) async fn stream(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<(), CliError> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        if !response.status().is_success() {
+            return Err(refusal(response).await?.into());
+        }
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| CliError::Failed(format!("the daemon broke off: {error}")))?;
+            if let Some(data) = frame.data_ref() {
+                take(data)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, CliError> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                CliError::NoDaemon { socket: self.socket.clone() }
+            }
+            _ => CliError::Failed(format!("could not reach the daemon at {}: {error}", self.socket.display())),
+        })?;
+        let broken = |error: hyper::Error| CliError::Failed(format!("the daemon did not answer: {error}"));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api{path}"))
+            .header("host", "agent-coordinator")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|error| CliError::Usage(format!("not a valid request: {error}")))?;
+        sender.send_request(request).await.map_err(broken)
+    }
+}
+
+fn to_bytes(body: &impl Serialize) -> Result<Bytes, CliError> {
+    serde_json::to_vec(body).map(Bytes::from).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+async fn collect(response: Response<Incoming>) -> Result<Bytes, CliError> {
+    let body = response.into_body().collect().await;
+    Ok(body.map_err(|error| CliError::Failed(format!("the daemon broke off: {error}")))?.to_bytes())
+}
+
+async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, CliError> {
+    if !response.status().is_success() {
+        return Err(refusal(response).await?.into());
+    }
+    serde_json::from_slice(&collect(response).await?).map_err(|error| {
+        CliError::Failed(format!("the daemon's answer is not understood: {error}; is it another version?"))
+    })
+}
+
+async fn refusal(response: Response<Incoming>) -> Result<Problem, CliError> {
+    let status = response.status();
+    let body = collect(response).await?;
+    Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
+        let status = if status.is_success() { StatusCode::INTERNAL_SERVER_ERROR } else { status };
+        Problem::new(status, "unknown", format!("the daemon answered {status}"))
+    }))
+}

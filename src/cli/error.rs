@@ -1,0 +1,74 @@
+//! Why a command didn't succeed, and the exit code that says so.
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+use crate::rest::Problem;
+
+pub(super) const EXIT_FAILED: u8 = 1;
+pub(super) const EXIT_USAGE: u8 = 2;
+pub(super) const EXIT_NO_DAEMON: u8 = 69;
+pub(super) const EXIT_CONFIGURATION: u8 = 78;
+
+/// Why a command didn't succeed.
+#[derive(Debug)]
+pub(super) enum CliError {
+    /// Refused, or it went wrong.
+    Failed(String),
+    /// Asked for in a way that makes no sense.
+    Usage(String),
+    NoDaemon {
+        socket: PathBuf,
+    },
+    Configuration(ConfigError),
+    /// Reports of several lines about a file.
+    File(String),
+    /// The reader of our output has gone; nothing more to say.
+    Hushed,
+}
+
+impl CliError {
+    pub(super) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => EXIT_FAILED,
+            Self::Usage(_) => EXIT_USAGE,
+            Self::NoDaemon { .. } => EXIT_NO_DAEMON,
+            Self::Configuration(_) | Self::File(_) => EXIT_CONFIGURATION,
+            Self::Hushed => 0,
+        }
+    }
+
+    pub(super) fn print(&self) {
+        match self {
+            Self::Failed(text) | Self::Usage(text) => eprintln!("agent-coordinator: {text}"),
+            Self::NoDaemon { socket } => eprintln!(
+                "agent-coordinator: no daemon is running: nobody listens on {}\n\
+                 Start one with `agent-coordinator run`, or name its configuration with --config.",
+                socket.display()
+            ),
+            Self::Configuration(error) if io::stderr().is_terminal() => eprintln!("{}", error.colored()),
+            Self::Configuration(error) => eprintln!("{error}"),
+            Self::File(report) => eprintln!("{report}"),
+            Self::Hushed => {}
+        }
+    }
+}
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Hushed,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<Problem> for CliError {
+    fn from(problem: Problem) -> Self {
+        match problem.hint {
+            Some(hint) => Self::Failed(format!("{} ({hint})", problem.detail)),
+            None => Self::Failed(problem.detail),
+        }
+    }
+}

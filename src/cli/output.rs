@@ -1,0 +1,102 @@
+//! How answers are printed: tables for people, JSON in snake_case for programs.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::CliError;
+use crate::domain::Timestamp;
+use crate::domain::printable::is_unprintable;
+
+/// In which form a command answers.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct Form {
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Prints `answer` as JSON. The keys of the API are in camelCase; here, as in the configuration, they are in snake_case.
+pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
+    let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&snake_keys(value)).map_err(|error| CliError::Failed(error.to_string()))?;
+    print_line(&text)
+}
+
+pub(super) fn print_line(text: &str) -> Result<(), CliError> {
+    writeln!(io::stdout(), "{text}")?;
+    Ok(())
+}
+
+fn snake_keys(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            Value::Object(object.into_iter().map(|(key, value)| (snake(&key), snake_keys(value))).collect())
+        }
+        Value::Array(array) => Value::Array(array.into_iter().map(snake_keys).collect()),
+        other => other,
+    }
+}
+
+fn snake(key: &str) -> String {
+    key.chars().fold(String::with_capacity(key.len() + 4), |mut snake, letter| {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+        snake
+    })
+}
+
+/// A table without lines, as wide as the terminal allows.
+pub(super) fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    if io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    table.set_header(header.iter().copied());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// Prints a table, or what to do when it is empty.
+pub(super) fn print_table(table: &Table, when_empty: &str) -> Result<(), CliError> {
+    if table.is_empty() { print_line(when_empty) } else { print_line(&lines(table)) }
+}
+
+/// The table without the blanks that fill its lines.
+pub(super) fn lines(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Other people's text, fit for a terminal and for one line.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if is_unprintable(letter) { ' ' } else { letter }).collect()
+}
+
+/// How long ago, roughly.
+pub(super) fn ago(moment: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(moment).as_secs();
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m", seconds / 60),
+        3600..=86_399 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_printed_in_snake_case_and_values_as_they_are() {
+        let value = serde_json::json!({ "launchId": "lchId", "list": [{ "aB": 1 }] });
+        assert_eq!(snake_keys(value), serde_json::json!({ "launch_id": "lchId", "list": [{ "a_b": 1 }] }));
+    }
+}

@@ -1,0 +1,66 @@
+//! `run`: the daemon.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+
+use crate::app::{self, Ending, Signals};
+use crate::config::{Environment, Loaded, LogConfig};
+use crate::telemetry::{self, LineForm};
+
+/// Threads that serve; a daemon that mostly waits needs few.
+const N_WORKERS: usize = 2;
+
+pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
+    let Loaded { config, source } = loaded;
+    let _guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
+        Ok(guard) => guard,
+        Err(error) => {
+            eprintln!("agent-coordinator: {}", telemetry::ErrorChain(&error));
+            return ExitCode::from(super::error::EXIT_FAILED);
+        }
+    };
+    // What this process knows is not for other processes of its user to read.
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!(%error, "could not make the daemon undumpable");
+    }
+    if let Some(path) = &source {
+        tracing::info!(config = %path.display(), "configuration read");
+    } else {
+        tracing::info!("no configuration file found: all settings have their defaults");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(N_WORKERS).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "could not start the runtime");
+            return ExitCode::from(super::error::EXIT_FAILED);
+        }
+    };
+    let ending = runtime.block_on(async {
+        let signals = Signals::listen()?;
+        app::run(config, environment, signals).await
+    });
+    // Blocking work that still hangs must not keep the process.
+    runtime.shutdown_background();
+    match ending {
+        Ok(Ending::Clean) => ExitCode::SUCCESS,
+        Ok(Ending::Hurried(signal)) => ExitCode::from(signal.exit_code()),
+        Err(error) if app::is_about_configuration(&error) => {
+            eprintln!("{error}");
+            ExitCode::from(super::configuration_exit())
+        }
+        Err(error) => {
+            tracing::error!(error = %telemetry::ErrorChain(error.as_ref()), "the daemon ended");
+            ExitCode::from(super::error::EXIT_FAILED)
+        }
+    }
+}
+
+fn line_form(config: &LogConfig) -> LineForm {
+    let is_terminal = config.file.is_none() && io::stderr().is_terminal();
+    match (config.is_json(is_terminal), is_terminal) {
+        (true, _) => LineForm::Json,
+        (false, true) => LineForm::ColoredText,
+        (false, false) => LineForm::Text,
+    }
+}

@@ -1,0 +1,93 @@
+//! `status`: everything at a glance.
+
+use std::time::Duration;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, ago, lines, print_json, print_line, table};
+use crate::rest::routes::status::StatusBody;
+
+/// Between two looks of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Clears a terminal and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(), CliError> {
+    loop {
+        let status: StatusBody = client.get("/status").await?;
+        if form.json {
+            return print_json(&status);
+        }
+        let text = describe(&status);
+        if !watch {
+            return print_line(&text);
+        }
+        print_line(&format!("{CLEAR}{text}"))?;
+        tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+fn describe(status: &StatusBody) -> String {
+    let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
+    let mut parts = vec![format!(
+        "agent-coordinator {}: {state}, {} of {} slots in use",
+        status.version, status.limits.running, status.limits.max_concurrent
+    )];
+    if status.instances.is_empty() {
+        parts.push("No agent is running.".to_owned());
+    } else {
+        let mut running = table(&["AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "LAUNCH"]);
+        for instance in &status.instances {
+            let launch = &instance.launch;
+            let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
+            let adopted = if instance.adopted { " (adopted)" } else { "" };
+            running.add_row([
+                launch.agent_id.to_string(),
+                launch.project_id.to_string(),
+                launch.purpose.to_string(),
+                format!("{}{adopted}", launch.state),
+                ago(since, status.at),
+                launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+                launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                launch.launch_id.to_string(),
+            ]);
+        }
+        parts.push(lines(&running));
+    }
+    if !status.deferred.is_empty() {
+        let mut waiting = table(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
+        for deferred in &status.deferred {
+            waiting.add_row([
+                deferred.agent_id.to_string(),
+                deferred.project_id.to_string(),
+                deferred.purpose.to_string(),
+                deferred.reason.to_string(),
+                deferred.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(status.at, until))),
+            ]);
+        }
+        parts.push(lines(&waiting));
+    }
+    if !status.ended.is_empty() {
+        let mut ended = table(&["ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "LAUNCH"]);
+        for launch in &status.ended {
+            let outcome = launch.outcome.as_deref().unwrap_or("-");
+            let exit = match (launch.exit_code, launch.signal) {
+                (Some(code), _) => code.to_string(),
+                (None, Some(signal)) => format!("signal {signal}"),
+                (None, None) => "-".to_owned(),
+            };
+            ended.add_row([
+                launch.agent_id.to_string(),
+                launch.project_id.to_string(),
+                launch.purpose.to_string(),
+                launch.reason.as_ref().map_or_else(|| outcome.to_owned(), |reason| format!("{outcome} ({reason})")),
+                exit,
+                launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, status.at)),
+                launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                launch.launch_id.to_string(),
+            ]);
+        }
+        parts.push(lines(&ended));
+    }
+    parts.join("\n\n")
+}

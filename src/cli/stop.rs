@@ -1,0 +1,86 @@
+//! `stop` and `resume`.
+
+use std::time::Duration;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::print_line;
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
+use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::operate::{StoppedBody, TargetRequest};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArguments {
+    /// Agent id
+    #[arg(requires = "project", required_unless_present = "all")]
+    agent: Option<AgentId>,
+    /// Project id
+    project: Option<ProjectId>,
+    /// Only for this purpose: task or chat
+    #[arg(long)]
+    purpose: Option<Purpose>,
+    /// Stop every agent and start none until `resume`
+    #[arg(long, conflicts_with_all = ["agent", "project", "purpose"])]
+    all: bool,
+    /// Don't wait until the agents are gone
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ResumeArguments {
+    /// Agent id
+    #[arg(requires = "project")]
+    agent: Option<AgentId>,
+    /// Project id
+    project: Option<ProjectId>,
+    /// Only for this purpose: task or chat
+    #[arg(long, requires = "agent")]
+    purpose: Option<Purpose>,
+}
+
+/// Between two looks at a launch that is being stopped.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+impl StopArguments {
+    pub(super) async fn stop(self, client: &Client) -> Result<(), CliError> {
+        let target =
+            TargetRequest { all: self.all, agent_id: self.agent, project_id: self.project, purpose: self.purpose };
+        let stopped: StoppedBody = client.post("/stop", &target).await?;
+        if stopped.launches.is_empty() {
+            print_line("nothing was running")?;
+        }
+        for launch in &stopped.launches {
+            if self.no_wait {
+                print_line(&format!("{launch} is being stopped"))?;
+            } else {
+                wait_until_ended(client, launch).await?;
+            }
+        }
+        match (&target.agent_id, &target.project_id) {
+            (Some(agent), Some(project)) => print_line(&format!(
+                "{agent} in {project} is held until `resume {agent} {project}`, or until a task of it is set in_progress again"
+            )),
+            _ => print_line("paused: no agent is started until `resume`"),
+        }
+    }
+}
+
+async fn wait_until_ended(client: &Client, launch: &LaunchId) -> Result<(), CliError> {
+    loop {
+        let now: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
+        if let Some(outcome) = now.outcome {
+            return print_line(&format!("{} in {}: {outcome}", now.agent_id, now.project_id));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+impl ResumeArguments {
+    pub(super) async fn resume(self, client: &Client) -> Result<(), CliError> {
+        let all = self.agent.is_none();
+        let target = TargetRequest { all, agent_id: self.agent, project_id: self.project, purpose: self.purpose };
+        client.post_only("/resume", &target).await?;
+        print_line("resumed")
+    }
+}

@@ -1,0 +1,224 @@
+//! `task`: list, show, add, set.
+
+use std::io::Read as _;
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, plain, print_json, print_line, print_table, table};
+use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
+use crate::rest::routes::tasks::{NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TaskCommand {
+    /// List tasks
+    List {
+        /// Only of this project
+        #[arg(long)]
+        project: Option<ProjectId>,
+        /// Only assigned to this agent
+        #[arg(long)]
+        assignee: Option<AgentId>,
+        /// Only in this status: backlog, todo, in_progress, blocked, done, cancelled
+        #[arg(long)]
+        status: Option<TaskStatus>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Show a task, its subtasks, and who worked on it
+    Show {
+        task: TaskId,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Add a task; one that is in_progress starts its agent
+    Add(AddTask),
+    /// Change a task; setting it in_progress lets its agent start, also after a stop
+    Set(SetTask),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AddTask {
+    /// Task id [default: generated]
+    #[arg(long)]
+    id: Option<TaskId>,
+    /// The project it belongs to
+    #[arg(long)]
+    project: ProjectId,
+    /// A line that says what is to be done
+    #[arg(long)]
+    title: String,
+    /// All the agent needs to know; `-` reads it from standard input
+    #[arg(long, default_value = "", hide_default_value = true)]
+    description: String,
+    /// The agent that is to do it
+    #[arg(long)]
+    assignee: Option<AgentId>,
+    /// backlog, todo, in_progress
+    #[arg(long, default_value_t = TaskStatus::Todo)]
+    status: TaskStatus,
+    /// low, medium, high, urgent
+    #[arg(long, default_value_t = Priority::Medium)]
+    priority: Priority,
+    /// The task it is part of
+    #[arg(long)]
+    parent: Option<TaskId>,
+    /// A task that must be done first; may be given several times
+    #[arg(long = "depends-on", value_name = "TASK")]
+    dependencies: Vec<TaskId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SetTask {
+    task: TaskId,
+    /// backlog, todo, in_progress, blocked, done, cancelled
+    #[arg(long)]
+    status: Option<TaskStatus>,
+    /// Why it is blocked
+    #[arg(long)]
+    reason: Option<String>,
+    #[arg(long)]
+    title: Option<String>,
+    /// `-` reads it from standard input
+    #[arg(long)]
+    description: Option<String>,
+    /// low, medium, high, urgent
+    #[arg(long)]
+    priority: Option<Priority>,
+    /// The agent that is to do it
+    #[arg(long)]
+    assignee: Option<AgentId>,
+    /// Take it away from its assignee
+    #[arg(long, conflicts_with = "assignee")]
+    no_assignee: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl TaskCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        match self {
+            Self::List { project, assignee, status, form } => {
+                let mut query = Vec::new();
+                query.extend(project.map(|project| format!("project={project}")));
+                query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
+                query.extend(status.map(|status| format!("status={status}")));
+                let tasks: Vec<TaskBody> = client.get(&format!("/tasks?{}", query.join("&"))).await?;
+                if form.json { print_json(&tasks) } else { print_tasks(&tasks) }
+            }
+            Self::Show { task, form } => {
+                let task: TaskDetail = client.get(&format!("/tasks/{task}")).await?;
+                if form.json { print_json(&task) } else { print_detail(&task) }
+            }
+            Self::Add(add) => add.run(client).await,
+            Self::Set(set) => set.run(client).await,
+        }
+    }
+}
+
+impl AddTask {
+    async fn run(self, client: &Client) -> Result<(), CliError> {
+        let request = NewTaskRequest {
+            id: self.id,
+            project_id: self.project,
+            title: self.title,
+            description: text_or_stdin(self.description)?,
+            status: Some(self.status),
+            priority: Some(self.priority),
+            assignee_id: self.assignee,
+            parent_id: self.parent,
+            dependencies: self.dependencies,
+        };
+        let task: TaskDetail = client.post("/tasks", &request).await?;
+        if self.form.json { print_json(&task) } else { print_line(task.task.id.as_str()) }
+    }
+}
+
+impl SetTask {
+    async fn run(self, client: &Client) -> Result<(), CliError> {
+        let assignee = if self.no_assignee { Some(None) } else { self.assignee.map(Some) };
+        let request = TaskRequest {
+            title: self.title,
+            description: self.description.map(text_or_stdin).transpose()?,
+            priority: self.priority,
+            assignee_id: assignee,
+            status: self.status,
+            reason: self.reason,
+        };
+        let task: TaskDetail = client.patch(&format!("/tasks/{}", self.task), &request).await?;
+        if self.form.json {
+            print_json(&task)
+        } else {
+            print_line(&format!("{} is {}", task.task.id, task.task.status))
+        }
+    }
+}
+
+fn text_or_stdin(text: String) -> Result<String, CliError> {
+    if text != "-" {
+        return Ok(text);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn print_tasks(tasks: &[TaskBody]) -> Result<(), CliError> {
+    let mut rows = table(&["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"]);
+    for task in tasks {
+        rows.add_row([
+            task.id.to_string(),
+            task.project_id.to_string(),
+            task.status.to_string(),
+            task.priority.to_string(),
+            task.assignee_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            plain(&task.title),
+        ]);
+    }
+    print_table(&rows, "No tasks. Add one with `agent-coordinator task add`.")
+}
+
+fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
+    let task = &detail.task;
+    print_line(&format!("{}  {}", task.id, plain(&task.title)))?;
+    print_line(&format!("project {}, {}, priority {}", task.project_id, task.status, task.priority))?;
+    if let Some(assignee) = &task.assignee_id {
+        print_line(&format!("assigned to {assignee}"))?;
+    }
+    if let Some(parent) = &task.parent_id {
+        print_line(&format!("part of {parent}"))?;
+    }
+    if !task.dependencies.is_empty() {
+        let ids: Vec<&str> = task.dependencies.iter().map(TaskId::as_str).collect();
+        print_line(&format!("depends on {}", ids.join(", ")))?;
+    }
+    if let Some(reason) = &task.blocked_reason {
+        print_line(&format!("blocked: {}", plain(reason)))?;
+    }
+    for line in task.description.lines() {
+        print_line(&format!("  {}", plain(line)))?;
+    }
+    if !detail.subtasks.is_empty() {
+        print_line("")?;
+        print_tasks(&detail.subtasks)?;
+    }
+    if !detail.executions.is_empty() {
+        print_line("")?;
+        let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "SUMMARY", "LAUNCH"]);
+        for execution in &detail.executions {
+            rows.add_row([
+                execution.started_at.to_string(),
+                execution.agent_id.to_string(),
+                execution.result.map_or("-", |result| result.as_str()).to_owned(),
+                execution.outcome.clone().unwrap_or_else(|| "running".to_owned()),
+                execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
+                execution.launch_id.to_string(),
+            ]);
+        }
+        print_table(&rows, "")?;
+    }
+    Ok(())
+}
