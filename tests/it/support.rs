@@ -201,39 +201,41 @@ impl Bed {
     }
 }
 
-impl Bed {
-    /// Ends agents whose folder a test took away; their shims end with them.
-    fn end_marked(&self) {
-        let Ok(id) = std::fs::read_to_string(self.config.state_dir.join("installation_id")) else { return };
-        let is_ours = |pid: i32| {
-            let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
-            mark.is_some_and(|mark| mark.starts_with(id.trim()))
-        };
-        for process in proc_fs::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
-            process.send(rustix::process::Signal::KILL);
-        }
+impl Drop for Bed {
+    fn drop(&mut self) {
+        end_all(&self.config.state_dir);
     }
 }
 
-impl Drop for Bed {
-    /// Ends what a failed test left: told to stop at once, a shim ends its whole tree.
-    fn drop(&mut self) {
-        let Ok(folders) = std::fs::read_dir(instance_dir::instances(&self.config.state_dir)) else { return };
-        for dir in folders.flatten().map(|entry| entry.path()) {
-            let give_up_at = Instant::now() + DEADLINE;
-            while let Ok(LockState::Held(shim)) = lock::look(&dir) {
-                let _ = record::write(&dir, &Stop::new(StopReason::Unknown, Duration::ZERO));
-                if let Some(shim) = shim.filter(ShimIdentity::is_alive) {
-                    kill(shim.pid, rustix::process::Signal::TERM);
-                }
-                std::thread::sleep(Duration::from_millis(5));
-                if Instant::now() > give_up_at {
-                    eprintln!("a shim does not end: {}", dir.display());
-                    break;
-                }
+/// Ends whatever a test left running below this state directory: told to stop at once, a shim ends its whole tree.
+pub fn end_all(state_dir: &Path) {
+    let folders = std::fs::read_dir(instance_dir::instances(state_dir)).into_iter().flatten().flatten();
+    for dir in folders.map(|entry| entry.path()) {
+        let give_up_at = Instant::now() + DEADLINE;
+        while let Ok(LockState::Held(shim)) = lock::look(&dir) {
+            let _ = record::write(&dir, &Stop::new(StopReason::Unknown, Duration::ZERO));
+            if let Some(shim) = shim.filter(ShimIdentity::is_alive) {
+                kill(shim.pid, rustix::process::Signal::TERM);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            if Instant::now() > give_up_at {
+                eprintln!("a shim does not end: {}", dir.display());
+                break;
             }
         }
-        self.end_marked();
+    }
+    end_marked(state_dir);
+}
+
+/// Ends agents whose folder a test took away; their shims end with them.
+fn end_marked(state_dir: &Path) {
+    let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else { return };
+    let is_ours = |pid: i32| {
+        let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
+        mark.is_some_and(|mark| mark.starts_with(id.trim()))
+    };
+    for process in proc_fs::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
+        process.send(rustix::process::Signal::KILL);
     }
 }
 

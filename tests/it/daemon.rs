@@ -1,0 +1,322 @@
+//! The real binary as a daemon: its own state directory, its own configuration, the scripted agent. Whatever a test does, its
+//! end ends the daemon and all agents.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{agent_fixture, end_all, kill, until, until_some};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
+
+/// A daemon and its world.
+pub struct Daemon {
+    folder: TempDir,
+    child: Option<Child>,
+    n_starts: u32,
+}
+
+/// What a command of the command line said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A connection of an MCP client that makes no handshake.
+pub struct Client {
+    lines: BufReader<UnixStream>,
+    n_requests: u64,
+}
+
+impl Daemon {
+    /// Written, not started. `settings` is YAML beside the state directory and the scripted agent, which is provider `claude`
+    /// and does what [`Daemon::agent`] says.
+    pub fn configured(settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        let daemon = Self { folder, child: None, n_starts: 0 };
+        daemon.configure(settings);
+        daemon
+    }
+
+    /// Started and ready.
+    pub fn running(settings: &str) -> Self {
+        let mut daemon = Self::configured(settings);
+        daemon.start();
+        daemon
+    }
+
+    /// Writes the configuration anew; the next start reads it.
+    pub fn configure(&self, settings: &str) {
+        let agent = agent_fixture();
+        let provider = if settings.contains("ai_providers") {
+            String::new()
+        } else {
+            format!("ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n", agent.display())
+        };
+        fs::write(self.config(), format!("state_dir: state\n{provider}{settings}\n")).unwrap();
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("coordinator_config.yaml")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// The working directory of [`Daemon::project`].
+    pub fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(self.folder.path());
+        command.arg("--config").arg(self.config());
+        command
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start(&mut self) {
+        self.spawn();
+        until("the daemon is ready", || {
+            let died = self.child.as_mut().unwrap().try_wait().unwrap();
+            assert!(died.is_none(), "the daemon ended with {died:?}:\n{}", self.log());
+            self.log().contains(r#""message":"ready""#)
+        });
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn spawn(&mut self) {
+        self.n_starts += 1;
+        let log = File::create(self.log_file()).unwrap();
+        let child = self.command().arg("run").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        self.child = Some(child.unwrap());
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.as_ref().unwrap().id()).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal);
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        let status = until_some("the daemon has ended", || child.try_wait().unwrap());
+        self.child = None;
+        status
+    }
+
+    /// As a crash.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// As a service manager.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join(format!("log.{}", self.n_starts))
+    }
+
+    /// What the newest daemon logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Its lines with this message.
+    pub fn logged(&self, message: &str) -> Vec<Value> {
+        let lines = self.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
+        lines.into_iter().filter(|line| line["message"] == message).collect()
+    }
+
+    /// Runs a command of the command line.
+    pub fn cli(&self, arguments: &[&str]) -> Said {
+        self.cli_with_input(arguments, "")
+    }
+
+    pub fn cli_with_input(&self, arguments: &[&str], input: &str) -> Said {
+        let mut command = self.command();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that reads nothing may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn done(&self, arguments: &[&str]) -> String {
+        let said = self.cli(arguments);
+        assert_eq!(said.code, 0, "{arguments:?}: {said:?}\n{}", self.log());
+        said.stdout
+    }
+
+    /// A command's `--json` answer.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut arguments = arguments.to_vec();
+        arguments.push("--json");
+        serde_json::from_str(&self.done(&arguments)).unwrap()
+    }
+
+    pub fn status(&self) -> Value {
+        self.json(&["status"])
+    }
+
+    /// A project with the working directory [`Daemon::work`].
+    pub fn project(&self, project: &str) {
+        self.done(&["project", "add", project, "--directory", self.work().to_str().unwrap()]);
+    }
+
+    /// An agent of a project that takes these steps when it is started.
+    pub fn agent(&self, agent: &str, project: &str, steps: &[&str]) {
+        self.steps(agent, steps);
+        self.done(&["agent", "add", agent]);
+        self.done(&["project", "set", project, "--assign", agent]);
+    }
+
+    /// What the agent does from its next start on.
+    pub fn steps(&self, agent: &str, steps: &[&str]) {
+        fs::write(self.work().join(format!("{agent}.steps")), steps.join("\n") + "\n").unwrap();
+    }
+
+    /// A task in progress: its agent is started.
+    pub fn task(&self, task: &str, project: &str, agent: &str) {
+        let status = ["--status", "in_progress"];
+        let names = ["task", "add", "--id", task, "--project", project, "--assignee", agent, "--title", "a title"];
+        self.done(&[&names[..], &status[..]].concat());
+    }
+
+    /// Project `prj`, agent `agt`, task `tsk` in progress.
+    pub fn with_one_task(&self, steps: &[&str]) {
+        self.project("prj");
+        self.agent("agt", "prj", steps);
+        self.task("tsk", "prj", "agt");
+    }
+
+    /// The launches of an agent that have ended, the newest first.
+    pub fn ended(&self, agent: &str) -> Vec<Value> {
+        let ended = self.status()["ended"].as_array().unwrap().clone();
+        ended.into_iter().filter(|launch| launch["agent_id"] == agent).collect()
+    }
+
+    /// The newest ended launch of an agent, once there is one.
+    #[track_caller]
+    pub fn until_ended(&self, agent: &str) -> Value {
+        until_some("a launch has ended", || self.ended(agent).into_iter().next())
+    }
+
+    /// The open launches of an agent.
+    pub fn open(&self, agent: &str) -> Vec<Value> {
+        let open = self.status()["instances"].as_array().unwrap().clone();
+        open.into_iter().filter(|launch| launch["agent_id"] == agent).collect()
+    }
+
+    /// The open launch of an agent, once it is in this state.
+    #[track_caller]
+    pub fn until_in_state(&self, agent: &str, state: &str) -> Value {
+        until_some(&format!("{agent} is {state}"), || {
+            self.open(agent).into_iter().find(|launch| launch["state"] == state)
+        })
+    }
+
+    pub fn task_status(&self, task: &str) -> String {
+        self.json(&["task", "show", task])["status"].as_str().unwrap().to_owned()
+    }
+
+    /// Connects to the MCP socket, as a process that is no agent.
+    pub fn client(&self) -> Client {
+        Client::connect(&self.state().join("mcp.sock"))
+    }
+
+    /// The pid an agent wrote with `write:FILE`, once it has.
+    pub fn written_pid(&self, file: &str) -> i32 {
+        until_some(&format!("{file} is written"), || {
+            fs::read_to_string(self.work().join(file)).ok()?.trim().parse().ok()
+        })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        end_all(&self.state());
+    }
+}
+
+impl Client {
+    pub fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(crate::support::DEADLINE)).unwrap();
+        Self { lines: BufReader::new(stream), n_requests: 0 }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.lines.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// The next line; `None` when the server has closed.
+    pub fn receive(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        match self.lines.read_line(&mut line) {
+            Ok(0) => None,
+            Ok(_) => Some(serde_json::from_str(&line).unwrap()),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+
+    /// One request and its answer.
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.n_requests += 1;
+        let request = json!({ "jsonrpc": "2.0", "id": self.n_requests, "method": method, "params": params });
+        self.send(format!("{request}\n").as_bytes());
+        let answer = self.receive().expect("an answer");
+        assert_eq!(answer["id"], self.n_requests);
+        answer
+    }
+
+    /// A tool call; the whole JSON-RPC answer.
+    pub fn call_raw(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.request("tools/call", &json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// A tool call; the object of the answer, checked to be the same as structure and as text.
+    #[track_caller]
+    pub fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let answer = self.call_raw(tool, arguments);
+        let result = &answer["result"];
+        assert!(result.is_object(), "{tool}: {answer}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert_eq!(text, result["structuredContent"].to_string());
+        result["structuredContent"].clone()
+    }
+}

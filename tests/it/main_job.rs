@@ -1,0 +1,114 @@
+//! The main job with the real binary: an agent is started, works, reports, and is gone.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use crate::daemon::Daemon;
+use crate::support::{is_gone, until};
+
+#[test]
+fn a_task_set_in_progress_starts_its_agent_and_its_report_ends_the_task() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["write:started", "authenticate", "get-my-task", "report:success"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()));
+    assert_eq!(daemon.task_status("tsk"), "done");
+    assert!(is_gone(daemon.written_pid("started")));
+    assert!(daemon.open("agt").is_empty());
+    let launch = ended["launch_id"].as_str().unwrap();
+    let lines = daemon.log().lines().filter(|line| line.contains(launch)).count();
+    assert!(lines >= 4, "one launch can be followed by its id:\n{}", daemon.log());
+}
+
+#[test]
+fn ends_are_told_apart() {
+    let daemon = Daemon::running("run: { linger: 0 }\nstart: { timeout: 1s }\nmax_concurrent: 9");
+    daemon.project("prj");
+    let cases: [(&str, &[&str], &str, &str); 6] = [
+        ("agt_success", &["authenticate", "get-my-task", "report:success"], "completed", "done"),
+        ("agt_failed", &["authenticate", "get-my-task", "report:failed"], "failed", "blocked"),
+        ("agt_blocked", &["authenticate", "get-my-task", "report:blocked"], "blocked", "blocked"),
+        ("agt_silent", &["authenticate", "get-my-task"], "exited_without_report", "in_progress"),
+        ("agt_stranger", &["exit:1"], "never_authenticated", "in_progress"),
+        ("agt_late", &["sleep:600"], "never_authenticated", "in_progress"),
+    ];
+    for (agent, steps, _, _) in cases {
+        daemon.agent(agent, "prj", steps);
+        daemon.task(&format!("tsk_{agent}"), "prj", agent);
+    }
+    for (agent, _, outcome, status) in cases {
+        assert_eq!(daemon.until_ended(agent)["outcome"], outcome, "{agent}");
+        assert_eq!(daemon.task_status(&format!("tsk_{agent}")), status, "{agent}");
+    }
+}
+
+#[test]
+fn an_agent_that_reports_and_lingers_is_ended() {
+    let daemon = Daemon::running("run: { linger: 100ms }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "report:success", "sleep:600"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["signal"]), (&"completed".into(), &15.into()));
+}
+
+#[test]
+fn what_can_not_be_started_says_what_and_why() {
+    let daemon = Daemon::running("ai_providers: { claude: { cli_command: no-such-program } }");
+    daemon.with_one_task(&[]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["outcome"], "start_failed");
+    assert!(ended["reason"].as_str().unwrap().contains("no-such-program"), "{ended}");
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+}
+
+#[test]
+fn a_missing_working_directory_is_named() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&[]);
+    daemon.done(&["project", "set", "prj", "--directory", "/no/such/folder"]);
+    let reason = || daemon.until_ended("agt")["reason"].clone();
+    until("the folder is named", || reason().as_str().is_some_and(|reason| reason.contains("/no/such/folder")));
+}
+
+#[test]
+fn a_stop_holds_the_pair_until_it_is_resumed() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "sleep:600"]);
+    daemon.until_in_state("agt", "running");
+    let said = daemon.done(&["stop", "agt", "prj"]);
+    assert!(said.contains("stopped"), "{said}");
+    assert_eq!(daemon.until_ended("agt")["reason"], "person");
+    assert_eq!(daemon.status()["deferred"][0]["reason"], "held");
+    daemon.done(&["resume", "agt", "prj"]);
+    daemon.until_in_state("agt", "running");
+}
+
+#[test]
+fn stop_all_pauses() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "sleep:600"]);
+    daemon.until_in_state("agt", "running");
+    daemon.done(&["stop", "--all"]);
+    assert!(daemon.open("agt").is_empty());
+    assert_eq!(
+        (&daemon.status()["paused"], &daemon.status()["deferred"][0]["reason"]),
+        (&true.into(), &"paused".into())
+    );
+    daemon.done(&["resume"]);
+    daemon.until_in_state("agt", "running");
+}
+
+#[test]
+fn a_quick_crash_loop_slows_down() {
+    let daemon = Daemon::running("backoff: { initial: 1m }");
+    daemon.with_one_task(&["exit:1"]);
+    daemon.until_ended("agt");
+    until("the start is put off", || daemon.status()["deferred"][0]["reason"] == "backoff");
+    assert!(daemon.status()["deferred"][0]["until"].is_string());
+    assert_eq!(daemon.ended("agt").len(), 1);
+}
+
+#[test]
+fn no_work_is_found_by_the_poll_alone() {
+    let daemon = Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }");
+    daemon.with_one_task(&["exit:1"]);
+    until("it was started several times", || daemon.ended("agt").len() > 4);
+    assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
+}
