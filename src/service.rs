@@ -41,6 +41,8 @@ pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, Counters, StatusView};
 pub use task_status::StatusChange;
 
+pub use crate::store::{LaunchFilter, TaskFilter};
+
 use crate::domain::pair::Backoff;
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Timestamp};
 use crate::nudge::{Nudge, Wakeups};

@@ -1,8 +1,10 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 
 mod daemon;
+mod layering;
 mod main_job;
 mod processes;
+mod quickstart;
 mod shim;
 mod store;
 mod support;
