@@ -143,3 +143,6 @@ impl PairFacts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

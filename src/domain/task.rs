@@ -222,3 +222,6 @@ pub fn find_cycle<'a>(start: &'a TaskId, next: impl Fn(&TaskId) -> Vec<&'a TaskI
     }
     None
 }
+
+#[cfg(test)]
+mod tests;
