@@ -138,6 +138,11 @@ impl Daemon {
             apply_manifest(&service, path, environment).await?;
         }
 
+        let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
+        for unknown in service.learn_passkeys(passkeys).await? {
+            tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
+        }
+
         let program = std::env::current_exe().context("could not find this program's own file")?;
         let process_config = ProcessConfig {
             state_dir: state_dir.clone(),
@@ -244,7 +249,11 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
 
 async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
     if tokio::time::timeout(deadline, step).await.is_err() {
-        tracing::error!(what, deadline_ms = deadline.as_millis(), "still not finished; going on without it");
+        tracing::error!(
+            what,
+            deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            "still not finished; going on without it"
+        );
     }
 }
 

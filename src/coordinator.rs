@@ -9,6 +9,8 @@ mod control;
 mod local;
 mod processes;
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -67,6 +69,8 @@ pub struct Coordinator<C, P> {
     reported: Option<CoordinatorStatus>,
     /// Whether the last attempt to reach the server failed; logged when it changes.
     is_cut_off: bool,
+    /// Started with another provider; each is told once.
+    unknown_ai_types: Mutex<BTreeSet<String>>,
 }
 
 /// How long the server may not answer before the loop asks again, beside the polling interval.
@@ -83,7 +87,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     ) -> Self {
         let adoptions = processes.instances().iter().filter(|instance| instance.adopted).count();
         let counters = Counters { adoptions: adoptions as u64, ..Counters::default() };
-        Self { config, control, processes, wakeups, mode, counters, reported: None, is_cut_off: false }
+        Self {
+            config,
+            control,
+            processes,
+            wakeups,
+            mode,
+            counters,
+            reported: None,
+            is_cut_off: false,
+            unknown_ai_types: Mutex::default(),
+        }
     }
 
     /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.

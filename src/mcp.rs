@@ -6,6 +6,7 @@
 mod envelope;
 mod lines;
 mod server;
+mod throttle;
 mod tools;
 
 pub mod socket;

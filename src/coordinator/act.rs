@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -70,6 +71,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
+    /// Whether nobody was told yet that this `ai_type` has no provider of its own.
+    fn is_first_of(&self, ai_type: &str) -> bool {
+        self.unknown_ai_types.lock().unwrap_or_else(PoisonError::into_inner).insert(ai_type.to_owned())
+    }
+
     /// The claim, then the process. What fails after the claim is reported at once.
     async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> bool {
         // Before the claim is asked for: time lost on the way counts for the fuse.
@@ -103,6 +109,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         match started {
             Ok(()) => {
                 let provider = self.config.providers.find(&ai_type).map_or("", |(name, _)| name);
+                if provider != ai_type && self.is_first_of(&ai_type) {
+                    tracing::warn!(ai_type, provider, "no provider of this name is configured; using another");
+                }
                 tracing::info!(
                     launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
                     provider, "agent started"

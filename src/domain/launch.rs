@@ -186,6 +186,25 @@ pub enum ProcessEnd {
     Lost,
 }
 
+impl ProcessEnd {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::StartFailed(_) => "start_failed",
+            Self::FuseBurnt => "fuse_burnt",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The leader's own exit, where there was one.
+    pub const fn exit(&self) -> Option<ExitStatus> {
+        match self {
+            Self::Exited(exit) => Some(*exit),
+            Self::StartFailed(_) | Self::FuseBurnt | Self::Lost => None,
+        }
+    }
+}
+
 /// Where a launch stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -413,10 +432,7 @@ impl Launch {
     }
 
     fn ended_with(self, end: ProcessEnd, at: Timestamp) -> Self {
-        let exit = match end {
-            ProcessEnd::Exited(exit) => exit,
-            ProcessEnd::StartFailed(_) | ProcessEnd::FuseBurnt | ProcessEnd::Lost => self.exit,
-        };
+        let exit = end.exit().unwrap_or(self.exit);
         let outcome = self.outcome_of(end);
         Self { exit, ..self }.end(outcome, at)
     }

@@ -528,16 +528,19 @@ impl Entry {
 
 fn log_phase(instance: &Instance, phase: &Phase) {
     let Instance { launch, key, .. } = instance;
+    let span = tracing::info_span!(
+        "instance", launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose
+    );
+    let _entered = span.entered();
     match phase {
         Phase::Starting => {}
-        Phase::Running { pid, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, "agent process started");
-        }
+        Phase::Running { pid, .. } => info!(pid, "agent process started"),
         Phase::Exited { pid, exit: ExitStatus { exit_code, signal }, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, exit_code, signal, "agent process exited");
+            info!(pid, exit_code, signal, "agent process exited");
         }
         Phase::Ended { pid, end, n_leaked, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, end = ?end, n_leaked, "instance ended");
+            let ExitStatus { exit_code, signal } = end.exit().unwrap_or_default();
+            info!(pid, end = end.as_str(), exit_code, signal, n_leaked, "instance ended");
         }
     }
 }

@@ -111,6 +111,24 @@ impl Service {
         .await
     }
 
+    /// Makes passkeys of the configuration those of their agents; gives the ids that no agent has. Repeating it changes nothing.
+    pub async fn learn_passkeys<'a>(
+        &self,
+        passkeys: impl IntoIterator<Item = (&'a AgentId, &'a Secret)> + Send,
+    ) -> Result<Vec<AgentId>, ServiceError> {
+        let passkeys: Vec<_> = passkeys.into_iter().collect();
+        let mut unknown = Vec::new();
+        for (id, passkey) in passkeys {
+            let edit = AgentEdit { passkey: Some(passkey.clone()), ..AgentEdit::default() };
+            match self.set_agent(id, &edit).await {
+                Ok(_) => {}
+                Err(ServiceError::Refused(Refusal::AgentNotFound { agent })) => unknown.push(agent),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(unknown)
+    }
+
     /// A random passkey for an agent; shown once, kept as a hash.
     pub fn new_passkey(&self) -> Secret {
         self.world.new_token("")

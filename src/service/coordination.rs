@@ -64,7 +64,7 @@ impl Service {
 /// The one line that tells how a launch ended.
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
-    let duration_ms = at.since(launch.claimed_at).as_millis();
+    let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
         purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),

@@ -24,8 +24,8 @@ fn ready() -> PairFacts {
     }
 }
 
-fn open(state: LaunchState) -> Option<OpenLaunch> {
-    Some(OpenLaunch { id: "lch".parse().expect("an id"), state })
+fn open(state: LaunchState) -> OpenLaunch {
+    OpenLaunch { id: "lch".parse().expect("an id"), state }
 }
 
 #[track_caller]
@@ -51,8 +51,8 @@ fn each_rule_has_its_reason() {
 #[test]
 fn an_open_launch_counts_before_everything_that_may_change() {
     let starting = open(LaunchState::Starting { deadline: NOW });
-    check(&PairFacts { open: starting, is_paused: true, ..ready() }, StartReason::Starting);
-    check(&PairFacts { open: open(LaunchState::Ending), waiting_since: None, ..ready() }, StartReason::Stopping);
+    check(&PairFacts { open: Some(starting), is_paused: true, ..ready() }, StartReason::Starting);
+    check(&PairFacts { open: Some(open(LaunchState::Ending)), waiting_since: None, ..ready() }, StartReason::Stopping);
 }
 
 #[test]
