@@ -1,7 +1,7 @@
 //! Composition: what is made of what, in which order it starts, and in which it ends.
 //!
 //! The only module that names several front doors. Each start step that fails says what it was about; the end is a sequence in
-//! one function, [`shutdown`], and each of its steps has a deadline.
+//! one function, `shutdown`, and each of its steps has a deadline.
 
 mod identity;
 mod lock;

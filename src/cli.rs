@@ -16,12 +16,12 @@ mod status;
 mod stop;
 mod task;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Environment, Loaded};
+use crate::config::{self, Environment, Loaded, Places};
 use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId};
 use client::Client;
@@ -104,28 +104,29 @@ pub fn main() -> ExitCode {
         }
     };
     let environment = Environment::of_process();
-    // An agent's script needs no configuration: its environment says where the server is.
-    if let Command::Call(call) = arguments.command {
-        return finish(call.call(&environment, || load(arguments.config.as_deref(), &environment)));
-    }
-    let loaded = match load(arguments.config.as_deref(), &environment) {
-        Ok(loaded) => loaded,
-        Err(error) => return finish(Err(error)),
-    };
+    let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Run => run::run(loaded, &environment),
-        Command::Check => finish(check::check(&loaded, &environment)),
-        command => finish(ask_daemon(command, &loaded, &environment)),
+        Command::Call(call) => finish(call.call(&environment, || find_daemon(file, &environment))),
+        Command::Run => match load(file, &environment) {
+            Ok(loaded) => run::run(loaded, &environment),
+            Err(error) => finish(Err(error)),
+        },
+        Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
+        command => finish(find_daemon(file, &environment).and_then(|places| ask_daemon(command, places, &environment))),
     }
 }
 
-fn load(path: Option<&std::path::Path>, environment: &Environment) -> Result<Loaded, CliError> {
-    config::load(path, environment).map_err(CliError::Configuration)
+fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, CliError> {
+    config::load(file, environment).map_err(CliError::Configuration)
 }
 
-fn ask_daemon(command: Command, loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
+fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places, CliError> {
+    config::find_daemon(file, environment).map_err(CliError::Configuration)
+}
+
+fn ask_daemon(command: Command, places: Places, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let client = Client::new(loaded.config.control_socket.clone());
+    let client = Client::new(places.control_socket);
     runtime.block_on(async {
         match command {
             Command::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::CliError;
 use super::output::print_line;
-use crate::config::{Environment, Loaded};
+use crate::config::{Environment, Places};
 
 /// The variable in which a script keeps what `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
@@ -39,12 +39,13 @@ impl CallArguments {
     pub(super) fn call(
         self,
         environment: &Environment,
-        load: impl FnOnce() -> Result<Loaded, CliError>,
+        find_daemon: impl FnOnce() -> Result<Places, CliError>,
     ) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
+        // An agent's script needs no configuration: its environment says where the server is.
         let socket = match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
             Some(path) => PathBuf::from(path),
-            None => load()?.config.mcp_socket,
+            None => find_daemon()?.mcp_socket,
         };
         let result = exchange(&socket, &self.tool, arguments)?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
