@@ -336,6 +336,18 @@ impl LaunchEvent {
 }
 
 impl Launch {
+    /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
+    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up.
+    pub fn has_lapsed(&self, start: Duration, stop: Duration, margin: Duration, now: Timestamp) -> bool {
+        let patience = match self.state {
+            _ if self.pid.is_some() => return false,
+            LaunchState::Starting { .. } => self.claimed_at + start + stop,
+            LaunchState::Stopping { ladder_at, .. } => (self.claimed_at + start).max(ladder_at) + stop,
+            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => return false,
+        };
+        now > patience + margin
+    }
+
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, LaunchState::Ended { .. })
     }
@@ -414,7 +426,8 @@ impl Launch {
             }
             (S::Starting { .. } | S::Stopping { .. }, E::ClaimLapsed { at }) => {
                 let at = *at;
-                Ok(self.end(Outcome::StartFailed("nobody reported a process for this claim".to_owned()), at))
+                let end = ProcessEnd::StartFailed("nobody reported a process for this claim".to_owned());
+                Ok(self.ended_with(end, at))
             }
             (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),
             (S::Ended { .. }, E::SessionExpired { .. } | E::ClaimLapsed { .. }) => Ok(self),
