@@ -4,6 +4,7 @@
 
 mod agent;
 mod apply;
+mod bridge;
 mod call;
 mod check;
 mod client;
@@ -78,6 +79,10 @@ enum Command {
     Agent(agent::AgentCommand),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
     Call(call::CallArguments),
+    /// Serve MCP on standard input and output, for agents that speak only that: a bridge to the daemon
+    ///
+    /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
+    Mcp,
 }
 
 /// An agent in a project.
@@ -106,7 +111,10 @@ pub fn main() -> ExitCode {
     let environment = Environment::of_process();
     let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Call(call) => finish(call.call(&environment, || find_daemon(file, &environment))),
+        Command::Call(call) => {
+            finish(mcp_socket(file, &environment).and_then(|socket| call.call(&environment, &socket)))
+        }
+        Command::Mcp => finish(mcp_socket(file, &environment).and_then(bridge)),
         Command::Run => match load(file, &environment) {
             Ok(loaded) => run::run(loaded, &environment),
             Err(error) => finish(Err(error)),
@@ -124,6 +132,22 @@ fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places,
     config::find_daemon(file, environment).map_err(CliError::Configuration)
 }
 
+/// Where an agent reaches the server: its environment says so; for everyone else the configuration does.
+fn mcp_socket(file: Option<&Path>, environment: &Environment) -> Result<PathBuf, CliError> {
+    match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(find_daemon(file, environment)?.mcp_socket),
+    }
+}
+
+fn bridge(socket: PathBuf) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let carried = runtime.block_on(bridge::run(socket, tokio::io::stdin(), tokio::io::stdout()));
+    // The thread that reads standard input can't be interrupted.
+    runtime.shutdown_background();
+    carried
+}
+
 fn ask_daemon(command: Command, places: Places, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(places.control_socket);
@@ -137,7 +161,9 @@ fn ask_daemon(command: Command, places: Places, environment: &Environment) -> Re
             Command::Task(task) => task.run(&client).await,
             Command::Project(project) => project.run(&client, environment).await,
             Command::Agent(agent) => agent.run(&client).await,
-            Command::Run | Command::Check | Command::Call(_) => unreachable!("answered without a daemon"),
+            Command::Run | Command::Check | Command::Call(_) | Command::Mcp => {
+                unreachable!("answered without a daemon")
+            }
         }
     })
 }
