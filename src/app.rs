@@ -132,6 +132,7 @@ impl Daemon {
             session_maximum: config.session.max_timeout,
             backoff,
             state_dir: state_dir.clone(),
+            ticket_key: coordinator_token.derive("", "launch tickets"),
         };
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge.clone()));
         if let Some(path) = &config.manifest {

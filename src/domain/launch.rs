@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
 
@@ -122,19 +122,14 @@ impl Outcome {
             _ => None,
         }
     }
+}
 
-    /// Whether the pair must wait longer before its next start. A person's stop and a plain report are no failures.
-    pub const fn is_failure(&self) -> bool {
-        match self {
-            Self::Completed | Self::Blocked | Self::Stopped(_) => false,
-            Self::Failed
-            | Self::ExitedWithoutReport
-            | Self::NeverAuthenticated
-            | Self::StartFailed(_)
-            | Self::TimedOut(_)
-            | Self::Lost => true,
-        }
-    }
+/// What an end means for the next start of its pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Fine,
+    /// The pair waits before it is started again, longer with each one in a row.
+    Failure,
 }
 
 impl fmt::Display for Outcome {
@@ -357,6 +352,28 @@ impl Launch {
         self.coordinator.is_some()
     }
 
+    /// How the end of this launch counts. A task launch that never asked for its task left it as it was, whatever it reported:
+    /// without a pause it would be started again at once, without end.
+    pub fn verdict(&self, outcome: &Outcome) -> Verdict {
+        let was_idle = self.key.purpose == Purpose::Task && self.task.is_none();
+        match outcome {
+            Outcome::Stopped(_) => Verdict::Fine,
+            Outcome::Completed | Outcome::Blocked => {
+                if was_idle {
+                    Verdict::Failure
+                } else {
+                    Verdict::Fine
+                }
+            }
+            Outcome::Failed
+            | Outcome::ExitedWithoutReport
+            | Outcome::NeverAuthenticated
+            | Outcome::StartFailed(_)
+            | Outcome::TimedOut(_)
+            | Outcome::Lost => Verdict::Failure,
+        }
+    }
+
     /// The launch after `event`. An event that already happened changes nothing; `Ended` is left by none.
     ///
     /// # Errors
@@ -460,7 +477,7 @@ impl Launch {
             (Some(ReportResult::Success), _) => return Outcome::Completed,
             (Some(ReportResult::Failed), _) => return Outcome::Failed,
             (Some(ReportResult::Blocked), _) => return Outcome::Blocked,
-            (None, Some(StopReason::LoggedOut)) if self.key.purpose == super::key::Purpose::Chat => {
+            (None, Some(StopReason::LoggedOut)) if self.key.purpose == Purpose::Chat => {
                 return Outcome::Completed;
             }
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,

@@ -197,7 +197,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             ready.entry(&facts.key.project).or_default().push(facts);
             continue;
         }
-        let until = snapshot.limits.backoff.until(&facts.record).filter(|_| reason == StartReason::Backoff);
+        let until =
+            snapshot.limits.backoff.until(&facts.record, snapshot.now).filter(|_| reason == StartReason::Backoff);
         if let Some(until) = until {
             plan.wake(until);
         }

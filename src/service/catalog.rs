@@ -9,9 +9,9 @@ use crate::domain::task::{Actor, Surroundings, check_new};
 use crate::domain::{
     Agent, Assignment, Execution, InstanceKey, Priority, Project, Purpose, Refusal, Secret, Task, TaskStatus,
 };
-use crate::store::{Change, Commit, TaskFilter};
+use crate::store::{Change, Commit, Expect, TaskFilter};
 
-use super::task_status::task_event;
+use super::task_status::{Moved, task_event};
 use super::{Service, ServiceError};
 
 /// What is to be different about an agent; `None` stays as it is.
@@ -288,10 +288,13 @@ impl Service {
                 None => None,
             };
             check_new(&task, Surroundings { parent: parent.as_ref(), subtasks: &[], dependencies: &dependencies })?;
+            let expect = dependencies.iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
             let mut changes = vec![Change::Event(task_event(&task, now)), Change::Task(task.clone())];
+            // Written as it is: who finishes it at the same time has not seen this subtask and must look again.
+            changes.extend(parent.map(Change::Task));
             changes.extend(self.release_for(&task).await?);
             let view = TaskView { task, subtasks: Vec::new(), executions: Vec::new() };
-            Ok((Commit { expect: Vec::new(), changes }, view))
+            Ok((Commit { expect, changes }, view))
         })
         .await
     }
@@ -314,18 +317,19 @@ impl Service {
                 assignee,
                 ..before.clone()
             };
-            if edited.status == TaskStatus::InProgress && edited.assignee.is_none() && edit.status.is_none() {
+            let to = edit.status.unwrap_or(edited.status);
+            if to == TaskStatus::InProgress && edited.assignee.is_none() {
                 return Err(Refusal::NeedsAssignee { task: id.clone() }.into());
             }
-            let to = edit.status.unwrap_or(edited.status);
-            let (after, mut changes) = self.status_changes(&edited, to, edit.reason.as_deref(), Actor::Person).await?;
+            let moved = self.move_task(&edited, to, edit.reason.as_deref(), Actor::Person).await?;
+            let Moved { task: after, expect, mut changes } = moved;
             if changes.is_empty() && edited != before {
                 changes.push(Change::Task(edited));
             }
             if edit.status == Some(TaskStatus::InProgress) {
                 changes.extend(self.release_for(&after).await?);
             }
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok((Commit { expect, changes }, ()))
         })
         .await?;
         self.task(id).await

@@ -2,7 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::key::Purpose;
-use crate::domain::launch::{Outcome, StopReason};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
@@ -44,7 +43,7 @@ fn each_rule_has_its_reason() {
     check(&PairFacts { waiting_since: None, ..ready() }, StartReason::NoWork);
     check(&PairFacts { is_paused: true, ..ready() }, StartReason::Paused);
     check(&PairFacts { record: PairRecord::new(key()).held(NOW), ..ready() }, StartReason::Held);
-    let failed = PairRecord::new(key()).after_end(&Outcome::Lost, NOW);
+    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW);
     check(&PairFacts { record: failed, ..ready() }, StartReason::Backoff);
 }
 
@@ -57,12 +56,19 @@ fn an_open_launch_counts_before_everything_that_may_change() {
 
 #[test]
 fn failures_add_up_until_something_else_happens() {
-    let failed = PairRecord::new(key()).after_end(&Outcome::NeverAuthenticated, NOW).after_end(&Outcome::Lost, NOW);
+    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW).after_end(Verdict::Failure, NOW);
     assert_eq!(failed.n_failures, 2);
-    assert_eq!(BACKOFF.until(&failed), Some(NOW + Duration::from_secs(2)));
-    assert_eq!(BACKOFF.until(&failed.clone().after_end(&Outcome::Completed, NOW)), None);
-    assert_eq!(BACKOFF.until(&failed.clone().after_end(&Outcome::Stopped(StopReason::Person), NOW)), None);
-    assert_eq!(BACKOFF.until(&failed.released()), None);
+    let until = NOW + Duration::from_secs(2);
+    assert_eq!(BACKOFF.until(&failed, NOW), Some(until));
+    assert_eq!(BACKOFF.until(&failed, until), None);
+    assert_eq!(BACKOFF.until(&failed.clone().after_end(Verdict::Fine, NOW), NOW), None);
+    assert_eq!(BACKOFF.until(&failed.released(), NOW), None);
+}
+
+#[test]
+fn an_end_in_the_future_holds_nobody_back() {
+    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW + Duration::from_hours(9000));
+    assert_eq!(BACKOFF.until(&failed, NOW), None);
 }
 
 proptest! {
