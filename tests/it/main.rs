@@ -3,8 +3,10 @@
 mod daemon;
 mod layering;
 mod main_job;
+mod mcp;
 mod processes;
 mod quickstart;
+mod redacted;
 mod shim;
 mod store;
 mod support;
