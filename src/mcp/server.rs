@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult, ErrorData,
-    Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
@@ -85,7 +85,8 @@ impl Connection {
             Ok(object) => Ok(answer(object).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
             Err(CallError::Arguments(problem)) => {
-                tracing::debug!(tool = name, reason = %problem, "malformed tool call");
+                // Without the words, which may hold what was sent: a passkey, perhaps.
+                tracing::debug!(tool = name, "malformed tool call");
                 Err(ErrorData::invalid_params(format!("{name}: {problem}"), None))
             }
         }
@@ -130,6 +131,23 @@ impl ServerHandler for Connection {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
+    }
+
+    /// What the library takes for no request that it knows: an unknown method, or a known one with other params.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let problem = match request.method.as_str() {
+            "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
+            "initialize" => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            unknown => {
+                let problem = format!("unknown method `{unknown}`");
+                return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));
+            }
+        };
+        Err(ErrorData::invalid_params(problem, None))
     }
 
     // What isn't declared isn't there; the library would answer these with empty lists.

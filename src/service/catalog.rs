@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::secret::PasskeyHash;
-use crate::domain::task::{Actor, Surroundings, check_new};
+use crate::domain::task::{Actor, Surroundings, check_new, check_title};
 use crate::domain::{
     Agent, Assignment, Execution, InstanceKey, Priority, Project, Purpose, Refusal, Secret, Task, TaskStatus,
 };
@@ -85,13 +85,13 @@ impl Service {
     /// Makes an agent. Without a passkey it only comes in by launch tickets.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken.
+    /// `AlreadyExists`.
     pub async fn add_agent(&self, id: Option<AgentId>, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.agent(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("agent {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("agent {id}")).into());
             }
             let agent = self.edited_agent(self.new_agent(id.clone()), edit);
             Ok((Commit { expect: Vec::new(), changes: vec![Change::Agent(agent.clone())] }, agent))
@@ -180,13 +180,13 @@ impl Service {
     /// Makes a project.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken or the working directory is missing or not absolute; `AgentNotFound`.
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `AgentNotFound`.
     pub async fn add_project(&self, id: Option<ProjectId>, edit: &ProjectEdit) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(ProjectId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.project(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("project {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("project {id}")).into());
             }
             let project = edited_project(self.new_project(id.clone()), edit)?;
             let mut changes = vec![Change::Project(project)];
@@ -253,13 +253,13 @@ impl Service {
     /// Makes a task; one that is in progress starts its agent.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken or parent and project don't fit, the refusals of [`check_new`], and those of what it names.
+    /// `AlreadyExists`, the refusals of [`check_new`], and those of what it names.
     pub async fn add_task(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.world.new_id(TaskId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.task(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("task {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("task {id}")).into());
             }
             self.project(&new.project).await?;
             self.check_assignable(new.assignee.as_ref(), &new.project).await?;
@@ -302,7 +302,7 @@ impl Service {
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of `change_status`, `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, `Invalid` for a title of blanks, the refusals of `change_status`, `NotAssigned` for an assignee outside the project.
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         self.transact(|| async move {
             let before = self.task(id).await?.task;
@@ -317,6 +317,7 @@ impl Service {
                 assignee,
                 ..before.clone()
             };
+            check_title(&edited)?;
             let to = edit.status.unwrap_or(edited.status);
             if to == TaskStatus::InProgress && edited.assignee.is_none() {
                 return Err(Refusal::NeedsAssignee { task: id.clone() }.into());

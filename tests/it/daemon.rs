@@ -320,3 +320,56 @@ impl Client {
         result["structuredContent"].clone()
     }
 }
+
+/// Whom [`Daemon::crowded`] keeps busy.
+const BUSY: &str = "
+agents: { agt_busy: {} }
+projects: { prj_busy: { working_directory: work, agents: [agt_busy] } }
+tasks: { tsk_busy: { project: prj_busy, title: keep busy, assignee: agt_busy, status: in_progress } }
+";
+
+impl Daemon {
+    /// Running, with its only slot taken for as long as the test lasts: it starts nothing of `manifest` itself, so that the test
+    /// can be coordinator and agent.
+    pub fn crowded(settings: &str, manifest: &str) -> Self {
+        let daemon = Self::running(&format!("max_concurrent: 1\nstart: {{ timeout: 1h }}\n{settings}"));
+        daemon.steps("agt_busy", &["sleep:600"]);
+        daemon.apply(BUSY);
+        until("the slot is taken", || !daemon.open("agt_busy").is_empty());
+        daemon.apply(manifest);
+        daemon
+    }
+
+    /// Writes a file beside the configuration.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// Applies a manifest that must be right. Its paths start beside the configuration.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) -> String {
+        self.write("manifest.yaml", manifest);
+        self.done(&["apply", "manifest.yaml"])
+    }
+
+    /// Memory in use, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+impl Client {
+    /// The next line as it came, without its end.
+    pub fn receive_line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn half_close(&self) {
+        self.lines.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+    }
+}
