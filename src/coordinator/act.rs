@@ -10,6 +10,7 @@ use futures::stream;
 use super::Coordinator;
 use super::control::{ClaimAnswer, ControlPlane};
 use super::processes::ProcessLayer;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, ProcessReport};
 use crate::domain::{InstanceKey, LaunchId};
@@ -54,9 +55,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     async fn act_on_launch(&self, action: Action) {
         match action {
             Action::Report { launch, report } => {
+                let (seen, reported) = crash_points(&report);
+                crash_point::reach(seen);
                 if let Err(error) = self.control.report(&launch, &report).await {
                     tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
                 }
+                crash_point::reach(reported);
             }
             Action::WantStop { launch, reason } => {
                 if let Err(error) = self.control.want_stop(&launch, reason).await {
@@ -85,6 +89,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             }
         };
         let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return false };
+        crash_point::reach(CrashPoint::Claimed);
         let request = LaunchRequest {
             launch: launch.clone(),
             key: key.clone(),
@@ -120,5 +125,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 false
             }
         }
+    }
+}
+
+/// The moments before and after a report.
+const fn crash_points(report: &ProcessReport) -> (CrashPoint, CrashPoint) {
+    match report {
+        ProcessReport::Started { .. } => (CrashPoint::StartSeen, CrashPoint::StartReported),
+        ProcessReport::Exited { .. } => (CrashPoint::ExitSeen, CrashPoint::ExitReported),
+        ProcessReport::Ended { .. } => (CrashPoint::EndSeen, CrashPoint::EndReported),
     }
 }

@@ -1,5 +1,6 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task (contract.md).
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::Actor;
@@ -55,6 +56,7 @@ impl Service {
             ))
         })
         .await
+        .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))
     }
 
     async fn changes_to_task(&self, launch: &Launch, report: Report<'_>) -> Result<Vec<Change>, ServiceError> {
