@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use lock::InUse;
-pub use signals::{Signal, Signals};
+pub use signals::{Signal, Signals, unblock};
 
 pub use crate::process::find_program;
 

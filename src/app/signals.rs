@@ -1,5 +1,6 @@
 //! The signals that end the daemon.
 
+use nix::sys::signal::SigSet;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// A signal that asks the daemon to end.
@@ -24,6 +25,15 @@ impl Signal {
             Self::Interrupt => 128 + 2,
         }
     }
+}
+
+/// Lets this thread, and those it starts from then on, hear what whoever started the process had blocked: a daemon that can't
+/// hear a TERM could only be killed. What it starts has a clean mask in any case.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn unblock() -> std::io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
 }
 
 /// Listens from the moment it is made.

@@ -5,3 +5,4 @@
 #[cfg(debug_assertions)]
 mod crash_points;
 mod restart;
+mod trees;
