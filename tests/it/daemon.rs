@@ -170,7 +170,8 @@ impl Daemon {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        let mut child = self.child.take().unwrap();
+        // Kept until then: one that doesn't end is killed at the end of the test.
+        let child = self.child.as_mut().unwrap();
         let status = until_some("the daemon has ended", || child.try_wait().unwrap());
         self.child = None;
         status
