@@ -4,5 +4,6 @@
 
 #[cfg(debug_assertions)]
 mod crash_points;
+mod endings;
 mod restart;
 mod trees;
