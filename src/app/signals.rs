@@ -41,6 +41,9 @@ pub struct Signals {
     terminate: Stream,
     interrupt: Stream,
     hang_up: Stream,
+    /// Never read: while somebody listens, a file that grows too large (`ulimit -f`) is an error of that write, as on a full
+    /// disk, and not the end of the daemon.
+    _file_size: Stream,
 }
 
 impl Signals {
@@ -51,6 +54,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
     }
 
