@@ -22,11 +22,23 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 
 /// A daemon and its world.
 pub struct Daemon {
+    /// Before the folder, so that it is gone when that is removed.
+    mount: Option<Mount>,
     folder: TempDir,
     child: Option<Child>,
     n_starts: u32,
     /// Who runs it and its commands, where that isn't the user of the tests.
     user: Option<u32>,
+}
+
+/// A file system that is there as long as this is.
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a keeper that is just going may still be in it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// What a command of the command line said.
@@ -49,7 +61,7 @@ impl Daemon {
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        let daemon = Self { folder, child: None, n_starts: 0, user: None };
+        let daemon = Self { mount: None, folder, child: None, n_starts: 0, user: None };
         daemon.configure(settings);
         daemon
     }
@@ -78,6 +90,17 @@ impl Daemon {
         for path in [self.folder.path().to_owned(), self.work()] {
             chown(&path, Some(user), Some(user)).unwrap();
         }
+    }
+
+    /// Gives the state directory a file system of its own; `false` where this user may not.
+    pub fn mount_state(&mut self, size: &str) -> bool {
+        let path = self.state();
+        fs::create_dir(&path).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"]).arg(&path);
+        let is_mounted = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        self.mount = is_mounted.then_some(Mount(path));
+        is_mounted
     }
 
     /// Where everything of this daemon is.

@@ -5,5 +5,9 @@
 #[cfg(debug_assertions)]
 mod crash_points;
 mod endings;
+mod full_disk;
+mod ordinary_user;
 mod restart;
+mod secrets;
+mod starting;
 mod trees;

@@ -3,19 +3,20 @@
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
-use agent_coordinator::domain::StopReason;
-use agent_coordinator::instance_dir::record::{self, Stop};
 use rustix::process::{Pid, Signal};
 
 use crate::daemon::Daemon;
-use crate::support::{is_gone, kill, until};
+use crate::support::{is_gone, until};
 
 const PATIENT: &[&str] = &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
 const DEAF: &[&str] = &["ignore-term", "authenticate", "write:ready", "sleep:600"];
 
+/// A name, and whether a starting daemon has come to it.
+type Moment = (&'static str, fn(&Daemon) -> bool);
+
 #[test]
 fn a_term_while_starting_ends_it_cleanly_at_any_moment() {
-    let moments: [(&str, fn(&Daemon) -> bool); 7] = [
+    let moments: [Moment; 7] = [
         ("at once", |_| true),
         ("the configuration is read", |daemon| daemon.log().contains("configuration read")),
         ("it has its lock", |daemon| daemon.state().join("server.lock").exists()),

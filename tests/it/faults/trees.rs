@@ -14,7 +14,7 @@ use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, until, until_some};
 
 /// What a step leaves behind beside the agent: a child that takes no notice of TERM, its pid in the file `child`.
-const STUBBORN_CHILD: &str = "run:(trap '' TERM; exec sleep 600 >/dev/null 2>&1) & echo $! >child";
+const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
 /// The same with a session of its own, with nothing of the agent's environment, its parent gone.
 const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
 
@@ -45,7 +45,7 @@ fn a_daemonised_child_is_ended_before_its_launch_is() {
 #[test]
 fn an_exit_is_recorded_at_once_whoever_stays_or_holds_the_pipe() {
     let daemon = Daemon::running("stop: { leak_grace: 1h }\nmax_concurrent: 1");
-    let holder = "run:(trap '' TERM; exec setsid sleep 600) & echo $! >holder";
+    let holder = "run:(trap '' TERM; sleep 600 & echo $! >holder)";
     daemon.with_one_task(&["authenticate", STUBBORN_CHILD, holder, "exit:5"]);
     let open = daemon.until_in_state("agt", "ending");
     assert_eq!(open["exit_code"], 5, "known while its children live");
