@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use lock::InUse;
-pub use signals::{Signal, Signals};
+pub use signals::{Signal, Signals, unblock};
 
 pub use crate::process::find_program;
 
@@ -115,7 +115,7 @@ impl Daemon {
     async fn start(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let state_dir = &config.state_dir;
         identity::create_state_dir(state_dir)?;
-        let lock = lock::RoleLock::take(&state_dir.join("server.lock"))?;
+        let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let StoreUrl::Sqlite(database) = &config.store;
         let store = Arc::new(SqliteStore::open(database).await?);
         let coordinator_id: CoordinatorId = identity::coordinator_id(state_dir)?;

@@ -17,6 +17,7 @@ use super::launcher::{self, Spawned};
 use super::shims::Shim;
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::domain::{Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
@@ -396,6 +397,7 @@ impl Table {
         }
         entry.stop = Some(stop);
         entry.write_stop();
+        crash_point::reach(CrashPoint::StopWritten);
         entry.shim.tell_to_stop();
         true
     }
@@ -411,6 +413,7 @@ impl Table {
             warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not mark the launch as authenticated");
             return;
         }
+        crash_point::reach(CrashPoint::AuthenticationMarked);
         entry.instance.is_marked_authenticated = true;
         self.is_changed = true;
     }
@@ -425,6 +428,7 @@ impl Table {
             // The next daemon reports it once more, which changes nothing.
             warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not move the folder of an ended instance");
         }
+        crash_point::reach(CrashPoint::FolderMoved);
         self.is_changed = true;
     }
 

@@ -1,5 +1,6 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task (contract.md).
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::Actor;
@@ -58,6 +59,7 @@ impl Service {
             Ok((Commit { expect, changes: merged(changes, of_launch) }, self.guidance.reported(report.result)))
         })
         .await
+        .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))
     }
 
     /// Moves the launch's task, if it has one and nobody else decided about it meanwhile.

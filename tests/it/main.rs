@@ -2,6 +2,7 @@
 
 mod control;
 mod daemon;
+mod faults;
 mod layering;
 mod main_job;
 mod mcp;
