@@ -1,0 +1,172 @@
+//! How many questions are answered, and what a cycle costs that finds nothing to do.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
+use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
+use agent_coordinator::domain::{Agent, CoordinatorId, Language, Priority, Project, Task, TaskStatus, Timestamp};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::world::SystemWorld;
+use agent_coordinator::service::{Service, Settings};
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, Commit, Store};
+use anyhow::{Result, ensure};
+use serde_json::json;
+use support::agent::{self, Role};
+use support::bed::{Bed, Wanted};
+use support::clients::request;
+use support::figures::{Figure, Target, Times, print};
+
+const N_QUESTIONS: usize = 20_000;
+const N_CYCLES: usize = 200;
+/// Agents; each is in so many projects that the pairs come out.
+const N_AGENTS: usize = 100;
+
+fn main() -> Result<()> {
+    if agent::is_agent() {
+        return Ok(());
+    }
+    let questions = questions()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (few, many, waiting) = runtime.block_on(async {
+        let few = cycles(1_000, Pairs::Idle).await?;
+        let many = cycles(10_000, Pairs::Idle).await?;
+        let waiting = cycles(10_000, Pairs::WithWork).await?;
+        anyhow::Ok((few, many, waiting))
+    })?;
+    #[allow(clippy::cast_precision_loss, reason = "a count of some thousands")]
+    let rate = questions.len() as f64 / questions.total().as_secs_f64();
+    print(&[
+        Figure { target: Some(Target::AtLeast(5_000.0)), ..Figure::new("should_start, one connection", "1/s", rate) },
+        Figure::of_times("should_start, one answer", &questions),
+        Figure::of_times("a cycle over 1,000 idle pairs", &few),
+        Figure {
+            target: Some(Target::AtMost(20.0)),
+            floor: Some(few.median()),
+            max_ratio: Some(10.0),
+            ..Figure::of_times("a cycle over 10,000 idle pairs (floor: 1,000)", &many)
+        },
+        Figure::of_times("a cycle over 10,000 pairs with work, one slot", &waiting),
+    ]);
+    Ok(())
+}
+
+/// One client, one question after the other, about a pair that has nothing to do.
+fn questions() -> Result<Times> {
+    let bed = Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Exit, n_agents: 1 })?;
+    let mut server = bed.mcp()?;
+    let pair = json!({ "agent_id": "agt_0", "project_id": "prj" });
+    let answer = server.call("should_start", &pair)?;
+    ensure!(answer["reason"] == "no_work", "{answer}");
+    let line = request("should_start", &pair);
+    let mut times = Times::default();
+    for _ in 0..N_QUESTIONS {
+        let asked = Instant::now();
+        server.exchange(&line)?;
+        times.add(asked.elapsed());
+    }
+    Ok(times)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pairs {
+    Idle,
+    WithWork,
+}
+
+/// What a local cycle consists of when nothing is to be done: the view of the server, and the plan.
+async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
+    let folder = Bed::folder()?;
+    let store = Arc::new(SqliteStore::open(&folder.path().join("state.db")).await?);
+    fill(&store, n_pairs, pairs, folder.path()).await?;
+    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(folder.path()), Nudge::new());
+    let coordinator: CoordinatorId = "coord_bench".parse()?;
+    let mut times = Times::default();
+    for _ in 0..N_CYCLES {
+        let began = Instant::now();
+        let view = service.view().await?;
+        let planned = plan(&Snapshot {
+            now: service.time(),
+            coordinator: coordinator.clone(),
+            startable: view.startable,
+            launches: view.launches,
+            instances: Vec::new(),
+            limits: Limits { max_concurrent: 1, backoff: settings(folder.path()).backoff },
+        });
+        times.add(began.elapsed());
+        let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };
+        ensure!(planned.actions.len() + planned.deferred.len() == n_expected, "not what was to be planned");
+    }
+    store.close().await;
+    Ok(times)
+}
+
+/// Pairs, each with a task.
+async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Path) -> Result<()> {
+    let at = Timestamp::from_millis(1_700_000_000_000);
+    let mut changes: Vec<Change> = Vec::new();
+    for agent in 0..N_AGENTS {
+        let id = format!("agt_{agent}").parse()?;
+        changes.push(Change::Agent(Agent {
+            id,
+            name: "an agent".to_owned(),
+            ai_type: DEFAULT_AI_TYPE.to_owned(),
+            system_prompt: String::new(),
+            passkey: None,
+            status: AgentStatus::Active,
+            created_at: at,
+            revision: 0,
+        }));
+    }
+    for project in 0..n_pairs / N_AGENTS {
+        let id = format!("prj_{project}");
+        changes.push(Change::Project(Project {
+            id: id.parse()?,
+            name: "a project".to_owned(),
+            working_directory: directory.to_owned(),
+            status: ProjectStatus::Active,
+            created_at: at,
+            revision: 0,
+        }));
+        for agent in 0..N_AGENTS {
+            let (agent, project) = (format!("agt_{agent}"), id.as_str());
+            changes.push(Change::Assign(Assignment { project: project.parse()?, agent: agent.parse()? }));
+            changes.push(Change::Task(Task {
+                id: format!("tsk_{project}_{agent}").parse()?,
+                project: project.parse()?,
+                parent: None,
+                title: "a task".to_owned(),
+                description: String::new(),
+                status: if pairs == Pairs::WithWork { TaskStatus::InProgress } else { TaskStatus::Todo },
+                priority: Priority::Medium,
+                assignee: Some(agent.parse()?),
+                dependencies: Vec::new(),
+                blocked_reason: None,
+                created_at: at,
+                status_since: at,
+                revision: 0,
+            }));
+        }
+    }
+    store.commit(Commit { expect: Vec::new(), changes }).await?;
+    Ok(())
+}
+
+fn settings(state_dir: &Path) -> Settings {
+    let seconds = Duration::from_secs;
+    Settings {
+        language: Language::English,
+        start_timeout: seconds(120),
+        stop_timeout: seconds(10),
+        linger: seconds(30),
+        session_default: seconds(3_600),
+        session_maximum: seconds(86_400),
+        backoff: Backoff { initial: seconds(1), max: seconds(300) },
+        state_dir: state_dir.to_owned(),
+    }
+}

@@ -1,0 +1,8 @@
+//! What the benchmarks share: a daemon in a folder of its own, clients of its two sockets, the agents it starts, and the
+//! table in which the figures are shown.
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
+
+pub mod agent;
+pub mod bed;
+pub mod clients;
+pub mod figures;

@@ -1,0 +1,121 @@
+//! The agents of the benchmarks: this very program, started again with another role. Their start costs the same with and
+//! without the daemon, so that the floor is one of the same program.
+
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+use super::clients::Mcp;
+
+/// The first argument of every agent.
+const IS_AGENT: &str = "agent";
+
+/// What an agent does.
+#[derive(Debug, Clone)]
+pub enum Role {
+    /// Ends at once.
+    Exit,
+    /// Stays until it is ended.
+    Stay,
+    /// Tells when it began, then does a task's worth of talking with the server.
+    Work(PathBuf),
+}
+
+impl Role {
+    /// The arguments by which this program takes the role.
+    pub fn arguments(&self) -> Vec<String> {
+        let (word, path) = match self {
+            Self::Exit => ("exit", None),
+            Self::Stay => ("stay", None),
+            Self::Work(beginnings) => ("work", Some(beginnings.display().to_string())),
+        };
+        [IS_AGENT, word].into_iter().map(str::to_owned).chain(path).collect()
+    }
+
+    /// The agent as a plain child process.
+    pub fn command(&self) -> Result<Command> {
+        let mut command = Command::new(env::current_exe()?);
+        command.args(self.arguments()).stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// If this process was started as an agent: its whole life, after which it is to end. The first thing that `main` does.
+pub fn is_agent() -> bool {
+    // Before anything else, and whatever it costs: it is what is measured.
+    let began = monotonic();
+    let mut arguments = env::args().skip(1);
+    if arguments.next().as_deref() != Some(IS_AGENT) {
+        return false;
+    }
+    match arguments.next().as_deref() {
+        Some("stay") => loop {
+            std::thread::park();
+        },
+        Some("work") => {
+            let told = arguments.next().map(|path| tell(Path::new(&path), began));
+            if let (Some(Ok(())), Some(socket)) = (told, env::var_os("COORDINATOR_MCP_SOCKET")) {
+                let _ = work(Path::new(&socket));
+            }
+        }
+        _ => {}
+    }
+    true
+}
+
+/// The clock that all processes of a machine share, since an arbitrary moment.
+pub fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
+    let nanoseconds = u64::try_from(began.as_nanos()).unwrap_or(u64::MAX);
+    OpenOptions::new().write(true).open(beginnings)?.write_all(&nanoseconds.to_le_bytes())
+}
+
+fn work(socket: &Path) -> Result<()> {
+    let mut server = Mcp::connect(socket)?;
+    let variable = |name| env::var(name).context("a variable of every agent");
+    let who = json!({
+        "agent_id": variable("AGENT_ID")?, "passkey": variable("AGENT_PASSKEY")?, "project_id": variable("PROJECT_ID")?,
+    });
+    let session = server.call("authenticate", &who)?["session_token"].take();
+    server.call("get_my_task", &json!({ "session_token": session }))?;
+    server.call("report_completed", &json!({ "session_token": session, "result": "success", "summary": "done" }))?;
+    Ok(())
+}
+
+/// Where agents tell when they began.
+pub struct Beginnings {
+    path: PathBuf,
+    /// Open for both, so that reading waits for the next agent instead of ending with the last.
+    pipe: File,
+}
+
+impl Beginnings {
+    pub fn make(path: PathBuf) -> Result<Self> {
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).context("could not make a pipe")?;
+        let pipe = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Self { path, pipe })
+    }
+
+    pub fn role(&self) -> Role {
+        Role::Work(self.path.clone())
+    }
+
+    /// When the next agent began, by [`monotonic`]. Waits for it.
+    pub fn next(&mut self) -> Result<Duration> {
+        let mut nanoseconds = [0; 8];
+        self.pipe.read_exact(&mut nanoseconds)?;
+        Ok(Duration::from_nanos(u64::from_le_bytes(nanoseconds)))
+    }
+}

@@ -1,0 +1,144 @@
+//! The real daemon in a folder of its own. Whatever happens to a benchmark, its end ends the daemon and all agents.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::agent::Role;
+use super::clients::{Control, Mcp, PATIENCE};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
+/// Between two looks at something that takes a while.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A daemon and its folder.
+pub struct Bed {
+    folder: TempDir,
+    daemon: Child,
+}
+
+/// How a daemon is started.
+pub struct Wanted<'a> {
+    /// YAML beside the provider and the manifest.
+    pub settings: &'a str,
+    /// What each agent does.
+    pub role: Role,
+    /// Agents `agt_0` … of project `prj`, each with a task `tsk_0` … that nobody works on yet.
+    pub n_agents: usize,
+}
+
+impl Bed {
+    /// An empty folder, for what the daemon is to find.
+    pub fn folder() -> Result<TempDir> {
+        Ok(tempfile::Builder::new().prefix("agent-coordinator-bench").tempdir()?)
+    }
+
+    /// A daemon that is ready.
+    pub fn start(wanted: &Wanted<'_>) -> Result<Self> {
+        Self::start_in(Self::folder()?, wanted)
+    }
+
+    pub fn start_in(folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
+        let agent = std::env::current_exe()?;
+        let arguments = serde_json::to_string(&wanted.role.arguments())?;
+        let config = format!(
+            "state_dir: state\nmanifest: manifest.yaml\nai_providers: {{ claude: {{ cli_command: {agent:?}, cli_args: {arguments} }} }}\n{}\n",
+            wanted.settings
+        );
+        fs::create_dir_all(folder.path().join("work"))?;
+        fs::write(folder.path().join("manifest.yaml"), manifest(wanted.n_agents)?)?;
+        fs::write(folder.path().join("config.yaml"), config)?;
+        let log = File::create(folder.path().join("log"))?;
+        let mut command = Command::new(PROGRAM);
+        command.arg("run").arg("--config").arg(folder.path().join("config.yaml")).stdin(Stdio::null()).stderr(log);
+        let daemon = command.spawn().context("could not start the daemon")?;
+        let mut bed = Self { folder, daemon };
+        bed.wait_until("the daemon is ready", |bed| {
+            if let Some(status) = bed.daemon.try_wait()? {
+                bail!("the daemon ended with {status}:\n{}", bed.log());
+            }
+            Ok(bed.log().contains(r#""message":"ready""#))
+        })?;
+        Ok(bed)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.daemon.id()
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    pub fn control(&self) -> Result<Control> {
+        Control::connect(&self.state().join("control.sock"))
+    }
+
+    pub fn mcp(&self) -> Result<Mcp> {
+        Mcp::connect(&self.state().join("mcp.sock"))
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until `fact` holds.
+    pub fn wait_until(&mut self, what: &str, mut fact: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+        let give_up_at = Instant::now() + PATIENCE;
+        while !fact(self)? {
+            ensure!(Instant::now() < give_up_at, "waited in vain until {what}; the log of the daemon:\n{}", self.log());
+            sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// The launches that `is_wanted` of the newest `limit`.
+    pub fn launches(control: &mut Control, limit: usize, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
+        let Value::Array(launches) = control.get(&format!("/launches?limit={limit}"))? else { bail!("no list") };
+        Ok(launches.into_iter().filter(is_wanted).collect())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // As a service manager ends it: its agents end first.
+        if let Some(pid) = Pid::from_raw(self.daemon.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let is_gone = self.wait_until("the daemon is gone", |bed| Ok(bed.daemon.try_wait()?.is_some()));
+        if let Err(error) = is_gone {
+            eprintln!("{error}");
+            let _ = self.daemon.kill();
+            let _ = self.daemon.wait();
+        }
+    }
+}
+
+fn manifest(n_agents: usize) -> Result<String> {
+    let mut text = "agents:\n".to_owned();
+    for n in 0..n_agents {
+        writeln!(text, "  agt_{n}: {{ ai_type: claude }}")?;
+    }
+    let agents: Vec<String> = (0..n_agents).map(|n| format!("agt_{n}")).collect();
+    write!(
+        text,
+        "projects:\n  prj: {{ name: a project, working_directory: work, agents: {} }}\ntasks:\n",
+        json!(agents)
+    )?;
+    for n in 0..n_agents {
+        writeln!(text, "  tsk_{n}: {{ project: prj, title: a task, assignee: agt_{n}, status: todo }}")?;
+    }
+    Ok(text)
+}
