@@ -165,9 +165,18 @@ async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, Op
     let mut reader = connect(path, &options.clone().read_only(true)).await?;
     let contents = check(&mut reader, path).await;
     let _ = reader.close().await;
-    let contents = contents?;
-
-    let mut connection = connect(path, &options).await?;
+    let (mut connection, contents) = match contents {
+        // A crash in the middle of a write: only who may write can undo it, and then look.
+        Err(error) if needs_a_writer(&error) => {
+            let mut connection = connect(path, &options).await?;
+            let contents = check(&mut connection, path).await?;
+            (connection, contents)
+        }
+        contents => {
+            let contents = contents?;
+            (connect(path, &options).await?, contents)
+        }
+    };
     match migrate(&mut connection, contents).await {
         // Only a checked file is turned to WAL, and stays so.
         Ok(()) => Ok(Opened { connection, options: options.journal_mode(SqliteJournalMode::Wal) }),
@@ -286,12 +295,22 @@ fn failed(path: &Path, source: BoxError) -> OpenError {
     }
 }
 
+/// Whether a reader failed only because a write has to be undone or completed first.
+fn needs_a_writer(error: &OpenError) -> bool {
+    let OpenError::NotWritable { source, .. } = error else { return false };
+    matches!(extended_code(source.as_ref()), Some(code::READONLY_ROLLBACK | code::READONLY_RECOVERY))
+}
+
 /// SQLite's result code behind an error, without its extension.
 fn primary_code(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<i32> {
+    extended_code(error).map(|code| code & 0xff)
+}
+
+fn extended_code(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<i32> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         if let Some(sqlx::Error::Database(cause)) = error.downcast_ref::<sqlx::Error>() {
-            return cause.code()?.parse::<i32>().ok().map(|code| code & 0xff);
+            return cause.code()?.parse().ok();
         }
         next = error.source();
     }
@@ -304,6 +323,8 @@ mod code {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const READONLY: i32 = 8;
+    pub(super) const READONLY_RECOVERY: i32 = READONLY | 1 << 8;
+    pub(super) const READONLY_ROLLBACK: i32 = READONLY | 3 << 8;
     pub(super) const CORRUPT: i32 = 11;
     pub(super) const FULL: i32 = 13;
     pub(super) const CANTOPEN: i32 = 14;

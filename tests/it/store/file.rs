@@ -296,3 +296,27 @@ async fn what_this_user_may_not_write_is_named() {
     assert!(matches!(refused(&path, "read and write access").await, OpenError::NotWritable { .. }));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
+
+#[tokio::test]
+async fn a_crash_in_the_middle_of_a_write_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, crashed) = (folder.path().join("state.db"), folder.path().join("crashed.db"));
+    closed_store(&path).await;
+
+    // With the journal that a database has before it is first turned to WAL, and more pages than the cache takes.
+    let mut connection = stranger(&path).await;
+    let unfinished = "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN IMMEDIATE; DELETE FROM agents; \
+        CREATE TABLE unfinished (x); \
+        INSERT INTO unfinished WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 99) \
+        SELECT randomblob(4000) FROM n";
+    run(&mut connection, unfinished).await;
+    for suffix in ["", "-journal"] {
+        let name = |path: &Path| format!("{}{suffix}", path.display());
+        std::fs::copy(name(&path), name(&crashed)).unwrap();
+    }
+    connection.close().await.unwrap();
+
+    let store = SqliteStore::open(&crashed).await.unwrap();
+    assert_eq!(store.agents().await.unwrap().len(), 1);
+    store.close().await;
+}
