@@ -20,6 +20,7 @@ pub(super) enum AgentCommand {
     },
     /// Show an agent
     Show {
+        /// Agent id
         agent: AgentId,
         #[command(flatten)]
         form: Form,
@@ -33,6 +34,7 @@ pub(super) enum AgentCommand {
     },
     /// Change an agent
     Set {
+        /// Agent id
         agent: AgentId,
         #[command(flatten)]
         edit: AgentEditArguments,

@@ -25,6 +25,9 @@ pub(super) async fn apply(client: &Client, path: &Path, environment: &Environmen
     if form.json {
         return print_json(&applied);
     }
+    if applied.is_empty() {
+        return print_line("nothing to apply");
+    }
     for entry in applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged) {
         let what = if entry.what == AppliedAs::Created { "created" } else { "updated" };
         print_line(&format!("{} {} {what}", entry.kind, entry.id))?;

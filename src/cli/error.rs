@@ -1,10 +1,11 @@
 //! Why a command didn't succeed, and the exit code that says so.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
 use crate::rest::Problem;
+use crate::telemetry::ErrorChain;
 
 pub(super) const EXIT_FAILED: u8 = 1;
 pub(super) const EXIT_USAGE: u8 = 2;
@@ -39,19 +40,24 @@ impl CliError {
         }
     }
 
+    /// Tells it on standard error, if anyone reads that.
     pub(super) fn print(&self) {
-        match self {
-            Self::Failed(text) | Self::Usage(text) => eprintln!("agent-coordinator: {text}"),
-            Self::NoDaemon { socket } => eprintln!(
+        let text = match self {
+            Self::Failed(text) | Self::Usage(text) => format!("agent-coordinator: {text}"),
+            Self::NoDaemon { socket } => format!(
                 "agent-coordinator: no daemon is running: nobody listens on {}\n\
                  Start one with `agent-coordinator run`, or name its configuration with --config.",
                 socket.display()
             ),
-            Self::Configuration(error) if io::stderr().is_terminal() => eprintln!("{}", error.colored()),
-            Self::Configuration(error) => eprintln!("{error}"),
-            Self::File(report) => eprintln!("{report}"),
-            Self::Hushed => {}
-        }
+            Self::Configuration(error @ ConfigError::Unreadable { .. }) => {
+                format!("agent-coordinator: {}", ErrorChain(error))
+            }
+            Self::Configuration(error) if io::stderr().is_terminal() => error.colored(),
+            Self::Configuration(error) => error.to_string(),
+            Self::File(report) => report.clone(),
+            Self::Hushed => return,
+        };
+        let _ = writeln!(io::stderr(), "{text}");
     }
 }
 

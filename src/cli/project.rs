@@ -1,5 +1,6 @@
 //! `project`: list, show, add, set.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -21,6 +22,7 @@ pub(super) enum ProjectCommand {
     },
     /// Show a project and its agents
     Show {
+        /// Project id
         project: ProjectId,
         #[command(flatten)]
         form: Form,
@@ -34,6 +36,7 @@ pub(super) enum ProjectCommand {
     },
     /// Change a project
     Set {
+        /// Project id
         project: ProjectId,
         #[command(flatten)]
         edit: ProjectEditArguments,
@@ -95,7 +98,8 @@ impl ProjectEditArguments {
     fn request(self, id: Option<ProjectId>, unassign: Vec<AgentId>, environment: &Environment) -> ProjectRequest {
         let directory = self.directory.map(|directory| environment.working_directory().join(directory));
         if let Some(missing) = directory.as_ref().filter(|directory| !directory.is_dir()) {
-            eprintln!("agent-coordinator: warning: there is no folder {} (yet)", missing.display());
+            let warning = format!("agent-coordinator: warning: there is no folder {} (yet)", missing.display());
+            let _ = writeln!(std::io::stderr(), "{warning}");
         }
         ProjectRequest {
             id,

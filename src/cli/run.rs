@@ -1,6 +1,6 @@
 //! `run`: the daemon.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use crate::app::{self, Ending, Signals};
@@ -15,7 +15,7 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
     let _guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
         Ok(guard) => guard,
         Err(error) => {
-            eprintln!("agent-coordinator: {}", telemetry::ErrorChain(&error));
+            let _ = writeln!(io::stderr(), "agent-coordinator: {}", telemetry::ErrorChain(&error));
             return ExitCode::from(super::error::EXIT_FAILED);
         }
     };
@@ -50,7 +50,7 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         Ok(Ending::Hurried(signal)) => ExitCode::from(signal.exit_code()),
         Err(error) if app::is_about_configuration(&error) => {
-            eprintln!("{error}");
+            let _ = writeln!(io::stderr(), "{}", telemetry::ErrorChain(error.as_ref()));
             ExitCode::from(super::configuration_exit())
         }
         Err(error) => {

@@ -28,6 +28,7 @@ pub(super) enum TaskCommand {
     },
     /// Show a task, its subtasks, and who worked on it
     Show {
+        /// Task id
         task: TaskId,
         #[command(flatten)]
         form: Form,
@@ -73,6 +74,7 @@ pub(super) struct AddTask {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SetTask {
+    /// Task id
     task: TaskId,
     /// backlog, todo, in_progress, blocked, done, cancelled
     #[arg(long)]
@@ -80,9 +82,10 @@ pub(super) struct SetTask {
     /// Why it is blocked
     #[arg(long)]
     reason: Option<String>,
+    /// A line that says what is to be done
     #[arg(long)]
     title: Option<String>,
-    /// `-` reads it from standard input
+    /// All the agent needs to know; `-` reads it from standard input
     #[arg(long)]
     description: Option<String>,
     /// low, medium, high, urgent
@@ -107,7 +110,8 @@ impl TaskCommand {
                 query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
                 query.extend(status.map(|status| format!("status={status}")));
                 let tasks: Vec<TaskBody> = client.get(&format!("/tasks?{}", query.join("&"))).await?;
-                if form.json { print_json(&tasks) } else { print_tasks(&tasks) }
+                let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };
+                if form.json { print_json(&tasks) } else { print_tasks(&tasks, when_empty) }
             }
             Self::Show { task, form } => {
                 let task: TaskDetail = client.get(&format!("/tasks/{task}")).await?;
@@ -166,7 +170,9 @@ fn text_or_stdin(text: String) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn print_tasks(tasks: &[TaskBody]) -> Result<(), CliError> {
+const NO_TASKS: &str = "No tasks. Add one with `agent-coordinator task add`.";
+
+fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
     let mut rows = table(&["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"]);
     for task in tasks {
         rows.add_row([
@@ -178,7 +184,7 @@ fn print_tasks(tasks: &[TaskBody]) -> Result<(), CliError> {
             plain(&task.title),
         ]);
     }
-    print_table(&rows, "No tasks. Add one with `agent-coordinator task add`.")
+    print_table(&rows, when_empty)
 }
 
 fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
@@ -203,7 +209,7 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     }
     if !detail.subtasks.is_empty() {
         print_line("")?;
-        print_tasks(&detail.subtasks)?;
+        print_tasks(&detail.subtasks, "")?;
     }
     if !detail.executions.is_empty() {
         print_line("")?;

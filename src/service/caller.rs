@@ -42,12 +42,7 @@ impl Service {
     /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`] or [`Refusal::SessionExpired`].
     pub async fn identify(&self, token: &Secret) -> Result<Caller, ServiceError> {
         let caller = self.find_caller(token).await?;
-        caller.session.check_open()?;
-        let now = self.now();
-        if self.is_expired(&caller, now) {
-            return Err(Refusal::SessionExpired.into());
-        }
-        self.activity.touch(&caller.session.id, now);
+        self.check_alive(&caller)?;
         Ok(caller)
     }
 
@@ -62,10 +57,7 @@ impl Service {
             Some((_, SessionEndReason::Reported)) => Ok(caller),
             Some(_) if caller.launch.report.is_some() => Ok(caller),
             Some(_) | None => {
-                caller.session.check_open()?;
-                if self.is_expired(&caller, self.now()) {
-                    return Err(Refusal::SessionExpired.into());
-                }
+                self.check_alive(&caller)?;
                 Ok(caller)
             }
         }
@@ -92,6 +84,17 @@ impl Service {
         let session = self.store.session_by_token(&token.token_hash()).await?.ok_or(Refusal::InvalidSession)?;
         let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
         Ok(Caller { session, launch })
+    }
+
+    /// Whether the session may be used; its call is a sign of life.
+    fn check_alive(&self, caller: &Caller) -> Result<(), Refusal> {
+        caller.session.check_open()?;
+        let now = self.now();
+        if self.is_expired(caller, now) {
+            return Err(Refusal::SessionExpired);
+        }
+        self.activity.touch(&caller.session.id, now);
+        Ok(())
     }
 
     /// A session follows the process of its launch; only where there is none of ours does silence end it.

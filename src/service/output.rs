@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use futures::Stream;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::Folders;
@@ -34,8 +36,8 @@ impl Service {
         } else {
             None
         };
-        let files = instance_dir::output_files(&dir).into_iter().rev().collect();
-        let reader = OutputReader { dir, files, current: None, watch };
+        let Ok(folder) = File::open(&dir) else { return Ok(None) };
+        let reader = OutputReader { dir, folder, files: Vec::new(), current: None, watch };
         Ok(Some(futures::stream::unfold(reader, |mut reader| async move {
             match reader.next().await {
                 Ok(None) => None,
@@ -50,8 +52,10 @@ impl Service {
 
 struct OutputReader {
     dir: PathBuf,
+    /// The same, also when it is moved to the ended ones.
+    folder: File,
     /// Files to be read yet, the next one last.
-    files: Vec<PathBuf>,
+    files: Vec<File>,
     current: Option<File>,
     watch: Option<Folders>,
 }
@@ -68,11 +72,12 @@ impl OutputReader {
                     return Ok(Some(chunk));
                 }
             }
-            if let Some(path) = self.files.pop() {
-                self.current = File::open(&path).ok().or(self.current.take());
+            if let Some(file) = self.files.pop() {
+                self.current = Some(file);
                 continue;
             }
             if self.open_newer()? {
+                // The end of the current one may have been written just before the newer one came.
                 continue;
             }
             let Some(watch) = &self.watch else { return Ok(None) };
@@ -85,18 +90,50 @@ impl OutputReader {
         }
     }
 
-    /// Goes on with the file that took the place of the current one, if there is one.
+    /// Opens what is newer than the current file; `false` if nothing is.
+    ///
+    /// From the newest to the oldest: a rotation meanwhile moves files on before us, so that we may meet one twice but miss
+    /// none.
     fn open_newer(&mut self) -> io::Result<bool> {
-        let Ok(newest) = File::open(self.dir.join(instance_dir::OUTPUT_LOG)) else { return Ok(false) };
-        let is_same = match &self.current {
-            Some(current) => current.metadata()?.ino() == newest.metadata()?.ino(),
-            None => false,
-        };
-        if !is_same {
-            self.current = Some(newest);
+        let current = self.current.as_ref().map(inode).transpose()?;
+        let mut last = None;
+        let mut is_gap = false;
+        for n in 0.. {
+            let Some(file) = self.open(n)? else {
+                // Between two steps of a rotation one number is free.
+                if is_gap {
+                    break;
+                }
+                is_gap = true;
+                continue;
+            };
+            is_gap = false;
+            let inode = Some(inode(&file)?);
+            if inode == current {
+                break;
+            }
+            if inode != last {
+                self.files.push(file);
+            }
+            last = inode;
         }
-        Ok(!is_same)
+        Ok(!self.files.is_empty())
     }
+
+    /// The newest file, or the nth older one.
+    fn open(&self, n: u32) -> io::Result<Option<File>> {
+        let name =
+            if n == 0 { PathBuf::from(instance_dir::OUTPUT_LOG) } else { instance_dir::rotated_log(Path::new(""), n) };
+        match openat(&self.folder, &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn inode(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.ino())
 }
 
 fn watch(dir: &Path) -> io::Result<Folders> {

@@ -258,7 +258,8 @@ fn what_is_no_http_harms_nobody() {
     let daemon = quiet();
     let _silent: Vec<UnixStream> =
         (0..50).map(|_| UnixStream::connect(daemon.state().join("control.sock")).unwrap()).collect();
-    for garbage in [&b"\x00\x01\x02\xff\r\n\r\n"[..], b"GET\r\n\r\n", b"{\"jsonrpc\":\"2.0\"}\n\n", &[b'x'; 100_000]] {
+    let long = vec![b'x'; 100_000];
+    for garbage in [&b"\x00\x01\x02\xff\r\n\r\n"[..], b"GET\r\n\r\n", b"{\"jsonrpc\":\"2.0\"}\n\n", &long] {
         let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let _ = stream.write_all(garbage);

@@ -226,8 +226,9 @@ fn a_peer_that_sends_and_never_reads_waits_and_costs_little() {
     check_well(&daemon);
     // A line of which no end comes.
     let mut endless = UnixStream::connect(daemon.state().join("mcp.sock")).unwrap();
+    let piece = vec![b'x'; 1024 * 1024];
     for _ in 0..64 {
-        endless.write_all(&[b'x'; 1024 * 1024]).unwrap();
+        endless.write_all(&piece).unwrap();
     }
     check_well(&daemon);
     let grown = daemon.resident_kib().saturating_sub(before);

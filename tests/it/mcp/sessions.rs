@@ -51,6 +51,20 @@ fn an_expired_session_is_refused_also_before_it_is_cleaned_up() {
 }
 
 #[test]
+fn every_call_is_a_sign_of_life_also_a_refused_one() {
+    let tasks = format!("{MINE}  tsk_part: {{ project: prj, parent: tsk, title: t, status: todo }}\n");
+    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(&tasks));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    ann.get_my_task();
+    let begun = std::time::Instant::now();
+    until("more than a second has passed", || {
+        assert_eq!(ann.report("success")["error_code"], "subtasks_open");
+        begun.elapsed() > std::time::Duration::from_millis(2_200)
+    });
+    assert_eq!(daemon.open("agt_a").len(), 1);
+}
+
+#[test]
 fn a_session_past_its_maximum_is_ended_with_its_process() {
     let session = "session: { default_timeout: 1s, max_timeout: 1s, cleanup_interval: 1s }";
     let daemon = Daemon::running(&format!("backoff: {{ initial: 1h, max: 1h }}\n{session}"));

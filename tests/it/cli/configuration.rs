@@ -1,0 +1,219 @@
+//! `check` and `apply`: what is said of files, right and wrong ones.
+
+use std::fmt::Write as _;
+
+use super::check_fails;
+use crate::daemon::{Daemon, Said};
+
+/// Seed 004's configuration, as it stands there.
+const SEED: &str = r#"# coordinator_config.yaml
+
+polling_interval: 10  # 秒
+max_concurrent: 3     # 同時実行数
+mcp_socket_path: ~/Library/Application Support/AIAgentPM/mcp.sock
+
+# AIプロバイダーごとの起動方法
+ai_providers:
+  claude:
+    cli_command: claude
+    cli_args: ["--dangerously-skip-permissions"]
+  gemini:
+    cli_command: gemini-cli
+    cli_args: ["--project", "my-project"]
+  codex:
+    cli_command: codex
+    cli_args: []
+
+# エージェント認証情報
+# 注意:
+# - 監視対象のプロジェクト・エージェントは list_active_projects_with_agents で動的取得
+# - ai_type, system_prompt はアプリ側（DB）で管理
+# - working_directory はプロジェクトから取得（ここでは指定しない）
+agents:
+  agt_developer:
+    passkey: ${DEV_PASSKEY}
+
+  agt_reviewer:
+    passkey: ${REVIEWER_PASSKEY}
+
+  agt_infra:
+    passkey: ${INFRA_PASSKEY}
+"#;
+
+/// `check` of this configuration, with the seed's variables where wanted. Its folder is `HOME`, too, and is left out.
+fn check(text: &str, variables: &[(&str, &str)]) -> Said {
+    let daemon = Daemon::configured("");
+    daemon.write("coordinator_config.yaml", text);
+    let folder = daemon.config().parent().unwrap().to_owned();
+    let mut command = daemon.command();
+    command.env_clear().env("PATH", "/nowhere").env("HOME", &folder).envs(variables.iter().copied());
+    let output = command.arg("check").output().unwrap();
+    let plain = |bytes| String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "[folder]");
+    Said { code: output.status.code().unwrap(), stdout: plain(output.stdout), stderr: plain(output.stderr) }
+}
+
+const SECRETS: [(&str, &str); 3] =
+    [("DEV_PASSKEY", "dev-secret"), ("REVIEWER_PASSKEY", "reviewer-secret"), ("INFRA_PASSKEY", "infra-secret")];
+
+#[test]
+fn the_seeds_configuration_is_right_as_it_stands() {
+    let said = check(SEED, &SECRETS);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!("seed", said.stdout);
+}
+
+#[test]
+fn the_seeds_configuration_without_its_variables_names_each() {
+    let said = check(SEED, &SECRETS[..1]);
+    assert_eq!((said.code, said.stdout.as_str()), (78, ""));
+    insta::assert_snapshot!("seed_without_variables", said.stderr);
+    assert!(!said.stderr.contains("dev-secret"));
+}
+
+#[test]
+fn broken_files_are_told_all_that_is_wrong_with_them() {
+    let mut report = String::new();
+    for text in [
+        "polling_interval: 10\nmax_concurrent: [3\n",
+        "poling_interval: 10\nmax_concurrent: 3\nmax_concurrent: 4\n",
+        "polling_interval: soon\nmax_concurrent: 0\nshutdown: { sigterm: wait }\nlog: loud\n",
+        "ai_providers:\n  claude:\n    cli_args: --yes\n  \"no such name\": 7\nagents:\n  a b: { passkey: x }\n",
+        "session:\n  default_timeout: 2h\n  max_timeout: 1h\nstate_dir: ${NOWHERE:?say where}\nlanguage: de\n",
+        "- a list\n",
+    ] {
+        let said = check(text, &[]);
+        assert_eq!((said.code, said.stdout.as_str()), (78, ""), "{text}");
+        writeln!(report, "--- of\n{text}--- is said\n{}", said.stderr).unwrap();
+    }
+    insta::assert_snapshot!("broken_files", report);
+}
+
+#[test]
+fn a_file_that_can_not_be_read_is_named_with_the_reason() {
+    let daemon = Daemon::configured("");
+    let check = |path: &str, why: &str| {
+        let output = daemon.command().args(["check", "--config", path]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(78), &b""[..]), "{stderr}");
+        assert!(stderr.contains(path) && stderr.contains(why), "{stderr}");
+    };
+    check("none.yaml", "No such file or directory");
+    check("work", "Is a directory");
+    daemon.write("binary.yaml", b"state_dir: x\n\xff\xfe\n");
+    check("binary.yaml", "not a text in UTF-8");
+    // The daemon says the same.
+    let run = daemon.command().args(["run", "--config", "none.yaml"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(78));
+    // Also about the file that its configuration names.
+    daemon.configure("manifest: none.yaml");
+    check_fails(&daemon, &["run"], 78, "No such file or directory");
+    let check = daemon.cli(&["check"]);
+    assert_eq!(check.code, 78);
+    assert!(check.stderr.contains("none.yaml") && check.stderr.contains("No such file"), "{check:?}");
+}
+
+const MANIFEST: &str = "
+agents:
+  agt_a: { name: Ann, system_prompt: 'You build ${things}.', passkey: \"${KEY:-a key}\" }
+  agt_b: {}
+projects:
+  prj: { name: Project, working_directory: work, agents: [agt_a] }
+tasks:
+  tsk_parent: { project: prj, title: parent, assignee: agt_a, status: todo }
+  tsk_child: { project: prj, parent: tsk_parent, title: child, dependencies: [tsk_first] }
+  tsk_first: { project: prj, title: first, priority: high }
+";
+
+#[test]
+fn apply_says_what_changed_and_nothing_changes_twice() {
+    let daemon = Daemon::running("");
+    assert_eq!(
+        daemon.apply(MANIFEST),
+        "agent agt_a created\nagent agt_b created\nproject prj created\ntask tsk_parent created\ntask tsk_child created\n\
+         task tsk_first created\n"
+    );
+    let state = |what: &str| daemon.json(&[what, "list"]);
+    let before = (state("agent"), state("project"), state("task"));
+    assert_eq!(daemon.apply(MANIFEST), "6 unchanged\n");
+    assert_eq!((state("agent"), state("project"), state("task")), before);
+    assert_eq!(daemon.json(&["agent", "show", "agt_a"])["system_prompt"], "You build ${things}.");
+
+    // The status of a task that exists is a person's, and what the file doesn't list stays.
+    daemon.done(&["task", "set", "tsk_first", "--status", "in_progress", "--assignee", "agt_a"]);
+    let smaller = "
+agents: { agt_b: { name: Bob } }
+projects: { prj: { name: Project, working_directory: work, agents: [agt_b] } }
+tasks: { tsk_first: { project: prj, title: the first, priority: high, assignee: agt_a, status: backlog } }
+";
+    assert_eq!(daemon.apply(smaller), "agent agt_b updated\nproject prj updated\ntask tsk_first updated\n");
+    assert_eq!(daemon.task_status("tsk_first"), "in_progress");
+    assert_eq!(daemon.json(&["project", "show", "prj"])["agents"], serde_json::json!(["agt_a", "agt_b"]));
+    assert_eq!(daemon.json(&["task", "list"]).as_array().unwrap().len(), 3);
+    daemon.write("manifest.yaml", smaller);
+    let applied = daemon.json(&["apply", "manifest.yaml"]);
+    assert_eq!(applied[0], serde_json::json!({ "kind": "agent", "id": "agt_b", "what": "unchanged" }));
+    assert_eq!(daemon.apply("{}"), "nothing to apply\n");
+}
+
+#[test]
+fn a_manifest_with_problems_is_told_their_places_and_changes_nothing() {
+    let daemon = Daemon::running("");
+    let mut report = String::new();
+    for (what, text) in [
+        (
+            "unknown references",
+            "
+projects:
+  prj: { working_directory: work, agents: [agt_nobody] }
+tasks:
+  tsk_1: { project: prj_nowhere, title: t }
+  tsk_2: { project: prj, title: t, assignee: agt_nobody }
+  tsk_3: { project: prj, title: t, parent: tsk_none, dependencies: [tsk_2, tsk_none] }
+",
+        ),
+        (
+            "cycles",
+            "
+projects: { prj: { working_directory: work } }
+tasks:
+  tsk_1: { project: prj, title: t, dependencies: [tsk_2] }
+  tsk_2: { project: prj, title: t, dependencies: [tsk_1] }
+  tsk_3: { project: prj, title: t, parent: tsk_3 }
+",
+        ),
+        (
+            "duplicate ids",
+            "
+agents:
+  agt_a: {}
+  agt_a: { name: again }
+projects:
+  prj: { working_directory: work }
+  prj: { working_directory: work }
+",
+        ),
+        (
+            "an unassigned agent, and work that can't begin",
+            "
+agents: { agt_a: {} }
+projects: { prj: { working_directory: work } }
+tasks:
+  tsk_1: { project: prj, title: t, assignee: agt_a }
+  tsk_2: { project: prj, title: t, status: in_progress }
+",
+        ),
+        (
+            "shapes",
+            "agents: { 'a b': {}, agt_a: { nam: x } }\nprojects: { prj: {} }\ntasks: { tsk: { title: 7, status: x } }\n",
+        ),
+    ] {
+        daemon.write("manifest.yaml", text);
+        let said = check_fails(&daemon, &["apply", "manifest.yaml"], 78, "manifest.yaml:");
+        writeln!(report, "--- {what}\n{}", said.stderr).unwrap();
+    }
+    insta::assert_snapshot!("broken_manifests", report);
+    for what in ["agent", "project", "task"] {
+        assert_eq!(daemon.json(&[what, "list"]), serde_json::json!([]), "{what}");
+    }
+    check_fails(&daemon, &["apply", "none.yaml"], 78, "No such file or directory");
+}

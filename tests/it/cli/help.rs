@@ -1,0 +1,150 @@
+//! `--help`, usage, and what holds for every command.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use super::check_fails;
+use crate::daemon::{Daemon, PROGRAM};
+
+const COMMANDS: [&[&str]; 25] = [
+    &[],
+    &["run"],
+    &["check"],
+    &["apply"],
+    &["status"],
+    &["logs"],
+    &["stop"],
+    &["resume"],
+    &["task"],
+    &["task", "list"],
+    &["task", "show"],
+    &["task", "add"],
+    &["task", "set"],
+    &["project"],
+    &["project", "list"],
+    &["project", "show"],
+    &["project", "add"],
+    &["project", "set"],
+    &["agent"],
+    &["agent", "list"],
+    &["agent", "show"],
+    &["agent", "add"],
+    &["agent", "set"],
+    &["call"],
+    &["help"],
+];
+
+/// As someone without a terminal, a configuration or a daemon.
+fn bare() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env_clear().current_dir("/").stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let mut text = String::new();
+    for command in COMMANDS {
+        let output = bare().args(command).arg("--help").output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        if command != ["help"] {
+            assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{command:?}");
+            let title = ["agent-coordinator", &command.join(" ")].join(" ");
+            writeln!(text, "$ {} --help\n{help}", title.trim_end()).unwrap();
+        }
+    }
+    insta::assert_snapshot!("help", text);
+    let version = bare().arg("--version").output().unwrap();
+    assert_eq!(version.stdout, format!("agent-coordinator {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_told_so() {
+    let daemon = Daemon::configured("");
+    for (arguments, why) in [
+        (&["frobnicate"][..], "unrecognized subcommand 'frobnicate'"),
+        (&["status", "--jsn"], "unexpected argument '--jsn'"),
+        (&["stop"], "required arguments were not provided"),
+        (&["stop", "agt"], "required arguments were not provided"),
+        (&["stop", "agt", "prj", "--all"], "cannot be used with"),
+        (&["stop", "a b", "prj"], "`a b` is not a valid agent id"),
+        (&["resume", "agt"], "required arguments were not provided"),
+        (&["logs", "agt"], "required arguments were not provided"),
+        (&["task", "show", "../tsk"], "`../tsk` is not a valid task id"),
+        (&["task", "add", "--project", "prj"], "--title"),
+        (&["task", "set", "tsk", "--status", "finished"], "expected one of backlog, todo, in_progress"),
+        (&["task", "set", "tsk", "--assignee", "agt", "--no-assignee"], "cannot be used with"),
+        (&["project", "add", "prj"], "a project needs --directory DIR"),
+        (&["agent", "add", "agt", "--passkey-stdin"], "standard input holds no passkey"),
+        (&["call"], "required arguments were not provided"),
+        (&["call", "health_check", "not json"], "the arguments of health_check are no JSON object"),
+    ] {
+        check_fails(&daemon, arguments, 2, why);
+    }
+    let nothing = bare().output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8(nothing.stderr).unwrap().contains("Usage: agent-coordinator"));
+}
+
+#[test]
+fn without_a_daemon_every_command_says_so() {
+    let daemon = Daemon::configured("");
+    daemon.write("manifest.yaml", "agents: { agt: {} }");
+    for arguments in [
+        &["status"][..],
+        &["status", "--json"],
+        &["apply", "manifest.yaml"],
+        &["logs", "agt", "prj"],
+        &["stop", "agt", "prj"],
+        &["stop", "--all"],
+        &["resume"],
+        &["task", "list"],
+        &["task", "add", "--project", "prj", "--title", "t"],
+        &["project", "list"],
+        &["agent", "list"],
+        &["call", "health_check"],
+    ] {
+        let said = check_fails(&daemon, arguments, 69, "no daemon is running: nobody listens on ");
+        assert!(said.stderr.contains("agent-coordinator run"), "{said:?}");
+    }
+    // Also where a dead one left its socket.
+    let mut daemon = Daemon::running("");
+    daemon.kill();
+    check_fails(&daemon, &["status"], 69, "no daemon is running");
+    check_fails(&daemon, &["call", "health_check"], 69, "no daemon is running");
+}
+
+#[test]
+fn who_stops_reading_is_no_error() {
+    let daemon = Daemon::running("");
+    let many: Vec<String> = (0..200).map(|n| format!("agt_{n}: {{}}")).collect();
+    daemon.apply(&format!("agents: {{ {} }}", many.join(", ")));
+    for arguments in [&["agent", "list"][..], &["agent", "list", "--json"], &["status"], &["--help"], &["check"]] {
+        // The reader has gone before the first byte.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = daemon.command().args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    for (arguments, code) in
+        [(&["task", "show", "none"][..], 1), (&["nonsense"], 2), (&["check", "--config", "none"], 78)]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = daemon.command().args(arguments).stderr(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn who_stops_watching_is_no_error() {
+    let daemon = Daemon::running("");
+    let mut command = daemon.command();
+    let mut child = command.args(["status", "--watch"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("\x1b[2J\x1b[Hagent-coordinator "), "{first:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,234 @@
+//! `status`, and `task`, `project`, `agent` with their list, show, add and set.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::check_fails;
+use crate::daemon::Daemon;
+use crate::redacted::redacted;
+
+const WORLD: &str = "
+agents:
+  agt_a: { name: Ann, ai_type: codex, system_prompt: \"You build things.\\nCarefully.\", passkey: key_a }
+  agt_b: { status: inactive }
+projects:
+  prj: { name: Project, working_directory: /projects/prj, agents: [agt_b, agt_a] }
+  prj_2: { working_directory: /projects/prj_2, status: archived }
+tasks:
+  tsk_1: { project: prj, title: Login page, description: \"Build the form.\\nAnd the rest.\", assignee: agt_a, status: todo }
+  tsk_2: { project: prj, parent: tsk_1, title: \"Form \\e[31mred\\tand bell\\a\", priority: urgent, dependencies: [tsk_3] }
+  tsk_3: { project: prj, title: First, status: done }
+";
+
+#[test]
+fn things_are_shown_as_tables() {
+    let daemon = Daemon::running("");
+    daemon.apply(WORLD);
+    daemon.done(&["task", "set", "tsk_1", "--no-assignee"]);
+    let mut text = String::new();
+    for command in [
+        "task list",
+        "task list --status done",
+        "task list --project prj --assignee agt_a",
+        "task list --project prj_2",
+        "task show tsk_1",
+        "task show tsk_2",
+        "project list",
+        "project show prj",
+        "project show prj_2",
+        "agent list",
+        "agent show agt_a",
+        "agent show agt_b",
+    ] {
+        let said = daemon.done(&command.split(' ').collect::<Vec<_>>());
+        assert!(!said.contains(['\x1b', '\x07', '\t']), "{said:?}");
+        writeln!(text, "$ agent-coordinator {command}\n{said}").unwrap();
+    }
+    insta::assert_snapshot!("tables", text);
+}
+
+#[test]
+fn things_are_shown_as_json_with_keys_in_snake_case() {
+    let daemon = Daemon::running("");
+    daemon.apply(WORLD);
+    let agent = json!({
+        "id": "agt_a", "name": "Ann", "ai_type": "codex", "system_prompt": "You build things.\nCarefully.",
+        "has_passkey": true, "status": "active", "created_at": "[created_at]",
+    });
+    let project = json!({
+        "id": "prj", "name": "Project", "working_directory": "[working_directory]", "status": "active",
+        "agents": ["agt_a", "agt_b"], "created_at": "[created_at]",
+    });
+    let subtask = json!({
+        "id": "tsk_2", "project_id": "prj", "parent_id": "tsk_1", "title": "Form \u{1b}[31mred\tand bell\u{7}",
+        "description": "", "status": "todo", "priority": "urgent", "dependencies": ["tsk_3"],
+        "created_at": "[created_at]", "status_since": "[status_since]",
+    });
+    let task = json!({
+        "id": "tsk_1", "project_id": "prj", "title": "Login page", "description": "Build the form.\nAnd the rest.",
+        "status": "todo", "priority": "medium", "assignee_id": "agt_a", "dependencies": [],
+        "created_at": "[created_at]", "status_since": "[status_since]",
+    });
+    let check = |arguments: &[&str], expected: &Value| assert_eq!(redacted(&daemon.json(arguments)), *expected);
+    check(&["agent", "show", "agt_a"], &agent);
+    check(&["project", "show", "prj"], &project);
+    let mut detail = task.clone();
+    detail["subtasks"] = json!([subtask]);
+    detail["executions"] = json!([]);
+    check(&["task", "show", "tsk_1"], &detail);
+    assert_eq!(redacted(&daemon.json(&["agent", "list"])[0]), agent);
+    assert_eq!(redacted(&daemon.json(&["project", "list"])[0]), project);
+    check(&["task", "list", "--assignee", "agt_a"], &json!([task]));
+    check(&["task", "list", "--status", "blocked"], &json!([]));
+    assert_eq!(daemon.json(&["project", "show", "prj"])["working_directory"], "/projects/prj");
+}
+
+#[test]
+fn an_empty_house_says_what_to_do_next() {
+    let daemon = Daemon::running("");
+    let check = |arguments: &[&str], expected: &str| assert_eq!(daemon.done(arguments), expected);
+    check(&["task", "list"], "No tasks. Add one with `agent-coordinator task add`.\n");
+    check(&["project", "list"], "No projects. Add one with `agent-coordinator project add --directory DIR`.\n");
+    check(&["agent", "list"], "No agents. Add one with `agent-coordinator agent add`.\n");
+    let version = env!("CARGO_PKG_VERSION");
+    let status = format!("agent-coordinator {version}: running, 0 of 3 slots in use\n\nNo agent is running.\n");
+    check(&["status"], &status);
+    check(&["stop", "--all"], "nothing was running\npaused: no agent is started until `resume`\n");
+    let paused = status.replace(": running", ": paused: no agent is started until `resume`");
+    check(&["status"], &paused);
+    check(&["resume"], "resumed\n");
+    check(&["status"], &status);
+    assert_eq!(
+        redacted(&daemon.status()),
+        json!({
+            "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
+            "limits": { "max_concurrent": 3, "running": 0 }, "instances": [], "deferred": [], "ended": [],
+            "counters": daemon.status()["counters"],
+        })
+    );
+}
+
+#[test]
+fn things_are_added_and_changed() {
+    let daemon = Daemon::running("");
+    let done = |arguments: &[&str]| daemon.done(arguments);
+    assert_eq!(done(&["agent", "add", "agt_a", "--name", "Ann", "--ai-type", "codex"]), "agt_a\n");
+    assert!(done(&["agent", "add"]).starts_with("agt_"));
+    let work = daemon.work();
+    let work = work.to_str().unwrap();
+    assert_eq!(done(&["project", "add", "prj", "--directory", "work", "--assign", "agt_a"]), "prj\n");
+    assert!(done(&["project", "add", "--directory", "work"]).starts_with("prj_"));
+    let task = ["task", "add", "--project", "prj", "--title", "t", "--assignee", "agt_a"];
+    assert_eq!(done(&[&task[..], &["--id", "tsk"]].concat()), "tsk\n");
+    assert!(done(&task).starts_with("tsk_"));
+    let said =
+        daemon.cli_with_input(&[&task[..], &["--id", "tsk_long", "--description", "-"]].concat(), "line\nline\n");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "tsk_long\n"));
+    assert_eq!(daemon.json(&["task", "show", "tsk_long"])["description"], "line\nline\n");
+
+    assert_eq!(done(&["task", "set", "tsk", "--status", "backlog", "--priority", "low"]), "tsk is backlog\n");
+    let expected = format!("prj  renamed\nactive, in {work}\nagents: none\n");
+    assert_eq!(done(&["project", "set", "prj", "--name", "renamed", "--unassign", "agt_a"]), expected);
+    assert_eq!(done(&["agent", "set", "agt_a", "--status", "inactive"]), "agt_a  Ann\ninactive, started as codex\n");
+
+    let said = daemon.cli(&["project", "add", "prj_x", "--directory", "not/there"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "prj_x\n"));
+    assert!(said.stderr.contains("warning: there is no folder") && said.stderr.contains("not/there"), "{said:?}");
+
+    let given = daemon.cli_with_input(&["agent", "set", "agt_a", "--passkey-stdin"], "my key\n");
+    assert_eq!((given.code, given.stdout.contains("my key")), (0, false), "{given:?}");
+    let made = done(&["agent", "set", "agt_a", "--generate-passkey"]);
+    assert!(made.lines().last().unwrap().starts_with("passkey: "), "{made}");
+}
+
+#[test]
+fn what_is_refused_says_why_and_fails() {
+    let daemon = Daemon::running("");
+    daemon.apply(WORLD);
+    for (arguments, why) in [
+        (&["task", "show", "none"][..], "no task `none`"),
+        (&["project", "show", "none"], "no project `none`"),
+        (&["agent", "show", "none"], "no agent `none`"),
+        (&["agent", "add", "agt_a"], "agent agt_a exists already"),
+        (&["task", "set", "tsk_1", "--status", "done"], "Task tsk_1 is todo: it can't become done"),
+        (&["task", "set", "tsk_2", "--status", "in_progress"], "has no assignee"),
+        (&["task", "add", "--project", "prj", "--title", " "], "needs a title"),
+        (&["task", "add", "--project", "none", "--title", "t"], "no project `none`"),
+        (
+            &["task", "add", "--project", "prj_2", "--title", "t", "--assignee", "agt_a"],
+            "project set PROJECT --assign AGENT",
+        ),
+        (&["project", "set", "prj", "--assign", "none"], "no agent `none`"),
+        (&["stop", "none", "prj"], "no agent `none`"),
+        (&["stop", "agt_a", "none"], "no project `none`"),
+        (&["resume", "none", "prj"], "no agent `none`"),
+        (&["logs", "agt_a", "prj"], "agt_a has not been started in prj"),
+        (&["logs", "agt_a", "prj", "--launch", "lch_none"], "no launch `lch_none`"),
+    ] {
+        check_fails(&daemon, arguments, 1, why);
+    }
+}
+
+#[test]
+fn status_shows_what_runs_what_waits_and_what_ended() {
+    let daemon = Daemon::running("max_concurrent: 1\nbackoff: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    daemon.agent("agt_failed", "prj", &["exit:3"]);
+    daemon.task("tsk_failed", "prj", "agt_failed");
+    daemon.until_ended("agt_failed");
+    daemon.agent("agt_runs", "prj", &["authenticate", "get-my-task", "write:fetched", "sleep:600"]);
+    daemon.task("tsk_runs", "prj", "agt_runs");
+    daemon.written_pid("fetched");
+    daemon.agent("agt_waits", "prj", &[]);
+    daemon.task("tsk_waits", "prj", "agt_waits");
+    crate::support::until("it waits", || daemon.status()["deferred"].as_array().unwrap().len() == 2);
+
+    let mut status = redacted(&daemon.status());
+    assert!(status["counters"].is_object());
+    status["counters"] = Value::Null;
+    let deferred = status["deferred"].as_array_mut().unwrap();
+    deferred.sort_by_key(|deferred| deferred["agent_id"].to_string());
+    let pair = |agent: &str| json!({ "agent_id": agent, "project_id": "prj", "purpose": "task" });
+    let with = |mut object: Value, more: Value| {
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let launch = |agent: &str, more: Value| {
+        let common = json!({
+            "launch_id": "[launch_id]", "ai_type": "claude", "pid": "[pid]", "claimed_at": "[claimed_at]",
+            "started_at": "[started_at]",
+        });
+        with(with(pair(agent), common), more)
+    };
+    assert_eq!(
+        status,
+        json!({
+            "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
+            "limits": { "max_concurrent": 1, "running": 1 },
+            "instances": [launch("agt_runs", json!({
+                "state": "running", "session": "[session]", "adopted": false, "task_id": "tsk_runs",
+                "authenticated_at": "[authenticated_at]",
+            }))],
+            "deferred": [
+                with(pair("agt_failed"), json!({ "reason": "backoff", "until": "[until]" })),
+                with(pair("agt_waits"), json!({ "reason": "no_free_slot" })),
+            ],
+            "ended": [launch("agt_failed", json!({
+                "state": "ended", "ended_at": "[ended_at]", "outcome": "never_authenticated", "exit_code": 3,
+            }))],
+            "counters": null,
+        })
+    );
+    let table = daemon.done(&["status"]);
+    for words in [
+        "1 of 1 slots in use",
+        "agt_runs  prj      task     running",
+        "tsk_runs",
+        "no_free_slot",
+        "backoff",
+        "never_authenticated  3",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+}
