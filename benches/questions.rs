@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
-use agent_coordinator::domain::{Agent, CoordinatorId, Language, Priority, Project, Task, TaskStatus, Timestamp};
+use agent_coordinator::domain::{
+    Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
+};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
@@ -160,6 +162,7 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
 fn settings(state_dir: &Path) -> Settings {
     let seconds = Duration::from_secs;
     Settings {
+        ticket_key: Secret::new("a key"),
         language: Language::English,
         start_timeout: seconds(120),
         stop_timeout: seconds(10),

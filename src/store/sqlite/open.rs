@@ -162,18 +162,23 @@ fn check_access(database: &Path, path: &Path, access: Access) -> Result<(), Open
 async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
     let options = options(path, settings);
     // Looked at through a connection that can't write: the last one to close would move a log of the last run into the file.
-    let mut reader = connect(path, &options.clone().read_only(true)).await?;
-    let contents = check(&mut reader, path).await;
-    let _ = reader.close().await;
-    let (mut connection, contents) = match contents {
+    let looked = match connect(path, &options.clone().read_only(true)).await {
+        Ok(mut reader) => {
+            let contents = check(&mut reader, path).await;
+            let _ = reader.close().await;
+            contents
+        }
+        Err(error) => Err(error),
+    };
+    let (mut connection, contents) = match looked {
         // A crash in the middle of a write: only who may write can undo it, and then look.
         Err(error) if needs_a_writer(&error) => {
             let mut connection = connect(path, &options).await?;
             let contents = check(&mut connection, path).await?;
             (connection, contents)
         }
-        contents => {
-            let contents = contents?;
+        looked => {
+            let contents = looked?;
             (connect(path, &options).await?, contents)
         }
     };
