@@ -1,7 +1,7 @@
 //! Composition: what is made of what, in which order it starts, and in which it ends.
 //!
 //! The only module that names several front doors. Each start step that fails says what it was about; the end is a sequence in
-//! one function, [`shutdown`], and each of its steps has a deadline.
+//! one function, `shutdown`, and each of its steps has a deadline.
 
 mod identity;
 mod lock;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use lock::InUse;
-pub use signals::{Signal, Signals};
+pub use signals::{Signal, Signals, unblock};
 
 pub use crate::process::find_program;
 
@@ -115,7 +115,7 @@ impl Daemon {
     async fn start(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let state_dir = &config.state_dir;
         identity::create_state_dir(state_dir)?;
-        let lock = lock::RoleLock::take(&state_dir.join("server.lock"))?;
+        let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let StoreUrl::Sqlite(database) = &config.store;
         let store = Arc::new(SqliteStore::open(database).await?);
         let coordinator_id: CoordinatorId = identity::coordinator_id(state_dir)?;
@@ -132,10 +132,16 @@ impl Daemon {
             session_maximum: config.session.max_timeout,
             backoff,
             state_dir: state_dir.clone(),
+            ticket_key: coordinator_token.derive("", "launch tickets"),
         };
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge.clone()));
         if let Some(path) = &config.manifest {
             apply_manifest(&service, path, environment).await?;
+        }
+
+        let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
+        for unknown in service.learn_passkeys(passkeys).await? {
+            tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
         }
 
         let program = std::env::current_exe().context("could not find this program's own file")?;
@@ -244,7 +250,11 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
 
 async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
     if tokio::time::timeout(deadline, step).await.is_err() {
-        tracing::error!(what, deadline_ms = deadline.as_millis(), "still not finished; going on without it");
+        tracing::error!(
+            what,
+            deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            "still not finished; going on without it"
+        );
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod apply;
+mod bridge;
 mod call;
 mod check;
 mod client;
@@ -16,12 +17,12 @@ mod status;
 mod stop;
 mod task;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Environment, Loaded};
+use crate::config::{self, Environment, Loaded, Places};
 use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId};
 use client::Client;
@@ -78,6 +79,10 @@ enum Command {
     Agent(agent::AgentCommand),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
     Call(call::CallArguments),
+    /// Serve MCP on standard input and output, for agents that speak only that: a bridge to the daemon
+    ///
+    /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
+    Mcp,
 }
 
 /// An agent in a project.
@@ -104,28 +109,48 @@ pub fn main() -> ExitCode {
         }
     };
     let environment = Environment::of_process();
-    // An agent's script needs no configuration: its environment says where the server is.
-    if let Command::Call(call) = arguments.command {
-        return finish(call.call(&environment, || load(arguments.config.as_deref(), &environment)));
-    }
-    let loaded = match load(arguments.config.as_deref(), &environment) {
-        Ok(loaded) => loaded,
-        Err(error) => return finish(Err(error)),
-    };
+    let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Run => run::run(loaded, &environment),
-        Command::Check => finish(check::check(&loaded, &environment)),
-        command => finish(ask_daemon(command, &loaded, &environment)),
+        Command::Call(call) => {
+            finish(mcp_socket(file, &environment).and_then(|socket| call.call(&environment, &socket)))
+        }
+        Command::Mcp => finish(mcp_socket(file, &environment).and_then(bridge)),
+        Command::Run => match load(file, &environment) {
+            Ok(loaded) => run::run(loaded, &environment),
+            Err(error) => finish(Err(error)),
+        },
+        Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
+        command => finish(find_daemon(file, &environment).and_then(|places| ask_daemon(command, places, &environment))),
     }
 }
 
-fn load(path: Option<&std::path::Path>, environment: &Environment) -> Result<Loaded, CliError> {
-    config::load(path, environment).map_err(CliError::Configuration)
+fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, CliError> {
+    config::load(file, environment).map_err(CliError::Configuration)
 }
 
-fn ask_daemon(command: Command, loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
+fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places, CliError> {
+    config::find_daemon(file, environment).map_err(CliError::Configuration)
+}
+
+/// Where an agent reaches the server: its environment says so; for everyone else the configuration does.
+fn mcp_socket(file: Option<&Path>, environment: &Environment) -> Result<PathBuf, CliError> {
+    match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(find_daemon(file, environment)?.mcp_socket),
+    }
+}
+
+fn bridge(socket: PathBuf) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let client = Client::new(loaded.config.control_socket.clone());
+    let carried = runtime.block_on(bridge::run(socket, tokio::io::stdin(), tokio::io::stdout()));
+    // The thread that reads standard input can't be interrupted.
+    runtime.shutdown_background();
+    carried
+}
+
+fn ask_daemon(command: Command, places: Places, environment: &Environment) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(places.control_socket);
     runtime.block_on(async {
         match command {
             Command::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
@@ -136,7 +161,9 @@ fn ask_daemon(command: Command, loaded: &Loaded, environment: &Environment) -> R
             Command::Task(task) => task.run(&client).await,
             Command::Project(project) => project.run(&client, environment).await,
             Command::Agent(agent) => agent.run(&client).await,
-            Command::Run | Command::Check | Command::Call(_) => unreachable!("answered without a daemon"),
+            Command::Run | Command::Check | Command::Call(_) | Command::Mcp => {
+                unreachable!("answered without a daemon")
+            }
         }
     })
 }

@@ -197,6 +197,25 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     Ok(Loaded { config, source: None })
 }
 
+/// Where a daemon is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    pub control_socket: PathBuf,
+    pub mcp_socket: PathBuf,
+}
+
+/// As [`load`], but only as far as a client of the daemon needs it: a passkey whose variable is set for the daemon alone, or a
+/// mistake that the running daemon doesn't have yet, doesn't keep a person from it.
+///
+/// # Errors
+/// As [`load`], for the keys that say where things lie.
+pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Places, ConfigError> {
+    let nothing = || Source::new("the default settings", environment.working_directory(), "");
+    let source = find(path, environment)?.unwrap_or_else(nothing);
+    let paths = Reader::new(&source, environment).peek(Paths::read).map_err(ConfigError::Invalid)?;
+    Ok(Places { control_socket: paths.control_socket, mcp_socket: paths.mcp_socket })
+}
+
 fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {
     Reader::new(source, environment).read(Config::read).map(|(config, _)| config)
 }

@@ -9,6 +9,8 @@ mod control;
 mod local;
 mod processes;
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -67,9 +69,11 @@ pub struct Coordinator<C, P> {
     reported: Option<CoordinatorStatus>,
     /// Whether the last attempt to reach the server failed; logged when it changes.
     is_cut_off: bool,
+    /// Started with another provider; each is told once.
+    unknown_ai_types: Mutex<BTreeSet<String>>,
 }
 
-/// How long the server may not answer before the loop asks again, beside the polling interval.
+/// How soon the loop asks again where the server didn't answer, and tells again what it didn't take.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
@@ -83,7 +87,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     ) -> Self {
         let adoptions = processes.instances().iter().filter(|instance| instance.adopted).count();
         let counters = Counters { adoptions: adoptions as u64, ..Counters::default() };
-        Self { config, control, processes, wakeups, mode, counters, reported: None, is_cut_off: false }
+        Self {
+            config,
+            control,
+            processes,
+            wakeups,
+            mode,
+            counters,
+            reported: None,
+            is_cut_off: false,
+            unknown_ai_types: Mutex::default(),
+        }
     }
 
     /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.
@@ -149,10 +163,13 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         let wake_in = plan.wake_at.map(|at| at.since(snapshot.now));
         let deferred = plan.deferred;
-        self.counters.starts += self.act(plan.actions).await;
+        let acted = self.act(plan.actions).await;
+        self.counters.starts += acted.n_started;
         self.end_agents(mode, &snapshot.launches).await?;
         self.report_status(snapshot.now, deferred).await;
-        Ok(wake_in)
+        // Nothing announces that the server can write again.
+        let retry_in = (!acted.is_complete).then_some(RETRY_AFTER);
+        Ok(wake_in.into_iter().chain(retry_in).min())
     }
 
     /// Instances first: what was claimed is then never missing from the server's launches while its process is seen.

@@ -11,7 +11,7 @@
 //! service                               use cases, one file each; who may do what
 //! store   process   provider            adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config   telemetry   nudge   peer   folder_watch   instance_dir    leaves
+//! config   telemetry   nudge   peer   folder_watch   instance_dir   crash_point    leaves
 //! domain                                pure decisions
 //! ```
 
@@ -19,6 +19,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod coordinator;
+pub mod crash_point;
 pub mod domain;
 pub mod folder_watch;
 pub mod instance_dir;

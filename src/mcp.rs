@@ -1,11 +1,12 @@
 //! The agents' door: the Model Context Protocol over the Unix socket.
 //!
-//! What every tool shares is in [`server`] once; a tool is one file in `tools/` and one line in its list. The rules are in
+//! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
 //! `service` and `domain`.
 
 mod envelope;
 mod lines;
 mod server;
+mod throttle;
 mod tools;
 
 pub mod socket;

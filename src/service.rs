@@ -41,8 +41,10 @@ pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, Counters, StatusView};
 pub use task_status::StatusChange;
 
+pub use crate::store::{LaunchFilter, TaskFilter};
+
 use crate::domain::pair::Backoff;
-use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Timestamp};
+use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Change, Commit, CommitError, Store, StoreError};
 use world::World;
@@ -64,6 +66,8 @@ pub struct Settings {
     pub backoff: Backoff,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
+    /// What launch tickets are made with.
+    pub ticket_key: Secret,
 }
 
 /// The server side of the program: all state, all rights.

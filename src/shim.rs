@@ -23,6 +23,7 @@ use rustix::process::DumpableBehavior;
 
 use self::agent::Agent;
 use self::keeper::Keeper;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
 use crate::instance_dir::lock::{self, ShimIdentity};
@@ -79,13 +80,16 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
     } else {
         None
     };
+    crash_point::reach(CrashPoint::KeeperStarted);
     let noted = ShimIdentity::of_this_process().and_then(|me| lock::note(&lock, &me));
     noted.map_err(failed("note who holds the lock"))?;
+    crash_point::reach(CrashPoint::KeeperNoted);
 
     match reason_not_to_start(dir, &order) {
         Some(end) => finish_without_agent(dir, end),
         None => match Agent::start(&order, prompt) {
             Ok((agent, streams)) => {
+                crash_point::reach(CrashPoint::AgentForked);
                 let limits = keeper::Limits::of(&order);
                 let redact = order.redact.iter().map(|literal| literal.as_bytes().to_vec()).collect();
                 drop(order);

@@ -42,6 +42,10 @@ pub enum Expect {
     TaskAt(TaskId, i64),
     /// The launch still has this revision (0: it doesn't exist), although the commit doesn't change it.
     LaunchAt(LaunchId, i64),
+    /// The record of the key still has this revision (0: nothing is remembered), although the commit doesn't change it.
+    PairAt(InstanceKey, i64),
+    /// New agents are being started.
+    NotPaused,
 }
 
 /// A row as it is to be. Its `revision` is the one it was made from (0: it must not exist yet); the store counts it up.

@@ -12,14 +12,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
+use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub use lines::LineForm;
 use lines::Lines;
 
-/// Libraries whose `info` is not ours to tell: the MCP library reports each connection and each failed handshake.
+/// A library whose lines are not ours to tell: the MCP library calls each agent that goes without a word an error, and each
+/// malformed call a warning, with what was sent in it.
 const QUIET: &str = "rmcp";
 
 /// Why the log can't be set up.
@@ -77,9 +78,8 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
         EnvFilter::builder().parse(text).map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
     let filter = parse(level)?;
-    let is_quiet = filter.max_level_hint().is_some_and(|most| most <= LevelFilter::WARN);
     // Who names the library wants to hear it.
-    if is_quiet || level.contains(QUIET) { Ok(filter) } else { parse(&format!("{level},{QUIET}=warn")) }
+    if level.contains(QUIET) { Ok(filter) } else { parse(&format!("{level},{QUIET}=off")) }
 }
 
 /// An error with its causes on one line: `could not start: working directory is not usable: permission denied`.
@@ -139,11 +139,10 @@ mod tests {
     #[test]
     fn a_library_is_quiet_unless_it_is_asked() {
         let show = |level: &str| filter(level).expect("a filter").to_string();
-        assert!(show("info").contains("rmcp=warn"));
-        assert!(show("info,agent_coordinator=debug").contains("rmcp=warn"));
-        assert!(!show("info,rmcp=trace").contains("rmcp=warn"));
-        assert!(!show("error").contains("rmcp"));
-        assert!(!show("off").contains("rmcp"));
+        assert!(show("info").contains("rmcp=off"));
+        assert!(show("info,agent_coordinator=debug").contains("rmcp=off"));
+        assert!(show("error").contains("rmcp=off"));
+        assert!(!show("info,rmcp=trace").contains("rmcp=off"));
         assert!(filter("info,a=b=c").is_err());
     }
 }

@@ -4,9 +4,16 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use tokio::time::Instant;
+
+/// A process that is being spawned holds a copy of every open file until its exec: that long a lock may outlive its daemon.
+const PATIENCE: Duration = Duration::from_millis(300);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Another daemon has it.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +27,9 @@ pub struct InUse {
 pub(super) struct RoleLock(#[allow(dead_code, reason = "held, not used")] Flock<File>);
 
 impl RoleLock {
-    /// Takes the lock or says who has it; never waits.
-    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
-        let file = fs::OpenOptions::new()
+    /// Takes the lock or says who has it; waits a moment for a predecessor that is just dying.
+    pub(super) async fn take(path: &Path) -> anyhow::Result<Self> {
+        let mut file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -30,7 +37,15 @@ impl RoleLock {
             .mode(0o600)
             .open(path)
             .with_context(|| format!("could not open the lock `{}`", path.display()))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        let give_up_at = Instant::now() + PATIENCE;
+        let locked = loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Err((held, Errno::EWOULDBLOCK)) if Instant::now() < give_up_at => file = held,
+                locked => break locked,
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        };
+        match locked {
             Ok(mut lock) => {
                 // For whoever comes second. The lock is the proof, not this text.
                 let note = lock
@@ -48,5 +63,24 @@ impl RoleLock {
                 Err(InUse { path: path.to_owned(), pid }.into())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_outlives_its_daemon_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("server.lock");
+        let dying = RoleLock::take(&path).await.expect("a free lock");
+        let (next, ()) = tokio::join!(RoleLock::take(&path), async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(dying);
+        });
+        let _held = next.expect("the lock that became free");
+        let refused = RoleLock::take(&path).await.err().expect("a lock that is held").to_string();
+        assert!(refused.contains(&format!("another daemon (pid {})", std::process::id())), "{refused}");
     }
 }

@@ -1,5 +1,6 @@
 //! The signals that end the daemon.
 
+use nix::sys::signal::SigSet;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// A signal that asks the daemon to end.
@@ -26,11 +27,23 @@ impl Signal {
     }
 }
 
+/// Lets this thread, and those it starts from then on, hear what whoever started the process had blocked: a daemon that can't
+/// hear a TERM could only be killed. What it starts has a clean mask in any case.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn unblock() -> std::io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
 /// Listens from the moment it is made.
 pub struct Signals {
     terminate: Stream,
     interrupt: Stream,
     hang_up: Stream,
+    /// Never read: while somebody listens, a file that grows too large (`ulimit -f`) is an error of that write, as on a full
+    /// disk, and not the end of the daemon.
+    _file_size: Stream,
 }
 
 impl Signals {
@@ -41,6 +54,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
     }
 

@@ -5,13 +5,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use super::error::CliError;
 use super::output::print_line;
-use crate::config::{Environment, Loaded};
+use crate::config::Environment;
 
 /// The variable in which a script keeps what `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
@@ -36,17 +36,9 @@ pub(super) struct CallArguments {
 }
 
 impl CallArguments {
-    pub(super) fn call(
-        self,
-        environment: &Environment,
-        load: impl FnOnce() -> Result<Loaded, CliError>,
-    ) -> Result<(), CliError> {
+    pub(super) fn call(self, environment: &Environment, socket: &Path) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
-        let socket = match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
-            Some(path) => PathBuf::from(path),
-            None => load()?.config.mcp_socket,
-        };
-        let result = exchange(&socket, &self.tool, arguments)?;
+        let result = exchange(socket, &self.tool, arguments)?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {

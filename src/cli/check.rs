@@ -64,7 +64,7 @@ fn describe(name: &str, providers: &Providers) -> Vec<String> {
     };
     let found = match crate::app::find_program(&command) {
         Ok(found) => format!("  program: {}", found.display()),
-        Err(error) => format!("  program: {error}; its agents can't be started"),
+        Err(error) => format!("  not startable: {error}"),
     };
     let words: Vec<String> =
         std::iter::once(&command.program).chain(&command.arguments).map(|word| quoted(word)).collect();

@@ -28,6 +28,10 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
     } else {
         tracing::info!("no configuration file found: all settings have their defaults");
     }
+    // Before the first thread that could take a signal.
+    if let Err(error) = app::unblock() {
+        tracing::warn!(%error, "could not unblock signals");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(N_WORKERS).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

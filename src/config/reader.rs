@@ -46,6 +46,27 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The report of all that was noted; the value is then only what stood in for it.
     pub fn read<T>(&self, read: impl FnOnce(Section<'_, 'a>) -> T) -> Result<(T, Transcript), Report> {
+        let (root, transcript) = self.parse()?;
+        let value = read(Section::new(self, String::new(), Some(root)));
+        let problems = self.problems.take();
+        if problems.is_empty() { Ok((value, transcript)) } else { Err(transcript.report(problems)) }
+    }
+
+    /// Reads only what `read` asks for; what is wrong elsewhere is somebody else's business.
+    ///
+    /// # Errors
+    /// A file that can't be parsed, and problems of what was asked for.
+    pub fn peek<T>(&self, read: impl FnOnce(&mut Section<'_, 'a>) -> T) -> Result<T, Report> {
+        let (root, transcript) = self.parse()?;
+        let mut top = Section::new(self, String::new(), Some(root));
+        self.problems.take();
+        let value = read(&mut top);
+        // Before the section notes the keys that nobody asked for.
+        let problems = self.problems.take();
+        if problems.is_empty() { Ok(value) } else { Err(transcript.report(problems)) }
+    }
+
+    fn parse(&self) -> Result<(Node, Transcript), Report> {
         let root = tree::parse(self.source).map_err(|error| {
             let problem = Problem { help: error.help, ..Problem::new(error.message, error.span) };
             Transcript::new(self.source, &self.source.guess_secrets()).report(vec![problem])
@@ -53,9 +74,7 @@ impl<'a> Reader<'a> {
         let mut secrets = Vec::new();
         find_secrets(&root, false, &mut secrets);
         let transcript = Transcript::new(self.source, &secrets);
-        let value = read(Section::new(self, String::new(), Some(root)));
-        let problems = self.problems.take();
-        if problems.is_empty() { Ok((value, transcript)) } else { Err(transcript.report(problems)) }
+        Ok((root, transcript))
     }
 
     pub fn note(&self, problem: Problem) {

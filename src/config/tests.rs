@@ -561,3 +561,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_client_finds_its_daemon_by_a_file_that_is_wrong_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("coordinator_config.yaml");
+    std::fs::write(&file, "state_dir: here\nunknown: 1\nagents: { agt: { passkey: \"${UNSET}\" } }\n").unwrap();
+    let environment = Environment::new(folder.path(), []);
+    assert!(load(Some(&file), &environment).is_err());
+    let places = find_daemon(Some(&file), &environment).unwrap();
+    assert_eq!(places.control_socket, folder.path().join("here/control.sock"));
+    std::fs::write(&file, "state_dir: ${UNSET}\n").unwrap();
+    assert!(find_daemon(Some(&file), &environment).is_err());
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,6 +11,7 @@ use futures::stream;
 use super::Coordinator;
 use super::control::{ClaimAnswer, ControlPlane};
 use super::processes::ProcessLayer;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, ProcessReport};
 use crate::domain::{InstanceKey, LaunchId};
@@ -22,9 +24,19 @@ const N_AT_ONCE: usize = 64;
 /// Added to the start deadline for the fuse, so that the word of a last-moment authentication reaches the keeper.
 const FUSE_MARGIN: Duration = Duration::from_secs(2);
 
+/// What came of a plan.
+pub(super) struct Acted {
+    pub(super) n_started: u64,
+    /// Nothing has to be done again.
+    pub(super) is_complete: bool,
+}
+
+/// The server didn't take it. It was logged, and the next cycle does it again.
+struct NotDone;
+
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
-    /// Does all of it, what concerns one launch in its order, starts last. Says how many agents were started.
-    pub(super) async fn act(&self, actions: Vec<Action>) -> u64 {
+    /// Does all of it, what concerns one launch in its order, starts last.
+    pub(super) async fn act(&self, actions: Vec<Action>) -> Acted {
         let mut by_launch: BTreeMap<LaunchId, Vec<Action>> = BTreeMap::new();
         let mut starts = Vec::new();
         for action in actions {
@@ -37,30 +49,47 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 | Action::Stop { ref launch, .. } => by_launch.entry(launch.clone()).or_default().push(action),
             }
         }
-        stream::iter(by_launch.into_values())
-            .for_each_concurrent(N_AT_ONCE, |actions| async {
-                for action in actions {
-                    self.act_on_launch(action).await;
-                }
-            })
+        let acted = Acted { n_started: 0, is_complete: true };
+        let acted = stream::iter(by_launch.into_values())
+            .map(|actions| self.act_on_launch(actions))
+            .buffer_unordered(N_AT_ONCE)
+            .fold(acted, |acted, done| async move { Acted { is_complete: acted.is_complete && done.is_ok(), ..acted } })
             .await;
         stream::iter(starts)
             .map(|(key, working_directory)| self.start(key, working_directory))
             .buffer_unordered(N_AT_ONCE)
-            .fold(0, |n_started, is_started| async move { n_started + u64::from(is_started) })
+            .fold(acted, |acted, is_started| async move {
+                Acted {
+                    n_started: acted.n_started + u64::from(matches!(is_started, Ok(true))),
+                    is_complete: acted.is_complete && is_started.is_ok(),
+                }
+            })
             .await
     }
 
-    async fn act_on_launch(&self, action: Action) {
+    /// One after the other: a reason comes before the end that it explains.
+    async fn act_on_launch(&self, actions: Vec<Action>) -> Result<(), NotDone> {
+        for action in actions {
+            self.take(action).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&self, action: Action) -> Result<(), NotDone> {
         match action {
             Action::Report { launch, report } => {
+                let (seen, reported) = crash_points(&report);
+                crash_point::reach(seen);
                 if let Err(error) = self.control.report(&launch, &report).await {
                     tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
+                    return Err(NotDone);
                 }
+                crash_point::reach(reported);
             }
             Action::WantStop { launch, reason } => {
                 if let Err(error) = self.control.want_stop(&launch, reason).await {
                     tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not mark the stop; will try again");
+                    return Err(NotDone);
                 }
             }
             Action::Stop { launch, reason } => self.processes.request_stop(&launch, reason, None).await,
@@ -68,10 +97,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Action::Forget { launch } => self.processes.forget(&launch).await,
             Action::Start { .. } => {}
         }
+        Ok(())
+    }
+
+    /// Whether nobody was told yet that this `ai_type` has no provider of its own.
+    fn is_first_of(&self, ai_type: &str) -> bool {
+        self.unknown_ai_types.lock().unwrap_or_else(PoisonError::into_inner).insert(ai_type.to_owned())
     }
 
     /// The claim, then the process. What fails after the claim is reported at once.
-    async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> bool {
+    async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
         // Before the claim is asked for: time lost on the way counts for the fuse.
         let asked_at = self.processes.boot_now();
         let claim = match self.control.claim(&key).await {
@@ -81,10 +116,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     agent_id = %key.agent, project_id = %key.project, error = %ErrorChain(&error),
                     "could not claim the start; will try again"
                 );
-                return false;
+                return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return false };
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return Ok(false) };
+        crash_point::reach(CrashPoint::Claimed);
         let request = LaunchRequest {
             launch: launch.clone(),
             key: key.clone(),
@@ -103,11 +139,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         match started {
             Ok(()) => {
                 let provider = self.config.providers.find(&ai_type).map_or("", |(name, _)| name);
+                if provider != ai_type && self.is_first_of(&ai_type) {
+                    tracing::warn!(ai_type, provider, "no provider of this name is configured; using another");
+                }
                 tracing::info!(
                     launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
                     provider, "agent started"
                 );
-                true
+                Ok(true)
             }
             Err(reason) => {
                 tracing::warn!(
@@ -116,9 +155,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 );
                 let end = ProcessEnd::StartFailed(reason);
                 let report = ProcessReport::Ended { end, at: self.control.now() };
-                self.act_on_launch(Action::Report { launch, report }).await;
-                false
+                self.take(Action::Report { launch, report }).await.map(|()| false)
             }
         }
+    }
+}
+
+/// The moments before and after a report.
+const fn crash_points(report: &ProcessReport) -> (CrashPoint, CrashPoint) {
+    match report {
+        ProcessReport::Started { .. } => (CrashPoint::StartSeen, CrashPoint::StartReported),
+        ProcessReport::Exited { .. } => (CrashPoint::ExitSeen, CrashPoint::ExitReported),
+        ProcessReport::Ended { .. } => (CrashPoint::EndSeen, CrashPoint::EndReported),
     }
 }

@@ -78,3 +78,6 @@ fn with_ticket(launch: Launch, agent: &AgentId, project: &ProjectId) -> Result<G
         LaunchState::Stopping { .. } | LaunchState::Ending | LaunchState::Ended { .. } => Err(Refusal::LaunchEnded),
     }
 }
+
+#[cfg(test)]
+mod tests;

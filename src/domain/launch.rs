@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
 
@@ -122,19 +122,14 @@ impl Outcome {
             _ => None,
         }
     }
+}
 
-    /// Whether the pair must wait longer before its next start. A person's stop and a plain report are no failures.
-    pub const fn is_failure(&self) -> bool {
-        match self {
-            Self::Completed | Self::Blocked | Self::Stopped(_) => false,
-            Self::Failed
-            | Self::ExitedWithoutReport
-            | Self::NeverAuthenticated
-            | Self::StartFailed(_)
-            | Self::TimedOut(_)
-            | Self::Lost => true,
-        }
-    }
+/// What an end means for the next start of its pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Fine,
+    /// The pair waits before it is started again, longer with each one in a row.
+    Failure,
 }
 
 impl fmt::Display for Outcome {
@@ -184,6 +179,25 @@ pub enum ProcessEnd {
     FuseBurnt,
     /// Nobody saw the end.
     Lost,
+}
+
+impl ProcessEnd {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::StartFailed(_) => "start_failed",
+            Self::FuseBurnt => "fuse_burnt",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The leader's own exit, where there was one.
+    pub const fn exit(&self) -> Option<ExitStatus> {
+        match self {
+            Self::Exited(exit) => Some(*exit),
+            Self::StartFailed(_) | Self::FuseBurnt | Self::Lost => None,
+        }
+    }
 }
 
 /// Where a launch stands.
@@ -317,6 +331,18 @@ impl LaunchEvent {
 }
 
 impl Launch {
+    /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
+    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up.
+    pub fn has_lapsed(&self, start: Duration, stop: Duration, margin: Duration, now: Timestamp) -> bool {
+        let patience = match self.state {
+            _ if self.pid.is_some() => return false,
+            LaunchState::Starting { .. } => self.claimed_at + start + stop,
+            LaunchState::Stopping { ladder_at, .. } => (self.claimed_at + start).max(ladder_at) + stop,
+            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => return false,
+        };
+        now > patience + margin
+    }
+
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, LaunchState::Ended { .. })
     }
@@ -324,6 +350,28 @@ impl Launch {
     /// Whether a process is, or may come to be, kept by a coordinator.
     pub const fn is_kept(&self) -> bool {
         self.coordinator.is_some()
+    }
+
+    /// How the end of this launch counts. A task launch that never asked for its task left it as it was, whatever it reported:
+    /// without a pause it would be started again at once, without end.
+    pub fn verdict(&self, outcome: &Outcome) -> Verdict {
+        let was_idle = self.key.purpose == Purpose::Task && self.task.is_none();
+        match outcome {
+            Outcome::Stopped(_) => Verdict::Fine,
+            Outcome::Completed | Outcome::Blocked => {
+                if was_idle {
+                    Verdict::Failure
+                } else {
+                    Verdict::Fine
+                }
+            }
+            Outcome::Failed
+            | Outcome::ExitedWithoutReport
+            | Outcome::NeverAuthenticated
+            | Outcome::StartFailed(_)
+            | Outcome::TimedOut(_)
+            | Outcome::Lost => Verdict::Failure,
+        }
     }
 
     /// The launch after `event`. An event that already happened changes nothing; `Ended` is left by none.
@@ -395,7 +443,8 @@ impl Launch {
             }
             (S::Starting { .. } | S::Stopping { .. }, E::ClaimLapsed { at }) => {
                 let at = *at;
-                Ok(self.end(Outcome::StartFailed("nobody reported a process for this claim".to_owned()), at))
+                let end = ProcessEnd::StartFailed("nobody reported a process for this claim".to_owned());
+                Ok(self.ended_with(end, at))
             }
             (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),
             (S::Ended { .. }, E::SessionExpired { .. } | E::ClaimLapsed { .. }) => Ok(self),
@@ -413,10 +462,7 @@ impl Launch {
     }
 
     fn ended_with(self, end: ProcessEnd, at: Timestamp) -> Self {
-        let exit = match end {
-            ProcessEnd::Exited(exit) => exit,
-            ProcessEnd::StartFailed(_) | ProcessEnd::FuseBurnt | ProcessEnd::Lost => self.exit,
-        };
+        let exit = end.exit().unwrap_or(self.exit);
         let outcome = self.outcome_of(end);
         Self { exit, ..self }.end(outcome, at)
     }
@@ -431,7 +477,7 @@ impl Launch {
             (Some(ReportResult::Success), _) => return Outcome::Completed,
             (Some(ReportResult::Failed), _) => return Outcome::Failed,
             (Some(ReportResult::Blocked), _) => return Outcome::Blocked,
-            (None, Some(StopReason::LoggedOut)) if self.key.purpose == super::key::Purpose::Chat => {
+            (None, Some(StopReason::LoggedOut)) if self.key.purpose == Purpose::Chat => {
                 return Outcome::Completed;
             }
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,

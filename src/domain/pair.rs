@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::agent::{AgentStatus, ProjectStatus};
 use super::id::LaunchId;
 use super::key::InstanceKey;
-use super::launch::{LaunchState, Outcome};
+use super::launch::{LaunchState, Verdict};
 use super::time::Timestamp;
 use super::words::words;
 
@@ -28,8 +28,11 @@ impl PairRecord {
     }
 
     /// After the end of a launch: a failure adds to the row, anything else breaks it.
-    pub fn after_end(self, outcome: &Outcome, at: Timestamp) -> Self {
-        let n_failures = if outcome.is_failure() { self.n_failures.saturating_add(1) } else { 0 };
+    pub fn after_end(self, verdict: Verdict, at: Timestamp) -> Self {
+        let n_failures = match verdict {
+            Verdict::Failure => self.n_failures.saturating_add(1),
+            Verdict::Fine => 0,
+        };
         Self { n_failures, last_end_at: Some(at), ..self }
     }
 
@@ -60,9 +63,11 @@ impl Backoff {
         }
     }
 
-    /// When `pair` may start again; `None` if it may at once.
-    pub fn until(self, pair: &PairRecord) -> Option<Timestamp> {
-        pair.last_end_at.filter(|_| pair.n_failures > 0).map(|ended| ended + self.delay(pair.n_failures))
+    /// When `pair` may start again; `None` if it may at once, also when its last end lies in the future: the clock was wrong
+    /// then or is now, and a pair must not wait for a year because of it.
+    pub fn until(self, pair: &PairRecord, now: Timestamp) -> Option<Timestamp> {
+        let ended = pair.last_end_at.filter(|ended| pair.n_failures > 0 && *ended <= now)?;
+        Some(ended + self.delay(pair.n_failures)).filter(|until| now < *until)
     }
 }
 
@@ -136,10 +141,13 @@ impl PairFacts {
             StartReason::Paused
         } else if self.record.held_since.is_some() {
             StartReason::Held
-        } else if backoff.until(&self.record).is_some_and(|until| now < until) {
+        } else if backoff.until(&self.record, now).is_some() {
             StartReason::Backoff
         } else {
             StartReason::Ready
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

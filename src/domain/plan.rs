@@ -126,6 +126,10 @@ fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, plan: &mut Pl
     {
         plan.actions.push(report(ProcessReport::Started { pid, at }));
     }
+    // Its keeper was told by a daemon in a hurry, or by its own fuse. Before the end is reported: it is judged by its reason.
+    if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) = (instance.stop, &launch.state) {
+        plan.actions.push(Action::WantStop { launch: id.clone(), reason });
+    }
     match &instance.phase {
         Phase::Ended { end, at, .. } => plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at })),
         Phase::Exited { exit, .. } => {
@@ -197,7 +201,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             ready.entry(&facts.key.project).or_default().push(facts);
             continue;
         }
-        let until = snapshot.limits.backoff.until(&facts.record).filter(|_| reason == StartReason::Backoff);
+        let until =
+            snapshot.limits.backoff.until(&facts.record, snapshot.now).filter(|_| reason == StartReason::Backoff);
         if let Some(until) = until {
             plan.wake(until);
         }

@@ -44,6 +44,8 @@ pub enum Refusal {
     DependenciesOpen { task: TaskId, open: Vec<TaskId> },
     #[error("Task {task} has subtasks that are not finished: {}", list(open))]
     SubtasksOpen { task: TaskId, open: Vec<TaskId> },
+    #[error("{0} exists already")]
+    AlreadyExists(String),
     #[error("{0}")]
     Invalid(String),
 }
@@ -71,6 +73,7 @@ impl Refusal {
             Self::NeedsAssignee { .. } => "needs_assignee",
             Self::DependenciesOpen { .. } => "dependencies_open",
             Self::SubtasksOpen { .. } => "subtasks_open",
+            Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
     }
@@ -99,6 +102,7 @@ impl Refusal {
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
+            | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }
     }

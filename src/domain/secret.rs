@@ -13,6 +13,9 @@ pub const TICKET_PREFIX: &str = "tkt_";
 pub const COORDINATOR_TOKEN_PREFIX: &str = "coord_";
 pub const OPERATOR_TOKEN_PREFIX: &str = "op_";
 
+/// Hexadecimal digits of a derived token: 160 bits.
+const DERIVED_LENGTH: usize = 40;
+
 /// A text that no log, error or argument list may show.
 #[derive(Clone)]
 pub struct Secret(SecretString);
@@ -25,6 +28,15 @@ impl Secret {
     /// The text itself. Each use is a place where a secret could leak.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
+    }
+
+    /// A token that only who has this secret can make, always the same for the same text. Nested, so that a hash of a text can't
+    /// be prolonged to that of a longer one.
+    pub fn derive(&self, prefix: &str, text: &str) -> Self {
+        let keyed = |bytes: &[u8]| Sha256::new().chain_update(self.reveal().as_bytes()).chain_update(bytes).finalize();
+        let mut token = hex(&keyed(&keyed(text.as_bytes())));
+        token.truncate(DERIVED_LENGTH);
+        Self::new(format!("{prefix}{token}"))
     }
 
     /// What a store keeps of a random token: enough to recognise it, not to use it.
@@ -122,6 +134,16 @@ mod tests {
         assert!(!hash.as_str().contains("sesame"));
         assert_ne!(hash, PasskeyHash::new(&Secret::new("open sesame"), [8; 16]));
         assert!(!PasskeyHash::none_is_of(&Secret::new("")));
+    }
+
+    #[test]
+    fn a_derived_token_is_the_same_again_and_another_for_another_text_or_key() {
+        let key = Secret::new("a key");
+        let token = key.derive(TICKET_PREFIX, "lch_1");
+        assert_eq!(token, key.derive(TICKET_PREFIX, "lch_1"));
+        assert_ne!(token, key.derive(TICKET_PREFIX, "lch_2"));
+        assert_ne!(token, Secret::new("another").derive(TICKET_PREFIX, "lch_1"));
+        assert_eq!(token.reveal().len(), TICKET_PREFIX.len() + DERIVED_LENGTH);
     }
 
     #[test]

@@ -173,9 +173,7 @@ fn check_needs(task: &Task, to: TaskStatus, around: Surroundings<'_>) -> Result<
 /// # Errors
 /// `NeedsAssignee` and `DependenciesOpen` for one in progress; `Invalid` for a parent of another project or a done parent.
 pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
-    if task.title.trim().is_empty() {
-        return Err(Refusal::Invalid(format!("task {} needs a title", task.id)));
-    }
+    check_title(task)?;
     if let Some(parent) = around.parent {
         if parent.project != task.project {
             let problem =
@@ -187,6 +185,14 @@ pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
         }
     }
     check_needs(task, task.status, around)
+}
+
+/// A task has a title that can be seen.
+pub fn check_title(task: &Task) -> Result<(), Refusal> {
+    if task.title.trim().is_empty() {
+        return Err(Refusal::Invalid(format!("task {} needs a title", task.id)));
+    }
+    Ok(())
 }
 
 /// A task is done only after each of its subtasks is done or cancelled.
@@ -222,3 +228,6 @@ pub fn find_cycle<'a>(start: &'a TaskId, next: impl Fn(&TaskId) -> Vec<&'a TaskI
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,25 @@
 //! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long, not UTF-8, not JSON, not a
-//! request. The connection goes on after them, until there are too many.
+//! request. The connection goes on after them, until there are too many. A peer that sends faster than it is answered, or
+//! doesn't read its answers, waits.
 
 use std::sync::Arc;
 
 use rmcp::RoleServer;
+use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 /// Longest line taken, in bytes; the content of a report is the longest thing an agent sends.
 const MAX_LINE: usize = 1024 * 1024;
 /// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
 const MAX_BAD_LINES: u32 = 16;
+
+/// So many requests of a connection are answered at the same time, and so many answers wait to be read; what comes after them
+/// stays in the socket. The library itself takes whatever comes.
+const MAX_IN_FLIGHT: usize = 64;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -28,6 +34,10 @@ pub(super) struct LineTransport<R, W> {
     /// The answer to an unreadable line, until it is written.
     complaint: Option<Vec<u8>>,
     writer: Arc<Mutex<Option<W>>>,
+    /// A request takes one until its handler is done.
+    requests: Arc<Semaphore>,
+    /// An answer takes one until it is written.
+    answers: Arc<Semaphore>,
 }
 
 /// What became of the next bytes.
@@ -50,6 +60,8 @@ where
             n_bad_lines: 0,
             complaint: None,
             writer: Arc::new(Mutex::new(Some(writer))),
+            requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            answers: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
         }
     }
 
@@ -161,7 +173,10 @@ where
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
+        // There may be none left: requests that were taken before are answered in any case.
+        let slot = Arc::clone(&self.answers).try_acquire_owned();
         async move {
+            let _slot = slot;
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             match writer.lock().await.as_mut() {
@@ -172,18 +187,24 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        drop(self.answers.acquire().await);
+        let slot = Arc::clone(&self.requests).acquire_owned().await.ok()?;
         loop {
             if !self.deliver_complaint().await {
                 return None;
             }
             match self.read_line().await? {
                 Next::Line => {
-                    if let Some(message) = self.parse() {
+                    if let Some(mut message) = self.parse() {
+                        if let JsonRpcMessage::Request(request) = &mut message {
+                            // It travels with the request and is dropped with it, also when that is cancelled.
+                            request.request.extensions_mut().insert(Arc::new(slot));
+                        }
                         return Some(message);
                     }
                 }
                 Next::TooLong => {
-                    self.line.clear();
+                    self.line = Vec::new();
                     self.complain(INVALID_REQUEST, &format!("the line is longer than {MAX_LINE} bytes"), &Value::Null);
                 }
                 Next::More => {}

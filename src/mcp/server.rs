@@ -5,20 +5,21 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult, ErrorData,
-    Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::envelope::{CallError, Incoming, answer, refused};
+use super::throttle::Throttle;
 use super::tools::{self, Tools};
-use crate::domain::Secret;
+use crate::domain::{Refusal, Secret};
 use crate::peer::Peer;
-use crate::service::Service;
+use crate::service::{Service, ServiceError};
 
 /// What all connections share.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub struct McpServer {
     service: Arc<Service>,
     tools: Arc<Tools>,
     coordinator_token: Arc<Secret>,
+    throttle: Arc<Throttle>,
     /// Calls that are being answered; the shutdown waits for them.
     calls: TaskTracker,
 }
@@ -37,6 +39,7 @@ impl McpServer {
             service,
             tools: Arc::new(tools::all()),
             coordinator_token: Arc::new(coordinator_token),
+            throttle: Arc::default(),
             calls: TaskTracker::new(),
         }
     }
@@ -74,13 +77,32 @@ impl Connection {
             arguments: &arguments,
         };
         let span = tracing::debug_span!("tool_call", tool = name, peer_pid = self.peer.pid);
-        match call(&incoming).instrument(span).await {
+        let result = call(&incoming).instrument(span).await;
+        if name == "authenticate" {
+            self.hold_back(&arguments, &result).await;
+        }
+        match result {
             Ok(object) => Ok(answer(object).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
             Err(CallError::Arguments(problem)) => {
-                tracing::debug!(tool = name, reason = %problem, "malformed tool call");
+                // Without the words, which may hold what was sent: a passkey, perhaps.
+                tracing::debug!(tool = name, "malformed tool call");
                 Err(ErrorData::invalid_params(format!("{name}: {problem}"), None))
             }
+        }
+    }
+}
+
+impl Connection {
+    /// Rate limit of the one call that could be guessed at.
+    async fn hold_back(&self, arguments: &JsonObject, result: &Result<JsonObject, CallError>) {
+        let agent_id = arguments.get("agent_id").and_then(|id| id.as_str()).unwrap_or_default();
+        match result {
+            Ok(_) => self.server.throttle.succeeded(agent_id),
+            Err(CallError::Service(ServiceError::Refused(Refusal::InvalidCredentials))) => {
+                tokio::time::sleep(self.server.throttle.failed(agent_id)).await;
+            }
+            Err(_) => {}
         }
     }
 }
@@ -109,6 +131,23 @@ impl ServerHandler for Connection {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
+    }
+
+    /// What the library takes for no request that it knows: an unknown method, or a known one with other params.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let problem = match request.method.as_str() {
+            "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
+            "initialize" => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            unknown => {
+                let problem = format!("unknown method `{unknown}`");
+                return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));
+            }
+        };
+        Err(ErrorData::invalid_params(problem, None))
     }
 
     // What isn't declared isn't there; the library would answer these with empty lists.

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::envelope::{CallError, Incoming, Who};
 use crate::service::{Service, ServiceError};
@@ -62,7 +63,7 @@ pub(super) trait ToolSpec {
     ) -> impl Future<Output = Result<Self::Output, ServiceError>> + Send;
 }
 
-/// The answers of tools without arguments of their own.
+/// The arguments of tools that have none of their own.
 #[derive(serde::Deserialize, JsonSchema)]
 pub(super) struct NoInput {}
 
@@ -129,11 +130,21 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 
 /// The schema of a tool's arguments, those that say who calls among them.
 fn input_schema<T: ToolSpec>() -> JsonObject {
-    let Value::Object(mut schema) = schemars::schema_for!(T::Input).to_value() else {
+    // Some clients take no references, no formats of their own, and no null for a text that may be left out.
+    let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    let Value::Object(mut schema) = settings.into_generator().into_root_schema_for::<T::Input>().to_value() else {
         unreachable!("the schema of a struct is an object")
     };
+    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Some(argument) = argument.as_object_mut() {
+            argument.remove("format");
+            argument.retain(|key, value| key != "default" || !value.is_null());
+        }
+    }
     schema.remove("$schema");
     schema.remove("title");
+    // The words are in the tool's own description; these would be the type's.
+    schema.remove("description");
     for argument in T::Who::ARGUMENTS {
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
         properties[argument.name] = json!({ "type": "string", "description": argument.text });

@@ -16,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::orphans::SpawnPermit;
 use super::{ProcessConfig, StartError, StartRequest};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::{CommandSpec, Secret};
 use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
@@ -51,6 +52,7 @@ pub fn spawn(
         }
         Err(source) => return Err(StartError::Folder { path: dir, source }),
     }
+    crash_point::reach(CrashPoint::FolderMade);
     let spawned = spawn_in(&dir, config, installation_id, folders, request, &program);
     if spawned.is_err() {
         // Best effort: a folder that stays is recognised as "never started" by the next daemon.
@@ -174,10 +176,12 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Option<
         c_string(order::SHIM_ARGUMENT.as_bytes())?,
         c_string(dir.as_os_str().as_bytes())?,
     ];
-    // No environment: a shim needs none, and this process' own may hold secrets.
-    let no_environment: [CString; 0] = [];
+    // None of this process' own, which may hold secrets: a shim needs nothing of it.
+    let environment = crash_point::environment_of_keeper();
     let permit = SpawnPermit::take();
-    let pid = nix::spawn::posix_spawn(program.as_c_str(), &actions, &attributes, &arguments, &no_environment)?;
+    crash_point::reach(CrashPoint::FolderReady);
+    let pid = nix::spawn::posix_spawn(program.as_c_str(), &actions, &attributes, &arguments, &environment)?;
+    crash_point::reach(CrashPoint::Spawned);
     permit.spawned(pid.as_raw());
     let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");
     // A child that nobody reaps before its pidfd exists keeps its pid.

@@ -17,6 +17,7 @@ use super::launcher::{self, Spawned};
 use super::shims::Shim;
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::domain::{Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
@@ -396,6 +397,7 @@ impl Table {
         }
         entry.stop = Some(stop);
         entry.write_stop();
+        crash_point::reach(CrashPoint::StopWritten);
         entry.shim.tell_to_stop();
         true
     }
@@ -411,6 +413,7 @@ impl Table {
             warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not mark the launch as authenticated");
             return;
         }
+        crash_point::reach(CrashPoint::AuthenticationMarked);
         entry.instance.is_marked_authenticated = true;
         self.is_changed = true;
     }
@@ -425,6 +428,7 @@ impl Table {
             // The next daemon reports it once more, which changes nothing.
             warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not move the folder of an ended instance");
         }
+        crash_point::reach(CrashPoint::FolderMoved);
         self.is_changed = true;
     }
 
@@ -528,16 +532,19 @@ impl Entry {
 
 fn log_phase(instance: &Instance, phase: &Phase) {
     let Instance { launch, key, .. } = instance;
+    let span = tracing::info_span!(
+        "instance", launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose
+    );
+    let _entered = span.entered();
     match phase {
         Phase::Starting => {}
-        Phase::Running { pid, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, "agent process started");
-        }
+        Phase::Running { pid, .. } => info!(pid, "agent process started"),
         Phase::Exited { pid, exit: ExitStatus { exit_code, signal }, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, exit_code, signal, "agent process exited");
+            info!(pid, exit_code, signal, "agent process exited");
         }
         Phase::Ended { pid, end, n_leaked, .. } => {
-            info!(launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose, pid, end = ?end, n_leaked, "instance ended");
+            let ExitStatus { exit_code, signal } = end.exit().unwrap_or_default();
+            info!(pid, end = end.as_str(), exit_code, signal, n_leaked, "instance ended");
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Reading requests: path, query and body, with problems that name the place.
 
+use std::fmt::Display;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::problem::{Place, Problem};
 
@@ -47,12 +49,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
             .await
             .map_err(|rejection| Problem::new(rejection.status(), "unreadable_body", rejection.body_text()))?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        // Lists are looked at too: a struct would be taken from a list of its fields.
+        if !text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok() {
+            return Err(invalid_body(String::new(), &"expected an object"));
+        }
         let mut json = serde_json::Deserializer::from_slice(text);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let place = Place { path: error.path().to_string(), message: error.inner().to_string() };
-            let detail = format!("the body is not as expected: {}: {}", place.path, place.message);
-            Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail).with_problems(vec![place])
+            let path = Some(error.path().to_string()).filter(|path| path != ".").unwrap_or_default();
+            invalid_body(path, error.inner())
         })?;
+        json.end().map_err(|error| invalid_body(String::new(), &error))?;
         Ok(Self(value))
     }
+}
+
+/// What is wrong with a body at a place of it; the empty path is the whole.
+fn invalid_body(path: String, message: &dyn Display) -> Problem {
+    let message = message.to_string();
+    let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    let detail = format!("the body is not as expected: {place}{message}");
+    Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail).with_problems(vec![Place { path, message }])
 }

@@ -33,7 +33,7 @@ pub struct Problem {
 /// What is wrong at one place of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Keys and indexes from the top, such as `tasks.tsk_form.parent`.
+    /// Keys and indexes from the top, such as `tasks.tsk_form.parent`; empty for the whole.
     pub path: String,
     pub message: String,
 }
@@ -100,7 +100,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::ImpossibleStatus { .. }
         | Refusal::NeedsAssignee { .. }
         | Refusal::DependenciesOpen { .. }
-        | Refusal::SubtasksOpen { .. } => StatusCode::CONFLICT,
+        | Refusal::SubtasksOpen { .. }
+        | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::authentication::{Facts, Grant, Proof, decide};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::{ExitStatus, LaunchEvent};
@@ -71,6 +72,7 @@ impl Service {
             self.open_session(grant, key, agent, project).await
         })
         .await
+        .inspect(|_| crash_point::reach(CrashPoint::Authenticated))
     }
 
     async fn open_session(

@@ -7,6 +7,7 @@ use crate::domain::session::SessionEndReason;
 use crate::domain::{Launch, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::{Service, ServiceError};
+use crate::store::Expect;
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]
@@ -68,6 +69,23 @@ impl Service {
                 Ok(caller)
             }
         }
+    }
+
+    /// The launch of `caller` as it is now, with the condition that it stays so: what an agent does counts only while its session
+    /// is open, and not for a launch that ended meanwhile.
+    ///
+    /// # Errors
+    /// As [`Service::identify`].
+    pub(super) async fn fence(&self, caller: &Caller) -> Result<(Launch, Vec<Expect>), ServiceError> {
+        let sessions = self.store.sessions_of(&caller.launch.id).await?;
+        let session = sessions.into_iter().find(|session| session.id == caller.session.id);
+        session.ok_or(Refusal::InvalidSession)?.check_open()?;
+        let launch = self.store.launch(&caller.launch.id).await?.ok_or(Refusal::InvalidSession)?;
+        if !launch.is_open() {
+            return Err(Refusal::SessionEnded.into());
+        }
+        let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
+        Ok((launch, expect))
     }
 
     async fn find_caller(&self, token: &Secret) -> Result<Caller, ServiceError> {

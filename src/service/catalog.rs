@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::secret::PasskeyHash;
-use crate::domain::task::{Actor, Surroundings, check_new};
+use crate::domain::task::{Actor, Surroundings, check_new, check_title};
 use crate::domain::{
     Agent, Assignment, Execution, InstanceKey, Priority, Project, Purpose, Refusal, Secret, Task, TaskStatus,
 };
-use crate::store::{Change, Commit, TaskFilter};
+use crate::store::{Change, Commit, Expect, TaskFilter};
 
-use super::task_status::task_event;
+use super::task_status::{Moved, task_event};
 use super::{Service, ServiceError};
 
 /// What is to be different about an agent; `None` stays as it is.
@@ -85,13 +85,13 @@ impl Service {
     /// Makes an agent. Without a passkey it only comes in by launch tickets.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken.
+    /// `AlreadyExists`.
     pub async fn add_agent(&self, id: Option<AgentId>, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.agent(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("agent {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("agent {id}")).into());
             }
             let agent = self.edited_agent(self.new_agent(id.clone()), edit);
             Ok((Commit { expect: Vec::new(), changes: vec![Change::Agent(agent.clone())] }, agent))
@@ -109,6 +109,24 @@ impl Service {
             Ok((Commit { expect: Vec::new(), changes }, agent))
         })
         .await
+    }
+
+    /// Makes passkeys of the configuration those of their agents; gives the ids that no agent has. Repeating it changes nothing.
+    pub async fn learn_passkeys<'a>(
+        &self,
+        passkeys: impl IntoIterator<Item = (&'a AgentId, &'a Secret)> + Send,
+    ) -> Result<Vec<AgentId>, ServiceError> {
+        let passkeys: Vec<_> = passkeys.into_iter().collect();
+        let mut unknown = Vec::new();
+        for (id, passkey) in passkeys {
+            let edit = AgentEdit { passkey: Some(passkey.clone()), ..AgentEdit::default() };
+            match self.set_agent(id, &edit).await {
+                Ok(_) => {}
+                Err(ServiceError::Refused(Refusal::AgentNotFound { agent })) => unknown.push(agent),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(unknown)
     }
 
     /// A random passkey for an agent; shown once, kept as a hash.
@@ -162,13 +180,13 @@ impl Service {
     /// Makes a project.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken or the working directory is missing or not absolute; `AgentNotFound`.
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `AgentNotFound`.
     pub async fn add_project(&self, id: Option<ProjectId>, edit: &ProjectEdit) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(ProjectId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.project(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("project {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("project {id}")).into());
             }
             let project = edited_project(self.new_project(id.clone()), edit)?;
             let mut changes = vec![Change::Project(project)];
@@ -235,13 +253,13 @@ impl Service {
     /// Makes a task; one that is in progress starts its agent.
     ///
     /// # Errors
-    /// `Invalid` if the id is taken or parent and project don't fit, the refusals of [`check_new`], and those of what it names.
+    /// `AlreadyExists`, the refusals of [`check_new`], and those of what it names.
     pub async fn add_task(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.world.new_id(TaskId::PREFIX));
         let id = &id;
         self.transact(|| async move {
             if self.store.task(id).await?.is_some() {
-                return Err(Refusal::Invalid(format!("task {id} exists already")).into());
+                return Err(Refusal::AlreadyExists(format!("task {id}")).into());
             }
             self.project(&new.project).await?;
             self.check_assignable(new.assignee.as_ref(), &new.project).await?;
@@ -270,10 +288,13 @@ impl Service {
                 None => None,
             };
             check_new(&task, Surroundings { parent: parent.as_ref(), subtasks: &[], dependencies: &dependencies })?;
+            let expect = dependencies.iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
             let mut changes = vec![Change::Event(task_event(&task, now)), Change::Task(task.clone())];
+            // Written as it is: who finishes it at the same time has not seen this subtask and must look again.
+            changes.extend(parent.map(Change::Task));
             changes.extend(self.release_for(&task).await?);
             let view = TaskView { task, subtasks: Vec::new(), executions: Vec::new() };
-            Ok((Commit { expect: Vec::new(), changes }, view))
+            Ok((Commit { expect, changes }, view))
         })
         .await
     }
@@ -281,7 +302,7 @@ impl Service {
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of `change_status`, `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, `Invalid` for a title of blanks, the refusals of `change_status`, `NotAssigned` for an assignee outside the project.
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         self.transact(|| async move {
             let before = self.task(id).await?.task;
@@ -296,18 +317,20 @@ impl Service {
                 assignee,
                 ..before.clone()
             };
-            if edited.status == TaskStatus::InProgress && edited.assignee.is_none() && edit.status.is_none() {
+            check_title(&edited)?;
+            let to = edit.status.unwrap_or(edited.status);
+            if to == TaskStatus::InProgress && edited.assignee.is_none() {
                 return Err(Refusal::NeedsAssignee { task: id.clone() }.into());
             }
-            let to = edit.status.unwrap_or(edited.status);
-            let (after, mut changes) = self.status_changes(&edited, to, edit.reason.as_deref(), Actor::Person).await?;
+            let moved = self.move_task(&edited, to, edit.reason.as_deref(), Actor::Person).await?;
+            let Moved { task: after, expect, mut changes } = moved;
             if changes.is_empty() && edited != before {
                 changes.push(Change::Task(edited));
             }
             if edit.status == Some(TaskStatus::InProgress) {
                 changes.extend(self.release_for(&after).await?);
             }
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok((Commit { expect, changes }, ()))
         })
         .await?;
         self.task(id).await

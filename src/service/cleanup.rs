@@ -11,9 +11,9 @@ use crate::domain::{Launch, LaunchState, Session, SessionId, Timestamp};
 use crate::store::{Change, Commit};
 
 use super::coordination::log_end;
-use super::{Service, ServiceError};
+use super::{Service, ServiceError, Settings};
 
-/// Added to `start.timeout` and `stop.timeout` before a claim without a process is freed: by then its fuse has burnt.
+/// Patience beyond every time-out with a claim whose process nobody reported.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 
 impl Service {
@@ -30,14 +30,13 @@ impl Service {
     async fn expire(&self, launch: &Launch, sessions: &[Session], now: Timestamp) -> Result<(), ServiceError> {
         let is_too_old =
             |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > self.settings.session_maximum);
+        let Settings { start_timeout, stop_timeout, .. } = self.settings;
+        if launch.has_lapsed(start_timeout, stop_timeout, CLAIM_MARGIN, now) {
+            let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: now }).await?;
+            ended.iter().for_each(log_end);
+            return Ok(());
+        }
         match (&launch.state, launch.is_kept()) {
-            (LaunchState::Starting { .. } | LaunchState::Stopping { .. }, _) if launch.pid.is_none() => {
-                let patience = self.settings.start_timeout + self.settings.stop_timeout + CLAIM_MARGIN;
-                if now.since(launch.claimed_at) > patience {
-                    let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: now }).await?;
-                    ended.iter().for_each(log_end);
-                }
-            }
             (LaunchState::Running { .. }, true) if is_too_old(launch.authenticated_at) => {
                 tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
                 self.want_stop(&launch.id, StopReason::SessionMaximum).await?;
@@ -50,7 +49,14 @@ impl Service {
                     self.expire_session(launch, now).await?;
                 }
             }
-            _ => {}
+            (
+                LaunchState::Starting { .. }
+                | LaunchState::Running { .. }
+                | LaunchState::Stopping { .. }
+                | LaunchState::Ending
+                | LaunchState::Ended { .. },
+                _,
+            ) => {}
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::LaunchId;
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::plan::ProcessReport;
@@ -38,6 +39,7 @@ impl Service {
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
         let ended = self.happen(id, &LaunchEvent::StopWanted { reason, at: self.now() }).await?;
+        crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
             log_end(&launch);
         }
@@ -64,7 +66,7 @@ impl Service {
 /// The one line that tells how a launch ended.
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
-    let duration_ms = at.since(launch.claimed_at).as_millis();
+    let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
         purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),

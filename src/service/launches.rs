@@ -52,7 +52,7 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            changes.push(Change::Pair(record.after_end(outcome, *at)));
+            changes.push(Change::Pair(record.after_end(after.verdict(outcome), *at)));
         }
         if before.state.as_str() != after.state.as_str() {
             changes.push(Change::Event(launch_event(&after, now)));

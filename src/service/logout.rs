@@ -11,13 +11,16 @@ impl Service {
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         self.transact(|| async move {
             let now = self.now();
-            let launch = self.store.launch(&caller.launch.id).await?.unwrap_or_else(|| caller.launch.clone());
+            let (launch, expect) = self.fence(caller).await?;
             let event = LaunchEvent::LoggedOut { at: now, linger: self.settings.linger };
             let mut changes = self.changes_by(&launch, &event, now).await?;
-            changes.retain(|change| !matches!(change, Change::Session(session) if session.id == caller.session.id));
-            let ended = caller.session.clone().end(SessionEndReason::LoggedOut, now);
-            changes.push(Change::Session(ended));
-            Ok((Commit { expect: Vec::new(), changes }, self.guidance.logged_out()))
+            changes.retain(|change| !matches!(change, Change::Session(_)));
+            for session in
+                self.store.sessions_of(&launch.id).await?.into_iter().filter(|session| session.ended.is_none())
+            {
+                changes.push(Change::Session(session.end(SessionEndReason::LoggedOut, now)));
+            }
+            Ok((Commit { expect, changes }, self.guidance.logged_out()))
         })
         .await
     }

@@ -210,7 +210,12 @@ impl Service {
     }
 
     fn merge_agents(&self, wanted: &Wanted, merged: &mut Merged) {
+        let mut seen = BTreeSet::new();
         for entry in &wanted.agents {
+            if !seen.insert(&entry.id) {
+                merged.complain("agents", entry.id.as_str(), None, "the agent is listed twice".to_owned());
+                continue;
+            }
             let before = merged.agents.get(&entry.id).cloned();
             let edit = AgentEdit {
                 name: Some(entry.name.clone()),
@@ -231,7 +236,12 @@ impl Service {
     }
 
     fn merge_projects(&self, wanted: &Wanted, merged: &mut Merged) {
+        let mut seen = BTreeSet::new();
         for entry in &wanted.projects {
+            if !seen.insert(&entry.id) {
+                merged.complain("projects", entry.id.as_str(), None, "the project is listed twice".to_owned());
+                continue;
+            }
             let before = merged.projects.get(&entry.id).cloned();
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
@@ -273,8 +283,13 @@ impl Service {
 
     async fn merge_tasks(&self, wanted: &Wanted, merged: &mut Merged) -> Result<(), ServiceError> {
         let now = self.now();
+        let mut seen = BTreeSet::new();
         let mut changed = Vec::new();
         for entry in &wanted.tasks {
+            if !seen.insert(&entry.id) {
+                merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
+                continue;
+            }
             let before = merged.tasks.get(&entry.id).cloned();
             let base = before.clone().unwrap_or_else(|| Task {
                 id: entry.id.clone(),
@@ -308,6 +323,7 @@ impl Service {
                 changed.push((after, before));
             }
         }
+        let mut released = BTreeSet::new();
         // Once all are in, so that a task may name one that comes after it.
         for (task, before) in changed {
             if !check_references(&task, merged) || !check_shape(&task, before.as_ref(), merged) {
@@ -315,7 +331,11 @@ impl Service {
             }
             if before.is_none() {
                 merged.changes.push(Change::Event(task_event(&task, now)));
-                merged.changes.extend(self.release_for(&task).await?);
+                if let Some(release) = self.release_for(&task).await?
+                    && released.insert((task.assignee.clone(), task.project.clone()))
+                {
+                    merged.changes.push(release);
+                }
             }
             merged.changes.push(Change::Task(task));
         }
@@ -388,6 +408,8 @@ fn check_shape(task: &Task, before: Option<&Task>, merged: &mut Merged) -> bool 
         problem = Some((Some(("dependencies", None)), "the task depends on itself".to_owned()));
     } else if before.is_some_and(|before| before.project != task.project) {
         problem = Some((Some(("project", None)), "a task can't move to another project".to_owned()));
+    } else if task.status == TaskStatus::InProgress && task.assignee.is_none() {
+        problem = Some((Some(("assignee", None)), "a task in progress needs an assignee".to_owned()));
     } else if before.is_none() {
         let dependencies: Vec<Task> = task.dependencies.iter().filter_map(|id| tasks.get(id).cloned()).collect();
         let parent = task.parent.as_ref().and_then(|id| tasks.get(id));

@@ -25,7 +25,7 @@ impl Service {
     pub async fn my_task(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
         let key = &caller.session.key;
         self.transact(|| async move {
-            let launch = self.store.launch(&caller.launch.id).await?.unwrap_or_else(|| caller.launch.clone());
+            let (launch, expect) = self.fence(caller).await?;
             let filter = TaskFilter {
                 project: Some(key.project.clone()),
                 assignee: Some(key.agent.clone()),
@@ -50,7 +50,7 @@ impl Service {
             };
             let is_recorded = earlier.iter().any(|execution| execution.launch == launch.id);
             let changes = self.changes_to_bind(launch, task, is_recorded);
-            Ok((Commit { expect: Vec::new(), changes }, Some(answer)))
+            Ok((Commit { expect, changes }, Some(answer)))
         })
         .await
     }

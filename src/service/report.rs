@@ -1,11 +1,13 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task (contract.md).
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::Actor;
 use crate::domain::{Launch, Task, TaskStatus};
 use crate::store::{Change, Commit};
 
+use super::task_status::Moved;
 use super::{Caller, Service, ServiceError};
 
 /// What an agent reports.
@@ -28,11 +30,16 @@ impl Service {
         }
         self.transact(|| async move {
             let now = self.now();
-            let launch = self.store.launch(&caller.launch.id).await?.unwrap_or_else(|| caller.launch.clone());
-            if let Some(earlier) = launch.report {
+            let latest = self.store.launch(&caller.launch.id).await?;
+            if let Some(earlier) = latest.and_then(|launch| launch.report) {
                 return Ok((Commit::default(), self.guidance.reported(earlier)));
             }
-            let mut changes = self.changes_to_task(&launch, report).await?;
+            let (launch, mut expect) = self.fence(caller).await?;
+            let mut changes = Vec::new();
+            if let Some(moved) = self.move_reported_task(&launch, report).await? {
+                expect.extend(moved.expect);
+                changes.extend(moved.changes);
+            }
             for mut execution in self.store.executions_of_launch(&launch.id).await? {
                 if Some(&execution.task) == launch.task.as_ref() {
                     execution.result = Some(report.result);
@@ -49,18 +56,17 @@ impl Service {
             }
             let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
             let of_launch = self.changes_by(&launch, &event, now).await?;
-            Ok((
-                Commit { expect: Vec::new(), changes: merged(changes, of_launch) },
-                self.guidance.reported(report.result),
-            ))
+            Ok((Commit { expect, changes: merged(changes, of_launch) }, self.guidance.reported(report.result)))
         })
         .await
+        .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))
     }
 
-    async fn changes_to_task(&self, launch: &Launch, report: Report<'_>) -> Result<Vec<Change>, ServiceError> {
-        let Some(task) = &launch.task else { return Ok(Vec::new()) };
+    /// Moves the launch's task, if it has one and nobody else decided about it meanwhile.
+    async fn move_reported_task(&self, launch: &Launch, report: Report<'_>) -> Result<Option<Moved>, ServiceError> {
+        let Some(task) = &launch.task else { return Ok(None) };
         let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch)) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let (to, reason) = match report.result {
             ReportResult::Success => (TaskStatus::Done, None),
@@ -69,8 +75,7 @@ impl Service {
                 (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported that it is blocked")))
             }
         };
-        let (_, changes) = self.status_changes(&task, to, reason, Actor::Agent(&launch.key.agent)).await?;
-        Ok(changes)
+        self.move_task(&task, to, reason, Actor::Agent(&launch.key.agent)).await.map(Some)
     }
 }
 

@@ -48,10 +48,11 @@ impl Service {
 
     fn claim(&self, facts: PairFacts, coordinator: Option<CoordinatorId>, now: Timestamp) -> (Commit, ShouldStart) {
         let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
-        let ticket = coordinator.is_some().then(|| self.world.new_token(TICKET_PREFIX));
+        let id: LaunchId = self.world.new_id(LaunchId::PREFIX);
+        let ticket = coordinator.is_some().then(|| self.ticket_of(&id));
         let deadline = now + self.settings.start_timeout;
         let launch = Launch {
-            id: self.world.new_id(LaunchId::PREFIX),
+            id,
             key: facts.key.clone(),
             coordinator,
             ai_type: ai_type.clone(),
@@ -69,11 +70,19 @@ impl Service {
         };
         let claim = Claim { launch: launch.id.clone(), ai_type, deadline, ticket };
         let changes = vec![Change::Event(launch_event(&launch, now)), Change::Launch(launch)];
-        let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key)], changes };
+        // Also what a person may say in between: a stop that found nothing to stop must not be followed by a start.
+        let pair = Expect::PairAt(facts.key.clone(), facts.record.revision);
+        let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key), pair, Expect::NotPaused], changes };
         (commit, ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
     }
 
-    /// The asking coordinator's own reservation, with a new ticket: the first answer may have been lost.
+    /// The ticket of a launch. Made from its id and a key that only the server has: the answer to a claim can be repeated
+    /// without keeping the ticket, and an agent that was started with it goes on with it.
+    fn ticket_of(&self, launch: &LaunchId) -> Secret {
+        self.settings.ticket_key.derive(TICKET_PREFIX, launch.as_str())
+    }
+
+    /// The asking coordinator's own reservation: the first answer may have been lost.
     async fn find_claim(
         &self,
         facts: &PairFacts,
@@ -86,15 +95,8 @@ impl Service {
             return Ok(no);
         };
         let LaunchState::Starting { deadline } = launch.state else { return Ok(no) };
-        let ticket = self.world.new_token(TICKET_PREFIX);
-        let claim = Claim {
-            launch: launch.id.clone(),
-            ai_type: launch.ai_type.clone(),
-            deadline,
-            ticket: Some(ticket.clone()),
-        };
-        let launch = Launch { ticket: Some(ticket.token_hash()), ..launch };
-        let commit = Commit { expect: Vec::new(), changes: vec![Change::Launch(launch)] };
-        Ok((commit, ShouldStart { reason: StartReason::Ready, claim: Some(claim) }))
+        let ticket = Some(self.ticket_of(&launch.id));
+        let claim = Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket };
+        Ok((Commit::default(), ShouldStart { reason: StartReason::Ready, claim: Some(claim) }))
     }
 }

@@ -4,7 +4,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, Surroundings, change_status};
 use crate::domain::{Refusal, Task, TaskStatus, Timestamp};
-use crate::store::{Change, Commit, StoreError, TaskFilter};
+use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
 
@@ -15,6 +15,13 @@ pub struct StatusChange {
     pub previous: TaskStatus,
     /// What to do next; only after done.
     pub instruction: Option<&'static str>,
+}
+
+/// A task with another status, and the commit that makes it so.
+pub(super) struct Moved {
+    pub(super) task: Task,
+    pub(super) expect: Vec<Expect>,
+    pub(super) changes: Vec<Change>,
 }
 
 impl Service {
@@ -34,9 +41,11 @@ impl Service {
             .transact(|| async move {
                 let task = self.store.task(id).await?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
-                let (changed, changes) = self.status_changes(&task, to, reason, Actor::Agent(&key.agent)).await?;
-                let change = StatusChange { previous: task.status, task: changed, instruction: None };
-                Ok((Commit { expect: Vec::new(), changes }, change))
+                let (_, mut expect) = self.fence(caller).await?;
+                let moved = self.move_task(&task, to, reason, Actor::Agent(&key.agent)).await?;
+                expect.extend(moved.expect);
+                let change = StatusChange { previous: task.status, task: moved.task, instruction: None };
+                Ok((Commit { expect, changes: moved.changes }, change))
             })
             .await?;
         let instruction = match change.task.status {
@@ -57,22 +66,34 @@ impl Service {
         Ok(if remains { self.guidance.work_remains() } else { self.guidance.all_work_done() })
     }
 
-    /// The task with its new status, and the changes that make it so.
-    pub(super) async fn status_changes(
+    /// What it takes to give a task another status; nothing if it has it.
+    pub(super) async fn move_task(
         &self,
         task: &Task,
         to: TaskStatus,
         reason: Option<&str>,
         actor: Actor<'_>,
-    ) -> Result<(Task, Vec<Change>), ServiceError> {
+    ) -> Result<Moved, ServiceError> {
         let (subtasks, dependencies, parent) = self.surroundings(task).await?;
         let around = Surroundings { parent: parent.as_ref(), subtasks: &subtasks, dependencies: &dependencies };
         let now = self.now();
         let changed = change_status(task, to, reason, actor, around, now)?;
         let after = changed.first().unwrap_or(task).clone();
-        let changes =
-            changed.into_iter().flat_map(|task| [Change::Event(task_event(&task, now)), Change::Task(task)]).collect();
-        Ok((after, changes))
+        // What the rules looked at must still be so when the change is made.
+        let seen = match to {
+            TaskStatus::Done => subtasks,
+            TaskStatus::InProgress => dependencies,
+            TaskStatus::Backlog | TaskStatus::Todo | TaskStatus::Blocked | TaskStatus::Cancelled => Vec::new(),
+        };
+        let expect = if changed.is_empty() { Vec::new() } else { seen };
+        Ok(Moved {
+            task: after,
+            expect: expect.into_iter().map(|task| Expect::TaskAt(task.id, task.revision)).collect(),
+            changes: changed
+                .into_iter()
+                .flat_map(|task| [Change::Event(task_event(&task, now)), Change::Task(task)])
+                .collect(),
+        })
     }
 
     /// Subtasks, dependencies and parent of a task.

@@ -15,6 +15,7 @@ use super::agent::{Agent, Streams};
 use super::complain;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::instance_dir;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
@@ -78,6 +79,7 @@ impl<'a> Keeper<'a> {
         if let Err(error) = record::write(dir, &started) {
             complain(dir, &error);
         }
+        crash_point::reach(CrashPoint::StartRecorded);
         let timer =
             rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         Ok(Self {
@@ -144,6 +146,7 @@ impl<'a> Keeper<'a> {
             ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
         };
         self.write(&exit);
+        crash_point::reach(CrashPoint::ExitRecorded);
         self.exit = Some(exit);
         self.fuse = None;
         if tree::has_living_child() {
@@ -255,6 +258,7 @@ impl<'a> Keeper<'a> {
             n_dropped_lines: self.output.n_dropped_lines(),
             ..exit
         });
+        crash_point::reach(CrashPoint::EndRecorded);
     }
 
     fn write(&self, exit: &Exit) {

@@ -99,6 +99,9 @@ impl Tables {
                 Expect::NoOpenLaunch(key) => self.expect_no_open_launch(&key, None)?,
                 Expect::TaskAt(id, revision) => self.expect_revision::<Task>(&id, revision)?,
                 Expect::LaunchAt(id, revision) => self.expect_revision::<Launch>(&id, revision)?,
+                Expect::PairAt(key, revision) => self.expect_revision::<PairRecord>(&key, revision)?,
+                Expect::NotPaused if self.paused_since.is_none() => {}
+                Expect::NotPaused => return Err(CommitError::Outdated { what: "pause", id: String::new() }),
             }
         }
         for change in commit.changes {

@@ -2,9 +2,12 @@
 //! end ends the daemon and all agents.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -12,16 +15,30 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{agent_fixture, end_all, kill, until, until_some};
+use crate::support::{agent_fixture, end_all, kill, processes_of, until, until_some};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 
 /// A daemon and its world.
 pub struct Daemon {
+    /// Before the folder, so that it is gone when that is removed.
+    mount: Option<Mount>,
     folder: TempDir,
     child: Option<Child>,
     n_starts: u32,
+    /// Who runs it and its commands, where that isn't the user of the tests.
+    user: Option<u32>,
+}
+
+/// A file system that is there as long as this is.
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a keeper that is just going may still be in it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// What a command of the command line said.
@@ -44,7 +61,7 @@ impl Daemon {
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        let daemon = Self { folder, child: None, n_starts: 0 };
+        let daemon = Self { mount: None, folder, child: None, n_starts: 0, user: None };
         daemon.configure(settings);
         daemon
     }
@@ -67,6 +84,48 @@ impl Daemon {
         fs::write(self.config(), format!("state_dir: state\n{provider}{settings}\n")).unwrap();
     }
 
+    /// Gives all of it to another user, who runs it from now on; the tests must be root.
+    pub fn hand_over_to(&mut self, user: u32) {
+        self.user = Some(user);
+        for path in [self.folder.path().to_owned(), self.work()] {
+            chown(&path, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    /// Gives the state directory a file system of its own; `false` where this user may not.
+    pub fn mount_state(&mut self, size: &str) -> bool {
+        let path = self.state();
+        fs::create_dir(&path).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"]).arg(&path);
+        let is_mounted = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        self.mount = is_mounted.then_some(Mount(path));
+        is_mounted
+    }
+
+    /// Where everything of this daemon is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a manifest with an agent for each id, assigned to project `prj`, with a task in progress: `tsk_<agent>`. The
+    /// configuration must name it: `manifest: manifest.yaml`.
+    pub fn manifest(&self, agents: &[&str]) {
+        let mut text = String::from("agents:\n");
+        for agent in agents {
+            writeln!(text, "  {agent}: {{ name: {agent} }}").unwrap();
+        }
+        let (all, work) = (agents.join(", "), self.work());
+        writeln!(text, "projects:\n  prj: {{ name: prj, working_directory: {}, agents: [{all}] }}", work.display())
+            .unwrap();
+        text.push_str("tasks:\n");
+        for agent in agents {
+            let task = "title: a title, status: in_progress";
+            writeln!(text, "  tsk_{agent}: {{ project: prj, assignee: {agent}, {task} }}").unwrap();
+        }
+        fs::write(self.folder.path().join("manifest.yaml"), text).unwrap();
+    }
+
     pub fn config(&self) -> PathBuf {
         self.folder.path().join("coordinator_config.yaml")
     }
@@ -84,12 +143,20 @@ impl Daemon {
         let mut command = Command::new(PROGRAM);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(self.folder.path());
         command.arg("--config").arg(self.config());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command
     }
 
     /// Starts it and waits until it is ready.
     pub fn start(&mut self) {
         self.spawn();
+        self.until_ready();
+    }
+
+    #[track_caller]
+    pub fn until_ready(&mut self) {
         until("the daemon is ready", || {
             let died = self.child.as_mut().unwrap().try_wait().unwrap();
             assert!(died.is_none(), "the daemon ended with {died:?}:\n{}", self.log());
@@ -99,10 +166,21 @@ impl Daemon {
 
     /// Starts it and waits for nothing.
     pub fn spawn(&mut self) {
+        self.spawn_as(self.command());
+    }
+
+    /// Starts it by way of `command`, to which `run` is added, and waits for nothing.
+    pub fn spawn_as(&mut self, mut command: Command) {
         self.n_starts += 1;
         let log = File::create(self.log_file()).unwrap();
-        let child = self.command().arg("run").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let child = command.arg("run").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         self.child = Some(child.unwrap());
+    }
+
+    /// Starts it where it can't run; its exit code and what it said.
+    pub fn refused(&mut self) -> (Option<i32>, String) {
+        self.spawn();
+        (self.wait().code(), self.log())
     }
 
     pub fn pid(&self) -> i32 {
@@ -115,7 +193,8 @@ impl Daemon {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        let mut child = self.child.take().unwrap();
+        // Kept until then: one that doesn't end is killed at the end of the test.
+        let child = self.child.as_mut().unwrap();
         let status = until_some("the daemon has ended", || child.try_wait().unwrap());
         self.child = None;
         status
@@ -144,8 +223,9 @@ impl Daemon {
 
     /// Its lines with this message.
     pub fn logged(&self, message: &str) -> Vec<Value> {
-        let lines = self.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
-        lines.into_iter().filter(|line| line["message"] == message).collect()
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["message"] == message).collect()
     }
 
     /// Runs a command of the command line.
@@ -248,6 +328,21 @@ impl Daemon {
         self.json(&["task", "show", task])["status"].as_str().unwrap().to_owned()
     }
 
+    /// Everything of this daemon that lives, itself excepted: keepers, agents, their tools.
+    pub fn processes(&self) -> Vec<i32> {
+        processes_of(&self.state())
+    }
+
+    /// Nothing of it is left: no process, no instance that nobody has acknowledged.
+    #[track_caller]
+    pub fn until_nothing_is_left(&self) {
+        until("no process is left", || self.processes().is_empty());
+        let instances = agent_coordinator::instance_dir::instances(&self.state());
+        let is_instance = |name: &std::ffi::OsString| !name.to_string_lossy().starts_with('.');
+        let names = || fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name());
+        until("no instance is left", || !names().any(|name| is_instance(&name)));
+    }
+
     /// Connects to the MCP socket, as a process that is no agent.
     pub fn client(&self) -> Client {
         Client::connect(&self.state().join("mcp.sock"))
@@ -318,5 +413,58 @@ impl Client {
         let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(text, result["structuredContent"].to_string());
         result["structuredContent"].clone()
+    }
+}
+
+/// Whom [`Daemon::crowded`] keeps busy.
+const BUSY: &str = "
+agents: { agt_busy: {} }
+projects: { prj_busy: { working_directory: work, agents: [agt_busy] } }
+tasks: { tsk_busy: { project: prj_busy, title: keep busy, assignee: agt_busy, status: in_progress } }
+";
+
+impl Daemon {
+    /// Running, with its only slot taken for as long as the test lasts: it starts nothing of `manifest` itself, so that the test
+    /// can be coordinator and agent.
+    pub fn crowded(settings: &str, manifest: &str) -> Self {
+        let daemon = Self::running(&format!("max_concurrent: 1\nstart: {{ timeout: 1h }}\n{settings}"));
+        daemon.steps("agt_busy", &["sleep:600"]);
+        daemon.apply(BUSY);
+        until("the slot is taken", || !daemon.open("agt_busy").is_empty());
+        daemon.apply(manifest);
+        daemon
+    }
+
+    /// Writes a file beside the configuration.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// Applies a manifest that must be right. Its paths start beside the configuration.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) -> String {
+        self.write("manifest.yaml", manifest);
+        self.done(&["apply", "manifest.yaml"])
+    }
+
+    /// Memory in use, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+impl Client {
+    /// The next line as it came, without its end.
+    pub fn receive_line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn half_close(&self) {
+        self.lines.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
     }
 }

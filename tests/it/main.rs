@@ -1,9 +1,15 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 
+mod control;
 mod daemon;
+mod faults;
 mod footprint;
+mod layering;
 mod main_job;
+mod mcp;
 mod processes;
+mod quickstart;
+mod redacted;
 mod shim;
 mod store;
 mod support;

@@ -227,6 +227,23 @@ pub fn end_all(state_dir: &Path) {
     end_marked(state_dir);
 }
 
+/// What lives of the installation in this state directory beside its daemon: by the mark in the environment, or, for keepers,
+/// by the folder in the arguments. A process without either is one that a test must know by its pid.
+pub fn processes_of(state_dir: &Path) -> Vec<i32> {
+    let id = std::fs::read_to_string(state_dir.join("installation_id")).unwrap_or_default();
+    let is_marked = |pid: i32| {
+        let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
+        !id.is_empty() && mark.is_some_and(|mark| mark.starts_with(id.trim()))
+    };
+    let folders = instance_dir::instances(state_dir).into_os_string().into_encoded_bytes();
+    let is_keeper = |pid: i32| {
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder.starts_with(&folders))
+    };
+    let living = proc_fs::list().unwrap().into_iter().filter(|process| !process.is_zombie).map(|process| process.pid);
+    living.filter(|&pid| is_marked(pid) || is_keeper(pid)).collect()
+}
+
 /// Ends agents whose folder a test took away; their shims end with them.
 fn end_marked(state_dir: &Path) {
     let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else { return };

@@ -116,6 +116,26 @@ fn without_a_keeper_the_report_is_the_end() {
     assert_eq!(launch.state, LaunchState::Ended { outcome: Outcome::Completed, at: NOW });
 }
 
+#[test]
+fn a_claim_lapses_when_its_process_would_be_gone_and_never_one_that_is_known() {
+    let second = Duration::from_secs(1);
+    let has_lapsed = |launch: &Launch, after: u64| {
+        launch.has_lapsed(10 * second, 5 * second, second, NOW + Duration::from_secs(after))
+    };
+    let starting = launch(true);
+    assert!(!has_lapsed(&starting, 16) && has_lapsed(&starting, 17));
+    let known = Launch { pid: Some(7), ..starting.clone() };
+    assert!(!has_lapsed(&known, 1_000_000));
+    let running = starting.on(&authenticated()).expect("a possible event");
+    assert!(!has_lapsed(&running, 1_000_000));
+    let at = NOW + 100 * second;
+    let report = LaunchEvent::Reported { result: ReportResult::Success, at, linger: 30 * second };
+    let lingering = running.on(&report).expect("a possible event");
+    assert!(!has_lapsed(&lingering, 136) && has_lapsed(&lingering, 137));
+    let lapsed = lingering.on(&LaunchEvent::ClaimLapsed { at }).expect("a possible event");
+    assert_eq!(lapsed.state, LaunchState::Ended { outcome: Outcome::Completed, at });
+}
+
 fn any_event() -> impl Strategy<Value = LaunchEvent> {
     prop_oneof![
         Just(LaunchEvent::ProcessStarted { pid: 7, at: NOW }),

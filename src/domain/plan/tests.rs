@@ -96,6 +96,22 @@ fn running() -> Phase {
 }
 
 #[test]
+fn a_stop_that_only_its_keeper_was_told_of_is_told_to_the_server_before_the_end() {
+    let session: SessionId = "ses_1".parse().expect("an id");
+    let running = launch("lch_1", key(1, 1), LaunchState::Running { session });
+    let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(9) });
+    let ended = Phase::Ended { pid: None, started_at: None, end: end.clone(), at: NOW, n_leaked: 0 };
+    let stopped = Instance { stop: Some(StopReason::Shutdown), ..instance(&running, ended) };
+    let launch = running.id.clone();
+    let plan = plan(&Snapshot { launches: vec![running], instances: vec![stopped], ..snapshot(3) });
+    let expected = [
+        Action::WantStop { launch: launch.clone(), reason: StopReason::Shutdown },
+        Action::Report { launch, report: ProcessReport::Ended { end, at: NOW } },
+    ];
+    assert_eq!(plan.actions, expected);
+}
+
+#[test]
 fn starts_go_round_the_projects_the_longest_waiting_first() {
     let startable = vec![
         waiting(key(1, 1), 10),

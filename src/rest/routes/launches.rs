@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::store::LaunchFilter;
+use crate::service::LaunchFilter;
 
 /// A launch as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -10,8 +10,7 @@ use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, TaskEdit, TaskView};
-use crate::store::TaskFilter;
+use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize)]

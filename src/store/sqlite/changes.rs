@@ -136,6 +136,15 @@ async fn check(connection: &mut SqliteConnection, expect: &Expect) -> Result<(),
             let query = sqlx::query("SELECT revision FROM launches WHERE id = $1").bind(id.as_str());
             check_revision(connection, query, *revision).await?.then_some(()).ok_or_else(|| outdated("launch", id))
         }
+        Expect::PairAt(key, revision) => {
+            let sql = "SELECT revision FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
+            let is_same = check_revision(connection, bind_key(sqlx::query(sql), key), *revision).await?;
+            is_same.then_some(()).ok_or_else(|| outdated("pair", key))
+        }
+        Expect::NotPaused => {
+            let pause = sqlx::query("SELECT since FROM pauses").fetch_optional(connection).await?;
+            if pause.is_none() { Ok(()) } else { Err(outdated("pause", &"")) }
+        }
     }
 }
 

@@ -236,6 +236,8 @@ enum Condition {
     NoOpenLaunch(InstanceKey),
     Task(&'static str, Basis),
     Launch(&'static str, Basis),
+    Pair(InstanceKey, Basis),
+    NotPaused,
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -243,6 +245,8 @@ fn condition() -> impl Strategy<Value = Condition> {
         key().prop_map(Condition::NoOpenLaunch),
         (select(&TASKS), basis()).prop_map(|(name, basis)| Condition::Task(name, basis)),
         (select(&LAUNCHES), basis()).prop_map(|(name, basis)| Condition::Launch(name, basis)),
+        (key(), basis()).prop_map(|(key, basis)| Condition::Pair(key, basis)),
+        Just(Condition::NotPaused),
     ]
 }
 
@@ -266,6 +270,11 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
                 let stored = store.launch(&id(name)).await.unwrap();
                 Expect::LaunchAt(id(name), basis.revision(stored.map(|row| row.revision)))
             }
+            Condition::Pair(key, basis) => {
+                let stored = store.pair(&key).await.unwrap();
+                Expect::PairAt(key, basis.revision(Some(stored.revision)))
+            }
+            Condition::NotPaused => Expect::NotPaused,
         });
     }
     for (mut change, basis) in draft.1 {

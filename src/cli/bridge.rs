@@ -1,0 +1,301 @@
+//! `mcp`: for agents that speak only stdio MCP. Carries lines between standard input and output and the server's socket, byte for
+//! byte, and outlives a restart of the server: it connects again, and tells the client which of its calls were lost.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::error::CliError;
+
+/// How long a server may be away: a restart takes a moment, an upgrade some more.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two attempts to connect, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After the end of the input, for calls that are being answered.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// JSON-RPC's code for errors of an implementation.
+const CONNECTION_LOST: i32 = -32000;
+
+/// Carries lines until the input ends.
+pub(super) async fn run(
+    socket: PathBuf,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin,
+) -> Result<(), CliError> {
+    let mut bridge =
+        Bridge { socket, input: BufReader::new(input), output, unanswered: BTreeMap::new(), unsent: Vec::new() };
+    loop {
+        let stream = match connect(&bridge.socket).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                bridge.say_what_was_lost().await?;
+                return Err(error);
+            }
+        };
+        if bridge.carry(stream).await? == Carried::InputEnded {
+            return bridge.say_what_was_lost().await;
+        }
+        eprintln!("agent-coordinator mcp: the server closed the connection; connecting again");
+        bridge.say_what_was_lost().await?;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carried {
+    InputEnded,
+    ConnectionLost,
+}
+
+struct Bridge<I, O> {
+    socket: PathBuf,
+    input: BufReader<I>,
+    output: O,
+    /// Requests that went to the server and have no answer yet: their ids as text and as they were.
+    unanswered: BTreeMap<String, Value>,
+    /// A line of the input that is being read, or that the server didn't take whole.
+    unsent: Vec<u8>,
+}
+
+impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
+    /// Carries lines over one connection.
+    async fn carry(&mut self, stream: UnixStream) -> Result<Carried, CliError> {
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = BufReader::new(reader);
+        let mut answer = Vec::new();
+        let mut input_ended = None;
+        // What the connection before didn't take.
+        if self.unsent.ends_with(b"\n") && !self.send(&mut writer).await {
+            return Ok(Carried::ConnectionLost);
+        }
+        loop {
+            if input_ended.is_some() && self.unanswered.is_empty() {
+                return Ok(Carried::InputEnded);
+            }
+            tokio::select! {
+                // Both reads are cancel-safe: what they have read stays in their buffers.
+                read = reader.read_until(b'\n', &mut answer) => match read {
+                    Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
+                        self.note_answer(&answer);
+                        self.output.write_all(&answer).await?;
+                        self.output.flush().await?;
+                        answer.clear();
+                    }
+                    Ok(_) | Err(_) => {
+                        return Ok(if input_ended.is_some() { Carried::InputEnded } else { Carried::ConnectionLost });
+                    }
+                },
+                read = self.input.read_until(b'\n', &mut self.unsent), if input_ended.is_none() => {
+                    if read? == 0 && self.unsent.is_empty() {
+                        input_ended = Some(Instant::now() + LAST_ANSWERS);
+                        // Tells the server that no more comes; its answers still do.
+                        let _ = writer.shutdown().await;
+                        continue;
+                    }
+                    if !self.send(&mut writer).await {
+                        return Ok(Carried::ConnectionLost);
+                    }
+                },
+                () = until(input_ended) => return Ok(Carried::InputEnded),
+            }
+        }
+    }
+
+    /// Hands the line over; it stays if it isn't taken whole, and a server ignores a line without its end.
+    async fn send(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
+        if writer.write_all(&self.unsent).await.is_err() {
+            return false;
+        }
+        let line = std::mem::take(&mut self.unsent);
+        self.note_request(&line);
+        true
+    }
+
+    fn note_request(&mut self, line: &[u8]) {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        if let (Some(id), true) = (message.get("id"), message.get("method").is_some()) {
+            self.unanswered.insert(id.to_string(), id.clone());
+        }
+    }
+
+    fn note_answer(&mut self, line: &[u8]) {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        if let (Some(id), None) = (message.get("id"), message.get("method")) {
+            self.unanswered.remove(&id.to_string());
+        }
+    }
+
+    /// Whether a call that got no answer was carried out, nobody knows; so it is not sent again, but its caller told.
+    async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
+        for id in std::mem::take(&mut self.unanswered).into_values() {
+            let message = "the connection to the coordinator was lost before the answer came; call again";
+            let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": message } });
+            self.output.write_all(format!("{error}\n").as_bytes()).await?;
+        }
+        self.output.flush().await?;
+        Ok(())
+    }
+}
+
+/// Never returns without a deadline. Cancel-safe.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
+    let give_up_at = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match UnixStream::connect(socket).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() + pause > give_up_at => {
+                eprintln!("agent-coordinator mcp: {}: {error}", socket.display());
+                return Err(CliError::NoDaemon { socket: socket.to_owned() });
+            }
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+    use tokio::net::UnixListener;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// A bridge, its client's ends, and the socket it connects to.
+    struct Bed {
+        _folder: tempfile::TempDir,
+        listener: UnixListener,
+        input: Option<DuplexStream>,
+        output: BufReader<DuplexStream>,
+        bridge: JoinHandle<Result<(), CliError>>,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = folder.path().join("mcp.sock");
+            let listener = UnixListener::bind(&socket).unwrap();
+            let (input, bridge_input) = duplex(64);
+            let (bridge_output, output) = duplex(64);
+            let bridge = tokio::spawn(run(socket, bridge_input, bridge_output));
+            Self { _folder: folder, listener, input: Some(input), output: BufReader::new(output), bridge }
+        }
+
+        async fn accept(&self) -> BufReader<UnixStream> {
+            BufReader::new(self.listener.accept().await.unwrap().0)
+        }
+
+        async fn send(&mut self, text: &str) {
+            self.input.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
+        }
+
+        async fn answer(&mut self) -> String {
+            line(&mut self.output).await
+        }
+
+        async fn end(mut self) -> Result<(), CliError> {
+            self.input = None;
+            self.bridge.await.unwrap()
+        }
+    }
+
+    async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> String {
+        let mut line = String::new();
+        reader.read_line(&mut line).await.unwrap();
+        line
+    }
+
+    #[tokio::test]
+    async fn bytes_go_through_as_they_are() {
+        let mut bed = Bed::new();
+        let mut server = bed.accept().await;
+        let request = format!("{{ \"id\" :1,\"method\":\"x\",\"big\":\"{}é\u{1f600}\" }}\r\n", "y".repeat(100_000));
+        let ((), received) = tokio::join!(bed.send(&request), line(&mut server));
+        assert_eq!(received, request);
+        server.get_mut().write_all(b"{\"id\": 1,  \"result\": {}}\n").await.unwrap();
+        assert_eq!(bed.answer().await, "{\"id\": 1,  \"result\": {}}\n");
+        bed.end().await.unwrap();
+        let mut rest = Vec::new();
+        server.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"");
+    }
+
+    #[tokio::test]
+    async fn a_restart_of_the_server_is_outlived_and_lost_calls_are_told() {
+        let mut bed = Bed::new();
+        let mut server = bed.accept().await;
+        bed.send("{\"id\":\"a\",\"method\":\"x\"}\n").await;
+        line(&mut server).await;
+        drop(server);
+        let lost: Value = serde_json::from_str(&bed.answer().await).unwrap();
+        assert_eq!((&lost["id"], &lost["error"]["code"]), (&json!("a"), &json!(CONNECTION_LOST)));
+        let mut server = bed.accept().await;
+        bed.send("{\"id\":\"b\",\"method\":\"x\"}\n").await;
+        assert_eq!(line(&mut server).await, "{\"id\":\"b\",\"method\":\"x\"}\n");
+        server.get_mut().write_all(b"{\"id\":\"b\",\"result\":{}}\n").await.unwrap();
+        assert_eq!(bed.answer().await, "{\"id\":\"b\",\"result\":{}}\n");
+        bed.end().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_line_that_no_connection_took_is_the_first_on_the_next() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let request = b"{\"id\":1,\"method\":\"x\"}\n";
+        let mut bridge = Bridge {
+            socket: PathBuf::new(),
+            input: BufReader::new(io::Cursor::new(Vec::new())),
+            output: Vec::new(),
+            unanswered: BTreeMap::new(),
+            unsent: request.to_vec(),
+        };
+        let server = async {
+            let mut server = BufReader::new(theirs);
+            assert_eq!(line(&mut server).await.as_bytes(), request);
+            server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+        };
+        let (carried, ()) = tokio::join!(bridge.carry(ours), server);
+        assert_eq!(carried.ok(), Some(Carried::InputEnded));
+        assert_eq!(bridge.output, b"{\"id\":1,\"result\":{}}\n");
+    }
+
+    #[tokio::test]
+    async fn a_call_in_flight_is_answered_after_the_end_of_the_input() {
+        let mut bed = Bed::new();
+        let mut server = bed.accept().await;
+        bed.send("{\"id\":1,\"method\":\"x\"}\n").await;
+        line(&mut server).await;
+        bed.input = None;
+        server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+        assert_eq!(bed.answer().await, "{\"id\":1,\"result\":{}}\n");
+        bed.bridge.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stays_away_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(Vec::new()), Vec::new()).await;
+        assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_input_ends_the_bridge() {
+        let bed = Bed::new();
+        let _server = bed.accept().await;
+        bed.end().await.unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! Row 24: the daemon dies between every two steps of a launch, and the next one mends what is left; row 10: so does the
+//! daemon that lives when a keeper dies.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::thread;
+
+use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use rustix::process::Signal;
+
+use crate::daemon::Daemon;
+use crate::support::{until, until_some};
+
+/// What becomes of a launch whose daemon dies at a point.
+struct Case {
+    point: CrashPoint,
+    /// What the agent does, beside saying that it is there. It goes on behind `wait-for:go` when the next daemon is ready.
+    steps: &'static [&'static str],
+    /// How the launches ended, the first one first.
+    outcomes: &'static [&'static str],
+    /// How often an agent was started.
+    n_agents: usize,
+}
+
+const WHOLE: &[&str] = &["authenticate", "get-my-task", "report:success"];
+const WAITS_FIRST: &[&str] = &["wait-for:go", "authenticate", "get-my-task", "report:success"];
+/// Asks until it is answered: a ticket opens a session again, so that a lost answer costs nothing.
+const INSISTS: &[&str] = &[
+    "run:until AGENT_SESSION_TOKEN=$(call authenticate --get session_token); do rest 0.05; done",
+    "run:export AGENT_SESSION_TOKEN",
+    "wait-for:go",
+    "get-my-task",
+    "report:success",
+];
+/// Stays `exited` for a while.
+const LEAVES_A_CHILD: &[&str] = &["authenticate", "get-my-task", "report:success", "term-ignoring-child"];
+
+const fn case(
+    point: CrashPoint,
+    steps: &'static [&'static str],
+    outcomes: &'static [&'static str],
+    n_agents: usize,
+) -> Case {
+    Case { point, steps, outcomes, n_agents }
+}
+
+const CASES: [Case; 21] = [
+    case(CrashPoint::Claimed, WAITS_FIRST, &["start_failed", "completed"], 1),
+    case(CrashPoint::FolderMade, WAITS_FIRST, &["start_failed", "completed"], 1),
+    case(CrashPoint::FolderReady, WAITS_FIRST, &["start_failed", "completed"], 1),
+    case(CrashPoint::Spawned, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::KeeperStarted, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::KeeperNoted, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::AgentForked, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::StartRecorded, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::StartSeen, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::StartReported, WAITS_FIRST, &["completed"], 1),
+    // It never got its token.
+    case(CrashPoint::Authenticated, WHOLE, &["exited_without_report", "completed"], 2),
+    case(CrashPoint::Authenticated, INSISTS, &["completed"], 1),
+    case(CrashPoint::AuthenticationMarked, INSISTS, &["completed"], 1),
+    case(CrashPoint::ReportTaken, WHOLE, &["completed"], 1),
+    case(CrashPoint::ExitRecorded, WHOLE, &["completed"], 1),
+    case(CrashPoint::ExitSeen, LEAVES_A_CHILD, &["completed"], 1),
+    case(CrashPoint::ExitReported, LEAVES_A_CHILD, &["completed"], 1),
+    case(CrashPoint::EndRecorded, WHOLE, &["completed"], 1),
+    case(CrashPoint::EndSeen, WHOLE, &["completed"], 1),
+    case(CrashPoint::EndReported, WHOLE, &["completed"], 1),
+    case(CrashPoint::FolderMoved, WHOLE, &["completed"], 1),
+];
+
+/// Cases that run at the same time; they mostly wait.
+const N_AT_ONCE: usize = 4;
+
+/// Runs `check` for each case, several at a time; the name of the thread that panics says which.
+fn for_each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String, check: impl Fn(&T) + Sync) {
+    for cases in cases.chunks(N_AT_ONCE) {
+        thread::scope(|scope| {
+            for case in cases {
+                let check = &check;
+                thread::Builder::new().name(name(case)).spawn_scoped(scope, move || check(case)).unwrap();
+            }
+        });
+    }
+}
+
+/// A daemon that will have one task, and an agent that is never there twice.
+fn prepared(settings: &str, steps: &[&str]) -> Daemon {
+    let daemon = Daemon::configured(&format!("manifest: manifest.yaml\nstop: {{ leak_grace: 200ms }}\n{settings}"));
+    daemon.manifest(&["agt"]);
+    daemon.steps("agt", &[&["alone:alone", "append:agents"], steps].concat());
+    daemon
+}
+
+fn spawn_to_crash(daemon: &mut Daemon, at: &str) {
+    let mut command = daemon.command();
+    command.env(VARIABLE, at);
+    daemon.spawn_as(command);
+}
+
+/// Outcomes of all ended launches, the first one first, once `is_enough`.
+fn until_outcomes(daemon: &Daemon, is_enough: impl Fn(&[String]) -> bool) -> Vec<String> {
+    until_some("the launches have ended", || {
+        let ended = daemon.ended("agt");
+        let outcomes: Vec<String> = ended.iter().rev().map(|l| l["outcome"].as_str().unwrap().to_owned()).collect();
+        is_enough(&outcomes).then_some(outcomes)
+    })
+}
+
+fn n_agents(daemon: &Daemon) -> usize {
+    fs::read_to_string(daemon.work().join("agents")).unwrap_or_default().lines().count()
+}
+
+fn check_daemon_dies(case: &Case) {
+    let mut daemon = prepared("backoff: { initial: 10ms, max: 10ms }", case.steps);
+    spawn_to_crash(&mut daemon, &format!("{:?}", case.point));
+    assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()));
+    daemon.start();
+    fs::write(daemon.work().join("go"), "").unwrap();
+    let outcomes = until_outcomes(&daemon, |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
+    assert_eq!(outcomes, case.outcomes);
+    assert_eq!(daemon.task_status("tsk_agt"), "done");
+    assert_eq!(n_agents(&daemon), case.n_agents, "agents that were started");
+    assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");
+    assert!(daemon.open("agt").is_empty());
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn whenever_the_daemon_dies_the_next_one_gets_the_task_done() {
+    for_each(&CASES, |case| format!("{:?}", case.point), check_daemon_dies);
+}
+
+/// Where the keeper dies, and how its launch then ended.
+const KEEPER_CASES: [(CrashPoint, &str); 6] = [
+    (CrashPoint::KeeperStarted, "start_failed"),
+    (CrashPoint::KeeperNoted, "lost"),
+    (CrashPoint::AgentForked, "lost"),
+    (CrashPoint::StartRecorded, "lost"),
+    (CrashPoint::ExitRecorded, "completed"),
+    (CrashPoint::EndRecorded, "completed"),
+];
+
+fn check_keeper_dies(&(point, outcome): &(CrashPoint, &str)) {
+    let is_early = outcome != "completed";
+    let steps: &[&str] = if is_early { &["term-ignoring-child", "sleep:600"] } else { LEAVES_A_CHILD };
+    let mut daemon = prepared("backoff: { initial: 1m }", steps);
+    spawn_to_crash(&mut daemon, &format!("{point:?}@keeper"));
+    daemon.until_ready();
+    assert_eq!(until_outcomes(&daemon, |outcomes| !outcomes.is_empty()), [outcome]);
+    assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
+    until("the next start waits", || !is_early || daemon.status()["deferred"][0]["reason"] == "backoff");
+    assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free() {
+    for_each(&KEEPER_CASES, |(point, _)| format!("{point:?}"), check_keeper_dies);
+}

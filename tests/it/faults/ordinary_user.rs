@@ -1,0 +1,116 @@
+//! The same as an ordinary user: nothing of the main job or of the adoption needs root. Where the tests run as an ordinary
+//! user, all others show it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::{agent_fixture, is_gone, until};
+
+/// `nobody` almost everywhere.
+const USER: u32 = 65534;
+
+/// A daemon of another user; `None`, and says why, where that can't be.
+fn of_user(settings: &str) -> Option<Daemon> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    let runs = |program: &str, argument: &str| {
+        let mut command = Command::new(program);
+        command.arg(argument).stdout(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !runs(PROGRAM, "--version") || !runs(agent_fixture().to_str().unwrap(), "exit:0") {
+        eprintln!("skipped: an ordinary user may not run what was built here");
+        return None;
+    }
+    let mut daemon = Daemon::configured(settings);
+    daemon.hand_over_to(USER);
+    Some(daemon)
+}
+
+#[test]
+fn an_ordinary_users_agents_work_and_are_adopted() {
+    let Some(mut daemon) = of_user("") else { return };
+    daemon.start();
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    let agent = daemon.written_pid("ready");
+    daemon.kill();
+    daemon.start();
+    assert_eq!(daemon.logged("instance adopted").len(), 1);
+    assert!(!is_gone(agent));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    assert_eq!(daemon.task_status("tsk"), "done");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    daemon.start();
+    daemon.with_one_task(&["authenticate", "term-ignoring-child", "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    let keeper = agent_coordinator::instance_dir::proc_fs::read(agent).unwrap().parent;
+    daemon.kill();
+    crate::support::kill(keeper, rustix::process::Signal::KILL);
+    until("the leader went with its keeper", || is_gone(agent));
+    daemon.start();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_state_directory_that_may_not_be_written_is_named() {
+    let Some(mut daemon) = of_user("") else { return };
+    fs::create_dir(daemon.state()).unwrap();
+    fs::set_permissions(daemon.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, said) = daemon.refused();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("is not writable; set state_dir") && said.contains(daemon.state().to_str().unwrap()),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(daemon.state()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_database_that_may_not_be_written_is_left_alone() {
+    let Some(mut daemon) = of_user("") else { return };
+    daemon.start();
+    daemon.terminate();
+    let database = daemon.state().join("state.db");
+    fs::set_permissions(&database, fs::Permissions::from_mode(0o400)).unwrap();
+    let before = fs::read(&database).unwrap();
+    let (code, said) = daemon.refused();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("give it read and write access") && said.contains(database.to_str().unwrap()), "{said}");
+    assert_eq!(fs::read(&database).unwrap(), before);
+}
+
+#[test]
+fn another_users_processes_are_refused() {
+    let Some(mut daemon) = of_user("") else { return };
+    daemon.start();
+    // What is open to nobody else is opened to all: the mode of a socket is not the only guard.
+    for path in [daemon.folder().to_owned(), daemon.state()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for socket in ["mcp.sock", "control.sock"] {
+        fs::set_permissions(daemon.state().join(socket), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.env_clear().arg("--config").arg(daemon.config()).args(arguments).uid(USER - 1).gid(USER - 1);
+        let output = command.current_dir("/").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = run(&["status"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("for the daemon's own user"), "{said}");
+    let (code, said) = run(&["call", "health_check"]);
+    assert_eq!(code, Some(1), "{said}");
+}

@@ -1,0 +1,195 @@
+//! Rows 6 to 10, 12, 13, 21, 22: what an agent starts, holds and ignores, and what it is given, under a running daemon.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use agent_coordinator::instance_dir::record::{self, Exit, Stop};
+use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::{is_gone, kill, until, until_some};
+
+/// What a step leaves behind beside the agent: a child that takes no notice of TERM, its pid in the file `child`.
+const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
+/// The same with a session of its own, with nothing of the agent's environment, its parent gone.
+const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
+
+fn folder(daemon: &Daemon, launch: &Value) -> std::path::PathBuf {
+    let launch = launch["launch_id"].as_str().unwrap().parse().unwrap();
+    instance_dir::find(&daemon.state(), &launch).unwrap()
+}
+
+/// The process that keeps the agent with this pid.
+fn keeper_of(agent: i32) -> i32 {
+    let keeper = proc_fs::read(agent).unwrap().parent;
+    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
+    keeper
+}
+
+#[test]
+fn a_daemonised_child_is_ended_before_its_launch_is() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "get-my-task", DAEMONISED_CHILD, "wait-for:child", "report:success"]);
+    let ended = daemon.until_ended("agt");
+    assert!(is_gone(daemon.written_pid("child")));
+    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()));
+    let exit: Exit = record::read(&folder(&daemon, &ended)).unwrap().unwrap();
+    assert!(exit.n_leaked >= 1, "counted");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn an_exit_is_recorded_at_once_whoever_stays_or_holds_the_pipe() {
+    let daemon = Daemon::running("stop: { leak_grace: 1h }\nmax_concurrent: 1");
+    let holder = "run:(trap '' TERM; sleep 600 & echo $! >holder)";
+    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, holder, "exit:5"]);
+    let open = daemon.until_in_state("agt", "ending");
+    assert_eq!(open["exit_code"], 5, "known while its children live");
+    let left = [daemon.written_pid("child"), daemon.written_pid("holder")];
+    assert!(left.iter().all(|&pid| !is_gone(pid)));
+    assert!(daemon.ended("agt").is_empty(), "its slot is taken");
+    for pid in left {
+        kill(pid, Signal::KILL);
+    }
+    assert_eq!(daemon.until_ended("agt")["exit_code"], 5);
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn what_stays_behind_is_killed_after_the_grace() {
+    let daemon = Daemon::running("stop: { leak_grace: 300ms }\nbackoff: { initial: 1m }");
+    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, "exit:5"]);
+    let ended = daemon.until_ended("agt");
+    assert!(is_gone(daemon.written_pid("child")));
+    let exit: Exit = record::read(&folder(&daemon, &ended)).unwrap().unwrap();
+    assert_eq!(exit.n_leaked, 1);
+    assert!(exit.ended_at.unwrap().since(exit.exited_at) >= Duration::from_millis(290), "{exit:?}");
+    assert_eq!(daemon.status()["limits"]["running"], 0);
+}
+
+#[test]
+fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
+    let timeout = Duration::from_millis(500);
+    let daemon = Daemon::running("stop: { timeout: 500ms }");
+    daemon.with_one_task(&["ignore-term", "authenticate", "write:ready", "sleep:600"]);
+    daemon.written_pid("ready");
+    daemon.done(&["stop", "agt", "prj"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
+    let folder = folder(&daemon, &ended);
+    let told = fs::metadata(folder.join(<Stop as record::Record>::FILE)).unwrap().modified().unwrap();
+    let told = told.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let exit: Exit = record::read(&folder).unwrap().unwrap();
+    let took = Duration::from_millis(exit.exited_at.as_millis().cast_unsigned()).saturating_sub(told);
+    // A machine that is busy may be late, but nobody may be early.
+    assert!(took >= timeout * 9 / 10 && took < timeout * 10, "{took:?}");
+}
+
+#[test]
+fn a_child_that_ignores_term_does_not_survive_an_agent_that_does_not() {
+    let daemon = Daemon::running("stop: { timeout: 1h, leak_grace: 200ms }");
+    daemon.with_one_task(&["on-term:0", "authenticate", STUBBORN_CHILD, "write:ready", "sleep:600"]);
+    daemon.written_pid("ready");
+    daemon.done(&["stop", "agt", "prj"]);
+    assert_eq!(daemon.until_ended("agt")["exit_code"], 0);
+    assert!(is_gone(daemon.written_pid("child")));
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_killed_keeper_takes_its_agents_tree_with_it() {
+    let daemon = Daemon::running("backoff: { initial: 1m }");
+    let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
+    let steps = ["authenticate", DAEMONISED_CHILD, own_session, "write:ready", "sleep:600"];
+    daemon.with_one_task(&steps);
+    let agent = daemon.written_pid("ready");
+    let tree = [agent, daemon.written_pid("child"), daemon.written_pid("marked")];
+    kill(keeper_of(agent), Signal::KILL);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["outcome"], "lost");
+    assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
+    assert_eq!(daemon.status()["limits"]["running"], 0);
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_keeper_killed_without_a_daemon_is_found_by_the_next() {
+    let mut daemon = Daemon::running("backoff: { initial: 1m }");
+    // Without the daemon, only what carries the mark of the environment can be found.
+    let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
+    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, own_session, "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    let (keeper, tree) = (keeper_of(agent), [agent, daemon.written_pid("child"), daemon.written_pid("marked")]);
+    daemon.kill();
+    kill(keeper, Signal::KILL);
+    until("the leader went with its keeper", || is_gone(agent));
+    daemon.start();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn sixty_agents_that_exit_at_once_are_sixty_ends() {
+    let settings = "manifest: manifest.yaml\nmax_concurrent: 100\nbackoff: { initial: 5m }";
+    let mut daemon = Daemon::configured(settings);
+    let agents: Vec<String> = (0..60).map(|n| format!("agt_{n}")).collect();
+    daemon.manifest(&agents.iter().map(String::as_str).collect::<Vec<_>>());
+    for (n, agent) in agents.iter().enumerate() {
+        daemon.steps(agent, &[&format!("exit:{n}")]);
+    }
+    daemon.start();
+    let ended = until_some("all have ended", || {
+        let ended = daemon.logged("launch ended");
+        (ended.len() >= 60).then_some(ended)
+    });
+    let mut codes: Vec<_> = ended.iter().map(|launch| launch["exit_code"].as_u64().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, (0..60).collect::<Vec<_>>());
+    until("no slot is taken", || daemon.status()["limits"]["running"] == 0);
+    daemon.until_nothing_is_left();
+    assert_eq!(fs::read_dir(instance_dir::ended(&daemon.state())).unwrap().count(), 60);
+}
+
+#[test]
+fn an_agent_has_clean_signals_and_three_descriptors_whatever_the_daemon_was_started_with() {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal as NixSignal, pthread_sigmask};
+    let mut daemon = Daemon::configured(
+        "ai_providers:
+  signals: { cli_command: cat, cli_args: [/proc/self/status], prompt: stdin }
+  descriptors: { cli_command: ls, cli_args: [\"-1\", /proc/self/fd], prompt: stdin }
+backoff: { initial: 1m }",
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP USR1; exec 7</dev/null; exec \"$0\" \"$@\"", PROGRAM]);
+    let plain = daemon.command();
+    command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
+    let block_term = || {
+        let mut blocked = SigSet::empty();
+        blocked.add(NixSignal::SIGTERM);
+        blocked.add(NixSignal::SIGCHLD);
+        pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).map_err(std::io::Error::from)
+    };
+    // SAFETY: one system call.
+    unsafe { command.pre_exec(block_term) };
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    daemon.project("prj");
+    for kind in ["signals", "descriptors"] {
+        daemon.agent(kind, "prj", &[]);
+        daemon.done(&["agent", "set", kind, "--ai-type", kind]);
+        daemon.task(kind, "prj", kind);
+        daemon.until_ended(kind);
+    }
+    let signals = daemon.done(&["logs", "signals", "prj"]);
+    for field in ["SigPnd", "SigBlk", "SigIgn", "SigCgt"] {
+        assert!(signals.contains(&format!("{field}:\t0000000000000000\n")), "{signals}");
+    }
+    // 3 is the folder that `ls` reads.
+    assert_eq!(daemon.done(&["logs", "descriptors", "prj"]), "0\n1\n2\n3\n");
+    assert!(daemon.terminate().success(), "the daemon itself hears TERM");
+}

@@ -1,0 +1,151 @@
+//! The plan of the house, enforced: who may use whom (`src/lib.rs`). One package has no other wall between its modules.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the top down. A module uses modules of lower rows only.
+const ROWS: [&[&str]; 8] = [
+    &["cli"],
+    &["app"],
+    &["coordinator", "mcp", "rest"],
+    &["service"],
+    &["store", "process", "provider"],
+    &["shim"],
+    &["config", "telemetry", "nudge", "peer", "folder_watch", "instance_dir"],
+    &["domain"],
+];
+
+/// Narrower than the rows: these are named by nobody else.
+const NAMED_ONLY_BY: [(&str, &[&str]); 4] = [
+    ("store", &["service", "app"]),
+    ("process", &["coordinator", "app"]),
+    ("provider", &["coordinator", "app", "cli"]),
+    ("shim", &["main"]),
+];
+
+/// What pure code can't have.
+const IMPURE: [&str; 12] = [
+    "tokio",
+    "async fn",
+    ".await",
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "Timestamp::now",
+    "getrandom",
+];
+
+#[test]
+fn modules_use_only_what_is_below_them() {
+    for (file, module, used) in uses() {
+        let Some(row) = row_of(&module) else { continue };
+        for used in used.iter().filter(|used| **used != module) {
+            let below = row_of(used).unwrap_or_else(|| panic!("{file:?} uses `{used}`, which is in no row"));
+            assert!(below > row, "{}: `{module}` may not use `{used}`", file.display());
+        }
+    }
+}
+
+#[test]
+fn some_modules_are_named_by_few() {
+    for (file, module, used) in uses() {
+        for (name, by) in NAMED_ONLY_BY.iter().filter(|(name, _)| *name != module && used.contains(*name)) {
+            assert!(by.contains(&module.as_str()), "{}: `{module}` may not name `{name}`", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_domain_is_pure() {
+    for file in sources().into_iter().filter(|file| module_of(file) == "domain") {
+        let code = code_of(&file);
+        for impure in IMPURE {
+            assert!(!code.contains(impure), "{} has `{impure}`", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_keeper_has_no_runtime() {
+    for file in sources().into_iter().filter(|file| module_of(file) == "shim") {
+        let code = code_of(&file);
+        assert!(!code.contains("tokio") && !code.contains("tracing"), "{}", file.display());
+    }
+}
+
+#[test]
+fn each_module_of_the_crate_has_its_row() {
+    let modules: BTreeSet<String> = sources().iter().map(|file| module_of(file)).collect();
+    let rows: BTreeSet<String> = ROWS.iter().flat_map(|row| row.iter().map(|&name| name.to_owned())).collect();
+    let without_row: Vec<_> =
+        modules.difference(&rows).filter(|name| !["main", "lib"].contains(&name.as_str())).collect();
+    assert!(without_row.is_empty(), "{without_row:?}");
+}
+
+fn row_of(module: &str) -> Option<usize> {
+    ROWS.iter().position(|row| row.contains(&module))
+}
+
+/// Each source file with its module and the modules of this crate that it names.
+fn uses() -> Vec<(PathBuf, String, BTreeSet<String>)> {
+    let found: Vec<_> =
+        sources().into_iter().map(|file| (file.clone(), module_of(&file), named_in(&code_of(&file)))).collect();
+    assert!(found.len() > 50, "the sources are found");
+    found
+}
+
+fn named_in(code: &str) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    for prefix in ["crate::", "agent_coordinator::"] {
+        for (at, _) in code.match_indices(prefix) {
+            let rest = &code[at + prefix.len()..];
+            let names = rest.strip_prefix('{').map_or(rest, |group| group.split('}').next().unwrap());
+            for name in if rest.starts_with('{') { names.split(',').collect() } else { vec![names] } {
+                let name: String = name.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                // What begins with a capital letter is no module.
+                if name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "self" {
+                    named.insert(name);
+                }
+            }
+        }
+    }
+    named
+}
+
+/// The top-level module a file belongs to.
+fn module_of(file: &Path) -> String {
+    let inside = file.strip_prefix(root()).unwrap();
+    inside.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+}
+
+/// A file without its comments.
+fn code_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,239 @@
+//! Whatever else may come through the socket: nobody else notices.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::world;
+use crate::daemon::{Client, Daemon};
+
+const HEALTH: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
+
+/// What an answer to this line is.
+fn answer_to(client: &mut Client, line: &[u8]) -> Value {
+    client.send(line);
+    client.send(b"\n");
+    client.receive().expect("the connection goes on")
+}
+
+#[track_caller]
+fn check_well(daemon: &Daemon) {
+    assert_eq!(daemon.client().call("health_check", &json!({}))["status"], "ok");
+}
+
+#[test]
+fn a_line_that_is_no_request_is_answered_and_the_connection_goes_on() {
+    let daemon = Daemon::running("");
+    let client = &mut daemon.client();
+    let long = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","x":"{}"}}"#, "x".repeat(1024 * 1024));
+    let cases: [(&[u8], i64, &str, Value); 12] = [
+        (b"garbage", -32700, "not valid JSON", Value::Null),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,", -32700, "not valid JSON", Value::Null),
+        (b"\x00\x01\xff\xfe\x80 binary", -32700, "not valid JSON", Value::Null),
+        (b"\"text\"", -32600, "JSON object", Value::Null),
+        (b"null", -32600, "JSON object", Value::Null),
+        (b"[]", -32600, "batches are not supported", Value::Null),
+        (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600, "batches are not supported", Value::Null),
+        (b"{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
+        (b"{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
+        (b"{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", json!("x")),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", Value::Null),
+        (long.as_bytes(), -32600, "longer than 1048576 bytes", Value::Null),
+    ];
+    for (line, code, message, id) in cases {
+        let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+        let answer = answer_to(client, line);
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &id), "{shown}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(message), "{shown}: {answer}");
+        assert_eq!(answer["jsonrpc"], "2.0");
+        // What comes next is not mistaken for a part of it.
+        assert_eq!(answer_to(client, HEALTH.as_bytes())["result"]["isError"], false, "{shown}");
+    }
+}
+
+#[test]
+fn a_line_that_needs_no_answer_gets_none() {
+    let daemon = Daemon::running("");
+    let mut client = daemon.client();
+    client.send(b"\n\r\n   \n");
+    client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}\n");
+    client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":99}}\n");
+    // Without an id it is a notification, whatever it asks for.
+    client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"health_check\"}}\n");
+    client.send(b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n");
+    assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
+}
+
+#[test]
+fn a_connection_of_rubbish_only_is_closed() {
+    let daemon = Daemon::running("");
+    let mut client = daemon.client();
+    client.send("rubbish\n".repeat(16).as_bytes());
+    let mut n_complaints = 0;
+    while client.receive().is_some() {
+        n_complaints += 1;
+    }
+    assert_eq!(n_complaints, 16);
+    check_well(&daemon);
+}
+
+#[test]
+fn a_malformed_call_names_the_tool_and_the_argument() {
+    let daemon = Daemon::crowded("", &world(""));
+    let mut client = daemon.client();
+    let mut check = |tool: &str, arguments: Value, expected: &str| {
+        let answer = client.call_raw(tool, &arguments);
+        assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&(-32602).into(), &expected.into()));
+    };
+    check("authenticate", json!({}), "authenticate: arguments: missing field `agent_id`");
+    check(
+        "authenticate",
+        json!({ "agent_id": "a", "passkey": "p" }),
+        "authenticate: arguments: missing field `project_id`",
+    );
+    check(
+        "authenticate",
+        json!({ "agent_id": ["a"], "passkey": "p", "project_id": "x" }),
+        "authenticate: argument `agent_id`: invalid type: sequence, expected a string",
+    );
+    check("get_my_task", json!({}), "get_my_task: argument `session_token` is missing");
+    check("logout", json!({ "session_token": null }), "logout: argument `session_token` is missing");
+    check(
+        "report_completed",
+        json!({ "session_token": 7, "result": "success" }),
+        "report_completed: argument `session_token` must be a string, not a number",
+    );
+    check(
+        "should_start",
+        json!({ "agent_id": "a", "project_id": "../etc" }),
+        "should_start: argument `project_id`: `../etc` is not a valid project id: expected 1 to 64 of letters, digits, `.`, \
+         `_`, `-`, beginning with a letter or digit",
+    );
+    check(
+        "should_start",
+        json!({ "agent_id": "a", "project_id": "p", "coordinator_id": {} }),
+        "should_start: argument `coordinator_id` must be a string, not an object",
+    );
+    check(
+        "list_active_projects_with_agents",
+        json!({ "limit": "many" }),
+        "list_active_projects_with_agents: argument `limit`: invalid type: string \"many\", expected a nonzero usize",
+    );
+    let token = client.call("authenticate", &super::credentials("agt_a", "key_a", "prj"))["session_token"].clone();
+    let mut check = |tool: &str, mut arguments: Value, expected: &str| {
+        arguments["session_token"] = token.clone();
+        let message = client.call_raw(tool, &arguments)["error"]["message"].clone();
+        assert_eq!(message, expected);
+    };
+    check(
+        "report_completed",
+        json!({ "result": "great" }),
+        "report_completed: argument `result`: unknown variant `great`, expected one of `success`, `failed`, `blocked`",
+    );
+    check("report_completed", json!({}), "report_completed: arguments: missing field `result`");
+    check(
+        "update_task_status",
+        json!({ "task_id": "tsk", "status": "finished" }),
+        "update_task_status: argument `status`: unknown variant `finished`, expected one of `backlog`, `todo`, \
+         `in_progress`, `blocked`, `done`, `cancelled`",
+    );
+    // What no tool asked for is no mistake: older and newer clients send more.
+    let more = json!({ "verbose": true, "coordinator_id": "crd_x", "session_token": "sess_x" });
+    assert_eq!(client.call("health_check", &more)["status"], "ok");
+}
+
+#[test]
+fn an_unknown_tool_and_params_that_are_none_are_told_so() {
+    let daemon = Daemon::running("");
+    let mut client = daemon.client();
+    let mut check = |params: Value, expected: &str| {
+        let error = client.request("tools/call", &params)["error"].clone();
+        assert_eq!((&error["code"], &error["message"]), (&(-32602).into(), &expected.into()));
+    };
+    check(
+        json!({ "name": "no_such_tool", "arguments": {} }),
+        "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, authenticate, \
+         get_my_task, update_task_status, report_completed, logout",
+    );
+    let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
+    check(json!({}), malformed);
+    check(json!({ "name": 7 }), malformed);
+    check(json!({ "name": "health_check", "arguments": [] }), malformed);
+    let error = client.request("initialize", &json!({}))["error"].clone();
+    assert_eq!(error["code"], -32602, "{error}");
+}
+
+#[test]
+fn calls_that_were_sent_are_answered_though_nothing_more_will_be_sent() {
+    let daemon = Daemon::running("");
+    let mut client = daemon.client();
+    let calls = (0..100).fold(String::new(), |mut calls, id| {
+        let _ = writeln!(calls, "{}", HEALTH.replace("\"id\":1", &format!("\"id\":{id}")));
+        calls
+    });
+    client.send(calls.as_bytes());
+    client.half_close();
+    let mut ids: Vec<u64> = std::iter::from_fn(|| client.receive()).map(|a| a["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+
+    // And nobody minds one who doesn't wait for them.
+    for _ in 0..20 {
+        let mut client = daemon.client();
+        client.send(calls.as_bytes());
+    }
+    check_well(&daemon);
+    assert!(daemon.logged("fail to response message").is_empty(), "{}", daemon.log());
+}
+
+#[test]
+fn half_a_line_and_silence_harm_nobody() {
+    let daemon = Daemon::running("");
+    let silent: Vec<Client> = (0..100).map(|_| daemon.client()).collect();
+    let mut half = daemon.client();
+    half.send(&HEALTH.as_bytes()[..20]);
+    check_well(&daemon);
+    half.send(&HEALTH.as_bytes()[20..]);
+    half.send(b"\n");
+    assert_eq!(half.receive().unwrap()["id"], 1);
+    let mut cut_off = daemon.client();
+    cut_off.send(HEALTH.as_bytes());
+    cut_off.half_close();
+    assert_eq!(cut_off.receive(), None, "a line without its end is none");
+    drop(silent);
+    check_well(&daemon);
+}
+
+#[test]
+fn a_peer_that_sends_and_never_reads_waits_and_costs_little() {
+    let daemon = Daemon::running("");
+    check_well(&daemon);
+    let before = daemon.resident_kib();
+    let flood = format!("{HEALTH}\n").repeat(1000);
+    let floods: Vec<UnixStream> = (0..4)
+        .map(|_| {
+            let mut stream = UnixStream::connect(daemon.state().join("mcp.sock")).unwrap();
+            // Until the server takes no more.
+            stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+            let is_stopped = (0..100).any(|_| stream.write_all(flood.as_bytes()).is_err());
+            assert!(is_stopped, "the server took 100,000 calls without an answer being read");
+            stream
+        })
+        .collect();
+    check_well(&daemon);
+    // A line of which no end comes.
+    let mut endless = UnixStream::connect(daemon.state().join("mcp.sock")).unwrap();
+    for _ in 0..64 {
+        endless.write_all(&[b'x'; 1024 * 1024]).unwrap();
+    }
+    check_well(&daemon);
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB more");
+    // What was taken is answered.
+    let mut first = [0; 16];
+    (&floods[0]).read_exact(&mut first).unwrap();
+    assert!(first.starts_with(b"{\"jsonrpc\":"));
+}

@@ -1,0 +1,116 @@
+//! Sessions: of agents started by hand, their time limits, and tokens that are none.
+
+use serde_json::json;
+
+use super::{ByHand, MINE, check_refused, should_start, world};
+use crate::daemon::Daemon;
+use crate::support::{is_gone, until};
+
+#[test]
+fn an_agent_started_by_hand_works_and_blocks_a_twin_until_it_reports() {
+    let daemon = Daemon::running("");
+    daemon.steps("agt_a", &["authenticate", "sleep:600"]);
+    daemon.apply(&world(""));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    daemon.task("tsk", "prj", "agt_a");
+    assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk");
+    assert_eq!(should_start(&daemon, "agt_a", None)["reason"], "running");
+    let open = daemon.open("agt_a");
+    assert_eq!((open.len(), &open[0]["state"], &open[0]["task_id"]), (1, &"running".into(), &"tsk".into()));
+    assert_eq!(open[0].get("pid"), None);
+    // Also the daemon itself starts none beside it, only after it.
+    assert_eq!(daemon.status()["counters"]["starts"], 0);
+    daemon.task("tsk_next", "prj", "agt_a");
+    ann.report("success");
+    daemon.until_in_state("agt_a", "running");
+    assert_eq!(daemon.status()["counters"]["starts"], 1);
+}
+
+#[test]
+fn silence_ends_the_session_of_an_agent_that_nobody_keeps() {
+    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    assert_eq!(ann.get_my_task()["has_task"], true);
+    let ended = daemon.until_ended("agt_a");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_idle".into()));
+    check_refused(&ann.get_my_task(), "session_expired", "Session has expired");
+    check_refused(&ann.report("success"), "session_expired", "Session has expired");
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+    // Its place is free.
+    ByHand::authenticate(&daemon, "agt_a");
+}
+
+#[test]
+fn an_expired_session_is_refused_also_before_it_is_cleaned_up() {
+    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1h }", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let begun = std::time::Instant::now();
+    until("a second has passed", || begun.elapsed() > std::time::Duration::from_millis(1_100));
+    check_refused(&ann.report("success"), "session_expired", "Session has expired");
+    check_refused(&ann.get_my_task(), "session_expired", "Session has expired");
+}
+
+#[test]
+fn a_session_past_its_maximum_is_ended_with_its_process() {
+    let session = "session: { default_timeout: 1s, max_timeout: 1s, cleanup_interval: 1s }";
+    let daemon = Daemon::running(&format!("backoff: {{ initial: 1h, max: 1h }}\n{session}"));
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:started", "sleep:600"]);
+    let pid = daemon.written_pid("started");
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_maximum".into()));
+    assert_eq!(ended["signal"], 15);
+    assert!(is_gone(pid));
+}
+
+#[test]
+fn a_token_that_is_none_is_refused_by_every_tool() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let hint = "call authenticate and use the session_token of its answer";
+    for token in ["", "sess_", "sess_garbage", "key_a", "tkt_x", &"x".repeat(10_000)] {
+        for (tool, more) in [
+            ("get_my_task", json!({})),
+            ("update_task_status", json!({ "task_id": "tsk", "status": "done" })),
+            ("report_completed", json!({ "result": "success" })),
+            ("logout", json!({})),
+        ] {
+            let mut arguments = more;
+            arguments["session_token"] = token.into();
+            let answer = daemon.client().call(tool, &arguments);
+            check_refused(&answer, "invalid_session", "Invalid session token");
+            assert_eq!(answer["hint"], hint);
+        }
+    }
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+}
+
+#[test]
+fn a_session_reaches_its_own_work_only() {
+    let tasks = format!("{MINE}  tsk_bobs: {{ project: prj, title: t, assignee: agt_b, status: in_progress }}\n");
+    let daemon = Daemon::crowded("", &world(&tasks));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    ann.get_my_task();
+    let mut bob = ByHand::authenticate(&daemon, "agt_b");
+    assert_eq!(bob.get_my_task()["task"]["task_id"], "tsk_bobs");
+    // Bob's token is Bob, whatever else is said.
+    let claimed = json!({ "result": "failed", "agent_id": "agt_a", "task_id": "tsk", "project_id": "prj_2" });
+    bob.call("report_completed", claimed);
+    assert_eq!((daemon.task_status("tsk"), daemon.task_status("tsk_bobs")), ("in_progress".into(), "blocked".into()));
+    assert_eq!(ann.report("success")["success"], true);
+}
+
+#[test]
+fn no_secret_is_in_the_log() {
+    let daemon = Daemon::crowded("log: { level: trace }", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    ann.report("success");
+    daemon.task("tsk_next", "prj", "agt_a");
+    let ticket = super::claim(&daemon, "agt_a");
+    let by_ticket = ByHand::with(&daemon, "agt_a", &ticket);
+    let mistyped = json!({ "agent_id": "agt_a", "passkey": 271_828_182, "project_id": "prj" });
+    assert_eq!(daemon.client().call_raw("authenticate", &mistyped)["error"]["code"], -32602);
+    let log = daemon.log();
+    for secret in ["key_a", &ann.token, &ticket, &by_ticket.token, "271828182", "a summary"] {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "{secret}: {}", line.unwrap());
+    }
+}

@@ -1,0 +1,44 @@
+//! Answers without what differs from run to run, so that the whole of them can be compared.
+
+use serde_json::{Map, Value};
+
+/// Keys whose values differ, in whatever case they are written.
+const VOLATILE: [&str; 19] = [
+    "at",
+    "authenticatedat",
+    "claimedat",
+    "createdat",
+    "endedat",
+    "launchid",
+    "launchticket",
+    "passkey",
+    "pausedsince",
+    "pid",
+    "session",
+    "sessiontoken",
+    "startdeadline",
+    "startedat",
+    "statussince",
+    "timestamp",
+    "until",
+    "version",
+    "workingdirectory",
+];
+
+/// `value` with `[key]` in place of each volatile text or number.
+pub fn redacted(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            Value::Object(object.iter().map(|(key, value)| entry(key, value)).collect::<Map<_, _>>())
+        }
+        Value::Array(array) => array.iter().map(redacted).collect(),
+        other => other.clone(),
+    }
+}
+
+fn entry(key: &str, value: &Value) -> (String, Value) {
+    let is_volatile = VOLATILE.contains(&key.replace('_', "").to_lowercase().as_str());
+    let is_plain = value.is_string() || value.is_number();
+    let value = if is_volatile && is_plain { format!("[{key}]").into() } else { redacted(value) };
+    (key.to_owned(), value)
+}
