@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::{BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -90,8 +91,19 @@ impl Bed {
         Mcp::connect(&self.state().join("mcp.sock"))
     }
 
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// What the daemon logs from now on.
+    pub fn follow_log(&self) -> Result<BufReader<File>> {
+        let mut log = File::open(self.log_file())?;
+        log.seek(SeekFrom::End(0))?;
+        Ok(BufReader::new(log))
     }
 
     /// Waits until `fact` holds.

@@ -4,6 +4,7 @@ mod cli;
 mod control;
 mod daemon;
 mod faults;
+mod footprint;
 mod layering;
 mod main_job;
 mod mcp;

@@ -1,0 +1,50 @@
+//! What a keeper costs for each agent: its private memory, and the part of the program that every process must copy.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+
+use agent_coordinator::instance_dir::proc_fs;
+
+use crate::daemon::{Daemon, PROGRAM};
+
+/// In a debug build most of it is what the optimiser takes away, so there it only may not grow without bounds.
+const MAX_RELOCATED: u64 = if cfg!(debug_assertions) { 1024 * 1024 } else { 512 * 1024 };
+/// In kilobytes. What is relocated counts, hence more in a debug build.
+const MAX_KEEPER: u64 = if cfg!(debug_assertions) { 2048 } else { 768 };
+
+#[test]
+fn few_pages_of_the_program_are_relocated() {
+    let size = section_size(&fs::read(PROGRAM).unwrap(), ".data.rel.ro").expect("the program has this section");
+    assert!(size <= MAX_RELOCATED, "every process copies {size} bytes of relocated data, of at most {MAX_RELOCATED}");
+}
+
+#[test]
+fn a_keeper_is_small() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "write:started", "sleep:600"]);
+    let agent = daemon.written_pid("started");
+    daemon.until_in_state("agt", "running");
+    let keeper = proc_fs::read(agent).unwrap().parent;
+    let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap();
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kilobytes: u64 = anonymous.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kilobytes <= MAX_KEEPER, "a keeper has {kilobytes} kB of its own, of at most {MAX_KEEPER}");
+}
+
+/// The size of a section of a 64-bit little-endian ELF file: the table of sections tells the places of the sections, and one
+/// of these holds their names.
+fn section_size(elf: &[u8], name: &str) -> Option<u64> {
+    let n16 = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?).into());
+    let n32 = |at: usize| Some(u32::from_le_bytes(elf.get(at..at + 4)?.try_into().ok()?));
+    let n64 = |at: usize| Some(u64::from_le_bytes(elf.get(at..at + 8)?.try_into().ok()?));
+    let offset = |at: usize| usize::try_from(n64(at)?).ok();
+    let index = |at: usize| usize::try_from(n32(at)?).ok();
+    assert_eq!(elf.get(..6)?, b"\x7fELF\x02\x01");
+    let (table, entry, n_sections, names): (usize, usize, usize, usize) = (offset(40)?, n16(58)?, n16(60)?, n16(62)?);
+    let header = |section: usize| table + section * entry;
+    let names = offset(header(names) + 24)?;
+    (0..n_sections).find_map(|section| {
+        let found = elf.get(names + index(header(section))?..)?;
+        (found.starts_with(name.as_bytes()) && found.get(name.len()) == Some(&0)).then(|| n64(header(section) + 32))?
+    })
+}
