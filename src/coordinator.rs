@@ -67,6 +67,8 @@ pub struct Coordinator<C, P> {
     mode: watch::Receiver<Mode>,
     counters: Counters,
     reported: Option<CoordinatorStatus>,
+    /// When the last cycle wanted the next one.
+    look_again_at: Option<Timestamp>,
     /// Whether the last attempt to reach the server failed; logged when it changes.
     is_cut_off: bool,
     /// Started with another provider; each is told once.
@@ -95,6 +97,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             mode,
             counters,
             reported: None,
+            look_again_at: None,
             is_cut_off: false,
             unknown_ai_types: Mutex::default(),
         }
@@ -154,22 +157,28 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             tracing::info!("the server answers again");
         }
         let plan = plan(&snapshot);
-        self.count(&plan, woken_by);
+        // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
+        let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= snapshot.now);
+        if woken_by == WokenBy::Poll && !is_announced {
+            self.count_found_by_poll(&plan);
+        }
+        log_stops(&plan);
         for deferred in &plan.deferred {
             tracing::debug!(
                 agent_id = %deferred.key.agent, project_id = %deferred.key.project, purpose = %deferred.key.purpose,
                 reason = %deferred.reason, until = deferred.until.map(tracing::field::display), "start deferred"
             );
         }
-        let wake_in = plan.wake_at.map(|at| at.since(snapshot.now));
+        let wake_at = plan.wake_at;
         let deferred = plan.deferred;
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
         self.end_agents(mode, &snapshot.launches).await?;
         self.report_status(snapshot.now, deferred).await;
         // Nothing announces that the server can write again.
-        let retry_in = (!acted.is_complete).then_some(RETRY_AFTER);
-        Ok(wake_in.into_iter().chain(retry_in).min())
+        let retry_at = (!acted.is_complete).then(|| snapshot.now + RETRY_AFTER);
+        self.look_again_at = wake_at.into_iter().chain(retry_at).min();
+        Ok(self.look_again_at.map(|at| at.since(snapshot.now)))
     }
 
     /// Instances first: what was claimed is then never missing from the server's launches while its process is seen.
@@ -206,15 +215,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Ok(())
     }
 
-    fn count(&mut self, plan: &Plan, woken_by: WokenBy) {
-        if woken_by == WokenBy::Poll && !plan.actions.is_empty() {
+    fn count_found_by_poll(&mut self, plan: &Plan) {
+        if !plan.actions.is_empty() {
             self.counters.found_by_poll_only += plan.actions.len() as u64;
             tracing::warn!(n_actions = plan.actions.len(), "the poll found what nothing had announced");
-        }
-        for action in &plan.actions {
-            if let Action::Stop { launch, reason } = action {
-                tracing::info!(launch_id = %launch, reason = %reason, "stopping the agent");
-            }
         }
     }
 
@@ -242,6 +246,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         } else {
             self.is_cut_off = true;
             tracing::error!(error = %ErrorChain(error), "the server did not answer; running agents go on, will ask again");
+        }
+    }
+}
+
+fn log_stops(plan: &Plan) {
+    for action in &plan.actions {
+        if let Action::Stop { launch, reason } = action {
+            tracing::info!(launch_id = %launch, reason = %reason, "stopping the agent");
         }
     }
 }

@@ -42,6 +42,11 @@ impl Wakeups {
             std::future::pending::<()>().await;
         }
     }
+
+    /// Whether [`Wakeups::woken`] would return at once.
+    pub fn is_pending(&self) -> bool {
+        self.0.has_changed().unwrap_or(false)
+    }
 }
 
 #[cfg(test)]
@@ -56,7 +61,9 @@ mod tests {
         assert!(wakeups.woken().now_or_never().is_none());
         nudge.wake();
         nudge.clone().wake();
+        assert!(wakeups.is_pending());
         assert!(wakeups.woken().now_or_never().is_some());
+        assert!(!wakeups.is_pending());
         assert!(wakeups.woken().now_or_never().is_none());
     }
 }
