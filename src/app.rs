@@ -10,6 +10,7 @@ mod socket;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -57,6 +58,10 @@ pub struct ManifestProblems(pub Report);
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 /// For calls and requests that are being answered when the serving ends.
 const SERVING_DEADLINE: Duration = Duration::from_secs(5);
+/// For spawns under way when the table of processes closes.
+const LEAVING_DEADLINE: Duration = Duration::from_secs(5);
+/// The same when nobody waits any longer.
+const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 /// For what was handed to the store.
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -65,17 +70,23 @@ const STORE_DEADLINE: Duration = Duration::from_secs(5);
 /// # Errors
 /// What kept it from starting.
 pub async fn run(config: Config, environment: &Environment, mut signals: Signals) -> anyhow::Result<Ending> {
-    let started = tokio::select! {
-        // A signal while starting: nothing runs yet, so there is nothing to wait for. Dropping the start is safe: an agent
-        // can't be started before its last step, and a store commit is made or not.
+    let has_agents = AtomicBool::new(false);
+    let mut starting = std::pin::pin!(Daemon::start(&config, environment, &has_agents));
+    let (started, early) = tokio::select! {
+        daemon = &mut starting => (daemon?, None),
         signal = signals.next() => {
-            tracing::info!(signal = signal.as_str(), "stopped while starting");
-            return Ok(Ending::Clean);
+            if !has_agents.load(Ordering::Acquire) {
+                // Nothing to wait for, and dropping the start is safe: a store commit is made or not.
+                tracing::info!(signal = signal.as_str(), "stopped while starting");
+                return Ok(Ending::Clean);
+            }
+            // Agents of an earlier daemon may be adopted by now; what becomes of them is a matter of policy.
+            (starting.await?, Some(signal))
         }
-        daemon = Daemon::start(&config, environment) => daemon?,
     };
     let first = tokio::select! {
-        signal = signals.next() => signal,
+        biased;
+        signal = next_or(&mut signals, early) => signal,
         () = started.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
     };
     let policy = match first {
@@ -97,6 +108,14 @@ pub async fn run(config: Config, environment: &Environment, mut signals: Signals
     }
 }
 
+/// `early`, else the next signal.
+async fn next_or(signals: &mut Signals, early: Option<Signal>) -> Signal {
+    match early {
+        Some(signal) => signal,
+        None => signals.next().await,
+    }
+}
+
 /// The parts of a running daemon.
 struct Daemon {
     store: Arc<SqliteStore>,
@@ -112,7 +131,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+    /// Sets `has_agents` before it takes over what lives.
+    async fn start(config: &Config, environment: &Environment, has_agents: &AtomicBool) -> anyhow::Result<Self> {
         let state_dir = &config.state_dir;
         identity::create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
@@ -153,6 +173,7 @@ impl Daemon {
             max_file: config.output.max_file,
             files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
         };
+        has_agents.store(true, Ordering::Release);
         let (processes, adoption) = process::open(process_config, nudge.clone()).await?;
         tracing::info!(
             adopted = adoption.n_adopted,
@@ -181,6 +202,16 @@ impl Daemon {
             clean_up(service.clone(), config.session.cleanup_interval, serving.clone()),
         ));
 
+        // Without their owners the rest would serve on as half a daemon.
+        let (table, storage, serves) = (processes.clone(), store.clone(), serving.clone());
+        doors.spawn(watched(broken.clone(), serving.clone(), async move {
+            tokio::select! {
+                () = serves.cancelled() => {}
+                () = table.closed() => tracing::error!("the process table ended"),
+                () = storage.closed() => tracing::error!("the store's writer ended"),
+            }
+        }));
+
         let (mode, mode_seen) = watch::channel(Mode::Running);
         let coordinator = Coordinator::new(
             CoordinatorConfig {
@@ -190,7 +221,7 @@ impl Daemon {
                 providers: Providers {
                     entries: config.providers.clone(),
                     guidance: Guidance::new(config.language),
-                    environment: std::env::vars().collect(),
+                    environment: environment.variables().collect(),
                     mcp_socket: config.mcp_socket.clone(),
                     program,
                 },
@@ -225,6 +256,8 @@ impl Daemon {
                 let reason = crate::domain::StopReason::Shutdown;
                 let _ = self.processes.request_stop(&instance.launch, reason, Some(Duration::ZERO)).await;
             }
+            // A spawn under way is told when it is done.
+            let _ = tokio::time::timeout(HURRIED_DEADLINE, self.processes.clone().leave()).await;
         }
     }
 }
@@ -243,7 +276,7 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
     daemon.serving.cancel();
     daemon.doors.close();
     within(SERVING_DEADLINE, "the open connections", daemon.doors.wait()).await;
-    daemon.processes.clone().leave().await;
+    within(LEAVING_DEADLINE, "the starts under way", daemon.processes.clone().leave()).await;
     within(STORE_DEADLINE, "the store", daemon.store.close()).await;
     tracing::info!("stopped");
 }

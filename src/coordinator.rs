@@ -21,7 +21,7 @@ pub use local::LocalControlPlane;
 pub use processes::ProcessLayer;
 
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
-use crate::domain::{CoordinatorId, Launch, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, StopReason, Timestamp};
 use crate::nudge::Wakeups;
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -151,6 +151,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// One turn: what is seen, what is to be done, doing it. Says when the plan wants to be made again.
     async fn cycle(&mut self, woken_by: WokenBy, mode: Mode) -> Result<Option<Duration>, ControlError> {
         self.counters.cycles += 1;
+        // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
+        self.end_agents(mode).await;
         let snapshot = self.observe(mode).await?;
         if self.is_cut_off {
             self.is_cut_off = false;
@@ -173,7 +175,6 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let deferred = plan.deferred;
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
-        self.end_agents(mode, &snapshot.launches).await?;
         self.report_status(snapshot.now, deferred).await;
         // Nothing announces that the server can write again.
         let retry_at = (!acted.is_complete).then(|| snapshot.now + RETRY_AFTER);
@@ -196,10 +197,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         })
     }
 
-    /// On the way out: the launches are marked, so that the server knows why, and the keepers told.
-    async fn end_agents(&self, mode: Mode, launches: &[Launch]) -> Result<(), ControlError> {
+    /// On the way out: the keepers are told, and the server why, as far as it listens.
+    async fn end_agents(&self, mode: Mode) {
         let timeout = match mode {
-            Mode::Running | Mode::LeavingAgents => return Ok(()),
+            Mode::Running | Mode::LeavingAgents => return,
             Mode::StoppingAgents => None,
             Mode::StoppingAgentsNow => Some(Duration::ZERO),
         };
@@ -207,12 +208,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             if instance.stop.is_some() && timeout.is_none() {
                 continue;
             }
-            if launches.iter().any(|launch| launch.id == instance.launch) {
-                self.control.want_stop(&instance.launch, StopReason::Shutdown).await?;
+            if let Err(error) = self.control.want_stop(&instance.launch, StopReason::Shutdown).await {
+                tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "the stop is not marked");
             }
             self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
         }
-        Ok(())
     }
 
     fn count_found_by_poll(&mut self, plan: &Plan) {

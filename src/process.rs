@@ -143,6 +143,11 @@ impl ProcessTable {
         self.ask(|reply| Request::Forget { launch: launch.clone(), reply }).await
     }
 
+    /// Returns when the table is closed: by [`ProcessTable::leave`], or because its owner died.
+    pub async fn closed(&self) {
+        self.inbox.closed().await;
+    }
+
     /// Closes the table when the starts under way are done. Agents are left to their shims.
     pub async fn leave(self) {
         let _ = self.ask(|reply| Request::Leave { reply }).await;

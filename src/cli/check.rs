@@ -28,7 +28,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     let providers = Providers {
         entries: config.providers.clone(),
         guidance: Guidance::new(config.language),
-        environment: std::env::vars().collect(),
+        environment: environment.variables().collect(),
         mcp_socket: config.mcp_socket.clone(),
         program: std::env::current_exe().unwrap_or_default(),
     };

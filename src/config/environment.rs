@@ -35,6 +35,11 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
+    /// All of them.
+    pub fn variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.variables.iter().map(|(name, value)| (name.clone(), value.clone()))
+    }
+
     /// Where relative paths on the command line start.
     pub fn working_directory(&self) -> &Path {
         &self.working_directory

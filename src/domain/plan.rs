@@ -210,32 +210,39 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
 
     let mut occupied = occupied_slots(snapshot);
-    let mut n_free = snapshot.limits.max_concurrent.saturating_sub(occupied.values().sum());
+    let n_free = snapshot.limits.max_concurrent.saturating_sub(occupied.values().sum());
     for waiting in ready.values_mut() {
         waiting.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
     }
-    while let Some((&project, waiting)) =
-        ready.iter_mut().filter(|(_, waiting)| !waiting.is_empty()).min_by_key(|(project, waiting)| {
-            (
-                occupied.get(*project).copied().unwrap_or(0),
-                waiting.last().map(|facts| (facts.waiting_since, &facts.key)),
-            )
-        })
-    {
-        let Some(facts) = waiting.pop() else { break };
-        if n_free == 0 {
-            plan.deferred.push(Deferred { key: facts.key.clone(), reason: StartReason::NoFreeSlot, until: None });
-            continue;
-        }
+    for _ in 0..n_free {
+        let Some(facts) = take_fairest(&mut ready, &occupied) else { break };
         let (Some((_, ai_type)), Some((_, working_directory))) = (&facts.agent, &facts.project) else { continue };
-        n_free -= 1;
-        *occupied.entry(project).or_default() += 1;
+        *occupied.entry(&facts.key.project).or_default() += 1;
         plan.actions.push(Action::Start {
             key: facts.key.clone(),
             ai_type: ai_type.clone(),
             working_directory: working_directory.clone(),
         });
     }
+    let left = ready.into_values().flatten();
+    plan.deferred.extend(left.map(|facts| Deferred {
+        key: facts.key.clone(),
+        reason: StartReason::NoFreeSlot,
+        until: None,
+    }));
+}
+
+/// The next one of the project with the fewest slots; of several such projects, the longest waiting.
+fn take_fairest<'a>(
+    ready: &mut BTreeMap<&ProjectId, Vec<&'a PairFacts>>,
+    occupied: &BTreeMap<&ProjectId, usize>,
+) -> Option<&'a PairFacts> {
+    let share = |project: &ProjectId| occupied.get(project).copied().unwrap_or(0);
+    let (_, waiting) =
+        ready.iter_mut().filter(|(_, waiting)| !waiting.is_empty()).min_by_key(|(project, waiting)| {
+            (share(project), waiting.last().map(|facts| (facts.waiting_since, &facts.key)))
+        })?;
+    waiting.pop()
 }
 
 /// Slots in use by project: each open launch of this coordinator, and each live process that the server doesn't know.

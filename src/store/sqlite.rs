@@ -86,6 +86,11 @@ impl SqliteStore {
         self.writer.n_transactions()
     }
 
+    /// Returns when nothing can be written any more: the store was closed, or its writer died.
+    pub async fn closed(&self) {
+        self.writer.ended().await;
+    }
+
     fn find<'a, T: 'a>(
         &'a self,
         query: SqlQuery<'a>,

@@ -11,6 +11,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::changes::{self, Failure};
 use crate::store::{Commit, CommitError, StoreError};
@@ -23,6 +24,8 @@ const MAX_GROUP: usize = 128;
 /// The handle of the writing task. Dropping it lets the task make what was handed over, and end.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// Cancelled when the task has ended.
+    ended: CancellationToken,
     /// `None` once it is closed.
     inbox: Mutex<Option<mpsc::Sender<Request>>>,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
@@ -41,11 +44,14 @@ impl Writer {
         let (inbox, requests) = mpsc::channel(INBOX);
         let n_transactions = Arc::new(AtomicU64::new(0));
         let task = Task { connection, options, is_suspect: false, n_transactions: Arc::clone(&n_transactions) };
-        Self {
-            inbox: Mutex::new(Some(inbox)),
-            task: tokio::sync::Mutex::new(Some(tokio::spawn(task.run(requests)))),
-            n_transactions,
-        }
+        let ended = CancellationToken::new();
+        let at_end = ended.clone().drop_guard();
+        let running = tokio::spawn(async move {
+            // Also when it panics.
+            let _at_end = at_end;
+            task.run(requests).await;
+        });
+        Self { inbox: Mutex::new(Some(inbox)), task: tokio::sync::Mutex::new(Some(running)), ended, n_transactions }
     }
 
     pub(super) fn n_transactions(&self) -> u64 {
@@ -60,6 +66,11 @@ impl Writer {
         // Without its clone of the inbox, a caller that waits for its answer doesn't keep the task from ending.
         drop(inbox);
         made.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Returns when the task has ended: by [`Writer::close`], or because it died.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 
     /// Waits until all that was handed over is made and the connection is closed. Repeating it is harmless.
