@@ -98,7 +98,11 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             startable: view.startable,
             launches: view.launches,
             instances: Vec::new(),
-            limits: Limits { max_concurrent: 1, backoff: settings(folder.path()).backoff },
+            limits: Limits {
+                max_concurrent: 1,
+                backoff: settings(folder.path()).backoff,
+                linger: settings(folder.path()).linger,
+            },
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };

@@ -217,7 +217,7 @@ impl Daemon {
             CoordinatorConfig {
                 id: coordinator_id.clone(),
                 polling_interval: config.polling_interval,
-                limits: Limits { max_concurrent: config.max_concurrent, backoff },
+                limits: Limits { max_concurrent: config.max_concurrent, backoff, linger: config.run.linger },
                 providers: Providers {
                     entries: config.providers.clone(),
                     guidance: Guidance::new(config.language),

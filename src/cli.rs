@@ -79,7 +79,7 @@ enum Command {
     Agent(agent::AgentCommand),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
     Call(call::CallArguments),
-    /// Serve MCP on standard input and output, for agents that speak only that: a bridge to the daemon
+    /// Bridge MCP on standard input and output to the daemon, for agents that speak only that
     ///
     /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
     Mcp,

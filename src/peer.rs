@@ -7,21 +7,25 @@ use std::os::fd::AsFd;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
+use crate::domain::LaunchId;
 use crate::domain::instance::SHIM_COMM;
 
 /// What a connection may be trusted with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerKind {
     /// The daemon's own user or root, outside every agent.
     Operator,
-    /// A process below a keeper, or one whose ancestors can't be seen any more.
-    Agent,
+    /// A process below a keeper, or one that can't be told from such.
+    Agent {
+        /// Whose keeper it is below, where that is known.
+        launch: Option<LaunchId>,
+    },
     /// Another user.
     Stranger,
 }
 
 /// The other end of a connection, as the kernel noted it when it connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     pub kind: PeerKind,
     pub pid: i32,
@@ -39,31 +43,48 @@ impl Peer {
     pub fn of(socket: &impl AsFd) -> std::io::Result<Self> {
         let credentials = getsockopt(socket, PeerCredentials)?;
         let (pid, uid) = (credentials.pid(), credentials.uid());
-        let kind = if uid != Uid::effective().as_raw() && uid != 0 {
-            PeerKind::Stranger
-        } else if is_below_keeper(pid) {
-            PeerKind::Agent
-        } else {
-            PeerKind::Operator
-        };
+        let kind = if uid == Uid::effective().as_raw() || uid == 0 { kind_of(pid) } else { PeerKind::Stranger };
         Ok(Self { kind, pid, uid })
     }
 }
 
-/// Walks up from `pid`. A process that is gone can't show that it was no agent, so it counts as one.
-fn is_below_keeper(pid: i32) -> bool {
+/// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
+fn kind_of(pid: i32) -> PeerKind {
+    let unknown = PeerKind::Agent { launch: None };
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let mut pid = pid;
-    for _ in 0..MAX_ANCESTORS {
-        let Some((comm, parent)) = comm_and_parent(pid) else { return true };
+    let mut n_ancestors = 0;
+    while n_ancestors < MAX_ANCESTORS {
+        let Some((comm, parent)) = comm_and_parent(pid) else { return unknown };
         if comm == SHIM_COMM {
-            return true;
+            return PeerKind::Agent { launch: launch_of_keeper(pid) };
+        }
+        // What a killed keeper leaves behind falls to the daemon.
+        if parent == own_pid {
+            return unknown;
         }
         if parent == 0 {
-            return false;
+            return PeerKind::Operator;
         }
-        pid = parent;
+        if comm_and_parent(parent).is_none() {
+            // Hidden (`hidepid`): of another user, so no keeper of ours. Or just gone: then its child has a new parent by now.
+            match comm_and_parent(pid) {
+                Some((_, again)) if again == parent => return PeerKind::Operator,
+                _ => {}
+            }
+        } else {
+            pid = parent;
+        }
+        n_ancestors += 1;
     }
-    true
+    unknown
+}
+
+/// The launch that a keeper keeps: the folder in its argument list is named after it.
+fn launch_of_keeper(pid: i32) -> Option<LaunchId> {
+    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let folder = arguments.split(|byte| *byte == 0).rfind(|argument| !argument.is_empty())?;
+    std::str::from_utf8(folder).ok()?.rsplit('/').next()?.parse().ok()
 }
 
 /// The name and the parent of a process, from `/proc/<pid>/stat`: `pid (comm) state ppid …`, where comm may hold anything.
@@ -79,15 +100,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_of_our_own_is_an_operators() {
-        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let peer = Peer::of(&ours).unwrap();
-        assert_eq!(peer.pid, i32::try_from(std::process::id()).unwrap());
-        assert_eq!(peer.kind, PeerKind::Operator);
+    fn whoever_started_us_is_an_operator() {
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(kind_of(i32::try_from(parent).unwrap()), PeerKind::Operator);
+    }
+
+    #[test]
+    fn a_child_of_the_daemon_that_is_no_keeper_counts_as_an_agent() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let kind = kind_of(i32::try_from(child.id()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(kind, PeerKind::Agent { launch: None });
     }
 
     #[test]
     fn a_process_that_is_gone_counts_as_an_agent() {
-        assert!(is_below_keeper(i32::MAX));
+        assert_eq!(kind_of(i32::MAX), PeerKind::Agent { launch: None });
+    }
+
+    #[test]
+    fn a_connection_tells_who_made_it() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let peer = Peer::of(&ours).unwrap();
+        assert_eq!((peer.pid, peer.uid), (i32::try_from(std::process::id()).unwrap(), Uid::effective().as_raw()));
     }
 }

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use super::error::CliError;
 use super::output::print_line;
-use crate::config::{Environment, Loaded, manifest};
+use crate::config::{Environment, Loaded, PassEnvironment, manifest};
 use crate::domain::{Guidance, InstanceKey, Purpose, Secret};
 use crate::provider::{LaunchRequest, Providers};
+
+/// Shorter values are words, paths or numbers.
+const MIN_SECRET: usize = 6;
 
 pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
     let config = &loaded.config;
@@ -38,10 +41,22 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     for name in config.providers.keys() {
         print_line("")?;
         for line in describe(name, &providers) {
-            print_line(&line)?;
+            print_line(&masked(line, environment))?;
         }
     }
     Ok(())
+}
+
+/// A line without the values of variables that a configuration may take secrets from; their names stand in their place.
+fn masked(line: String, environment: &Environment) -> String {
+    let usual = PassEnvironment::default();
+    let mut secrets: Vec<_> = environment
+        .variables()
+        .filter(|(name, value)| value.len() >= MIN_SECRET && !usual.passes(name) && line.contains(value.as_str()))
+        .collect();
+    // Longer ones first: one may be part of another.
+    secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+    secrets.into_iter().fold(line, |line, (name, value)| line.replace(&value, &format!("${{{name}}}")))
 }
 
 /// The final command of a provider, for a made-up launch.
@@ -86,5 +101,17 @@ fn quoted(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_variables_are_not_shown() {
+        let environment = Environment::new("/", [("API_KEY", "s3cret-value"), ("PATH", "/usr/bin"), ("N", "1")]);
+        let line = "  command: cli --api-key s3cret-value --path /usr/bin -n 1".to_owned();
+        assert_eq!(masked(line, &environment), "  command: cli --api-key ${API_KEY} --path /usr/bin -n 1");
     }
 }

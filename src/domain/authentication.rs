@@ -1,7 +1,7 @@
 //! Who may open a session, and on which launch.
 
 use super::agent::{Agent, AgentStatus, Project, ProjectStatus};
-use super::id::{AgentId, ProjectId};
+use super::id::{AgentId, LaunchId, ProjectId};
 use super::key::Purpose;
 use super::launch::{Launch, LaunchState};
 use super::refusal::Refusal;
@@ -26,6 +26,8 @@ pub struct Facts<'a> {
     pub project: Option<&'a Project>,
     pub is_assigned: bool,
     pub proof: Proof,
+    /// The launch below whose keeper the caller is, where that is known: no agent comes in by another's ticket.
+    pub presented_by: Option<&'a LaunchId>,
     /// Open launches of the agent in the project, the oldest first.
     pub open: &'a [Launch],
 }
@@ -44,14 +46,14 @@ pub enum Grant {
 /// # Errors
 /// The refusals of seed 004 and contract.md, in that order: what is wrong with the project is told only to an agent that has
 /// proven who it is.
-pub fn decide(facts: Facts<'_>) -> Result<Grant, Refusal> {
+pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     let agent = match (&facts.proof, facts.agent) {
         (Proof::None, _) | (_, None) => return Err(Refusal::InvalidCredentials),
         (Proof::Passkey | Proof::Ticket(_), Some(agent)) => agent,
     };
     let project = facts.project.ok_or_else(|| Refusal::ProjectNotFound { project: facts.project_id.clone() })?;
-    if let Proof::Ticket(launch) = facts.proof {
-        return with_ticket(*launch, facts.agent_id, facts.project_id);
+    if let Proof::Ticket(launch) = &facts.proof {
+        return with_ticket(launch, facts);
     }
     if !facts.is_assigned {
         return Err(Refusal::NotAssigned { agent: agent.id.clone(), project: project.id.clone() });
@@ -69,12 +71,15 @@ pub fn decide(facts: Facts<'_>) -> Result<Grant, Refusal> {
     Ok(Grant::OnNewLaunch)
 }
 
-fn with_ticket(launch: Launch, agent: &AgentId, project: &ProjectId) -> Result<Grant, Refusal> {
-    if launch.key.agent != *agent || launch.key.project != *project {
+fn with_ticket(launch: &Launch, facts: &Facts<'_>) -> Result<Grant, Refusal> {
+    let is_theirs = launch.key.agent == *facts.agent_id
+        && launch.key.project == *facts.project_id
+        && facts.presented_by.is_none_or(|presenter| *presenter == launch.id);
+    if !is_theirs {
         return Err(Refusal::InvalidCredentials);
     }
     match launch.state {
-        LaunchState::Starting { .. } | LaunchState::Running { .. } => Ok(Grant::On(Box::new(launch))),
+        LaunchState::Starting { .. } | LaunchState::Running { .. } => Ok(Grant::On(Box::new(launch.clone()))),
         LaunchState::Stopping { .. } | LaunchState::Ending | LaunchState::Ended { .. } => Err(Refusal::LaunchEnded),
     }
 }

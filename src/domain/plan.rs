@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase};
@@ -19,6 +20,8 @@ pub struct Limits {
     /// Most instances at the same time, those that start and those that are being ended included.
     pub max_concurrent: usize,
     pub backoff: Backoff,
+    /// Longest time from a report to the stop ladder.
+    pub linger: Duration,
 }
 
 /// Everything a plan is made from. `instances` must have been read before `startable` and `launches`: what was claimed is
@@ -103,7 +106,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let launches: BTreeMap<&LaunchId, &Launch> = snapshot.launches.iter().map(|launch| (&launch.id, launch)).collect();
     for instance in &snapshot.instances {
         match launches.get(&instance.launch) {
-            Some(launch) => reconcile(instance, launch, snapshot.now, &mut plan),
+            Some(launch) => reconcile(instance, launch, snapshot.now, snapshot.limits, &mut plan),
             None => disown(instance, &mut plan),
         }
     }
@@ -113,7 +116,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Brings the server's view of a launch and its process together.
-fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, plan: &mut Plan) {
+fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, limits: Limits, plan: &mut Plan) {
     let id = &launch.id;
     let report = |report| Action::Report { launch: id.clone(), report };
     let started = match &instance.phase {
@@ -137,11 +140,11 @@ fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, plan: &mut Pl
                 plan.actions.push(report(ProcessReport::Exited { exit: *exit }));
             }
         }
-        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, now, plan),
+        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, now, limits, plan),
     }
 }
 
-fn keep_going_or_stop(instance: &Instance, launch: &Launch, now: Timestamp, plan: &mut Plan) {
+fn keep_going_or_stop(instance: &Instance, launch: &Launch, now: Timestamp, limits: Limits, plan: &mut Plan) {
     let id = &launch.id;
     match launch.state {
         LaunchState::Starting { deadline } if now >= deadline => {
@@ -149,7 +152,8 @@ fn keep_going_or_stop(instance: &Instance, launch: &Launch, now: Timestamp, plan
         }
         LaunchState::Starting { deadline } => plan.wake(deadline),
         LaunchState::Running { .. } => {}
-        LaunchState::Stopping { reason, ladder_at } if now >= ladder_at => {
+        // A ladder that is further away than anybody would wait: the clock was set back meanwhile.
+        LaunchState::Stopping { reason, ladder_at } if now >= ladder_at || ladder_at > now + limits.linger => {
             if instance.stop.is_none() {
                 plan.actions.push(Action::Stop { launch: id.clone(), reason });
             }

@@ -5,15 +5,18 @@
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 
-use crate::domain::{CoordinatorId, Refusal, Secret};
+use crate::domain::{CoordinatorId, LaunchId, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
 use crate::telemetry::ErrorChain;
 
+/// The tool by which an agent comes in: its refusals end the agent, and wrong passkeys are held back.
+pub(super) const AUTHENTICATE: &str = "authenticate";
+
 /// One call, before anything is known of it.
 pub(super) struct Incoming<'a> {
     pub(super) service: &'a Service,
-    pub(super) peer: Peer,
+    pub(super) peer: &'a Peer,
     pub(super) coordinator_token: &'a Secret,
     pub(super) arguments: &'a JsonObject,
 }
@@ -65,6 +68,24 @@ impl Who for Anyone {
     }
 }
 
+/// Somebody who is about to show who it is.
+pub(super) struct Newcomer {
+    /// The launch whose agent it is, where that is known.
+    pub(super) launch: Option<LaunchId>,
+}
+
+impl Who for Newcomer {
+    const ARGUMENTS: &'static [IdentityArgument] = &[];
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let launch = match &incoming.peer.kind {
+            PeerKind::Agent { launch } => launch.clone(),
+            PeerKind::Operator | PeerKind::Stranger => None,
+        };
+        Ok(Self { launch })
+    }
+}
+
 /// An agent with an open session.
 pub(super) struct AgentSession(pub(super) Caller);
 
@@ -79,7 +100,7 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
-        Ok(Self(incoming.service.identify(&token).await?))
+        Ok(Self(noted(incoming.service.identify(&token).await?)))
     }
 }
 
@@ -91,8 +112,19 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
-        Ok(Self(incoming.service.identify_reporter(&token).await?))
+        Ok(Self(noted(incoming.service.identify_reporter(&token).await?)))
     }
+}
+
+/// Puts the caller's ids on the span of the call, so that every line about it can be found by its launch.
+fn noted(caller: Caller) -> Caller {
+    let span = tracing::Span::current();
+    span.record("launch_id", tracing::field::display(&caller.launch.id));
+    span.record("agent_id", tracing::field::display(&caller.session.key.agent));
+    span.record("project_id", tracing::field::display(&caller.session.key.project));
+    span.record("purpose", tracing::field::display(caller.session.key.purpose));
+    span.record("session_id", tracing::field::display(&caller.session.id));
+    caller
 }
 
 /// A coordinator: by its token, or by being no agent of this machine.
@@ -175,11 +207,11 @@ pub(super) fn answer(object: JsonObject) -> CallToolResult {
 pub(super) fn refused(tool: &str, error: &ServiceError) -> CallToolResult {
     let (code, hint) = match error {
         ServiceError::Refused(refusal) => {
-            tracing::info!(tool, reason = refusal.code(), "tool call refused");
+            tracing::info!(reason = refusal.code(), "tool call refused");
             (refusal.code(), refusal.hint())
         }
         ServiceError::Store(_) | ServiceError::Contended => {
-            tracing::error!(tool, error = %ErrorChain(error), "tool call failed");
+            tracing::error!(error = %ErrorChain(error), "tool call failed");
             ("unavailable", Some("the coordinator can't answer just now; wait a little and call again"))
         }
     };
@@ -188,7 +220,7 @@ pub(super) fn refused(tool: &str, error: &ServiceError) -> CallToolResult {
         object["hint"] = hint.into();
     }
     // Whoever is refused here has nothing to wait for.
-    if tool == "authenticate" && matches!(error, ServiceError::Refused(_)) {
+    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(_)) {
         object["action"] = "exit".into();
     }
     let mut result = CallToolResult::error(vec![ContentBlock::text(object.to_string())]);

@@ -11,6 +11,7 @@ use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinHandle;
 
 /// Longest line taken, in bytes; the content of a report is the longest thing an agent sends.
 const MAX_LINE: usize = 1024 * 1024;
@@ -31,8 +32,8 @@ pub(super) struct LineTransport<R, W> {
     /// The rest of an oversized line is being skipped. Kept here, because `receive` may be cancelled at each await.
     is_skipping: bool,
     n_bad_lines: u32,
-    /// The answer to an unreadable line, until it is written.
-    complaint: Option<Vec<u8>>,
+    /// The answer to an unreadable line, while it is being written.
+    complaint: Option<JoinHandle<bool>>,
     writer: Arc<Mutex<Option<W>>>,
     /// A request takes one until its handler is done.
     requests: Arc<Semaphore>,
@@ -70,7 +71,8 @@ where
         loop {
             let available = self.reader.fill_buf().await.ok()?;
             if available.is_empty() {
-                return None;
+                // The last line may lack its end.
+                return (!self.line.is_empty() && !self.is_skipping).then_some(Next::Line);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let n_taken = end.map_or(available.len(), |end| end + 1);
@@ -142,20 +144,24 @@ where
             .to_string()
             .into_bytes();
         answer.push(b'\n');
-        self.complaint = Some(answer);
+        let writer = Arc::clone(&self.writer);
+        // A task of its own, because `receive` may be cancelled in the middle of the line. `deliver_complaint` waits for it.
+        self.complaint = Some(tokio::spawn(async move {
+            match writer.lock().await.as_mut() {
+                Some(stream) => stream.write_all(&answer).await.is_ok(),
+                None => false,
+            }
+        }));
     }
 
-    /// Writes the complaint that waits; `false` once the connection is not worth going on with.
+    /// Waits until a complaint is written; `false` once the connection is not worth going on with. Cancel-safe.
     async fn deliver_complaint(&mut self) -> bool {
-        if let Some(complaint) = &self.complaint {
-            let mut writer = self.writer.lock().await;
-            let Some(stream) = writer.as_mut() else { return false };
-            // A cancelled write may repeat the line; a peer that sends rubbish gets two complaints at worst.
-            if stream.write_all(complaint).await.is_err() {
+        if let Some(writing) = &mut self.complaint {
+            let is_written = writing.await.unwrap_or(false);
+            self.complaint = None;
+            if !is_written {
                 return false;
             }
-            drop(writer);
-            self.complaint = None;
         }
         self.n_bad_lines < MAX_BAD_LINES
     }

@@ -1,7 +1,9 @@
 //! The one way in which every tool is called, whatever the transport: a span, the caller, the call, the form of the answer.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -12,11 +14,12 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
-use super::envelope::{CallError, Incoming, answer, refused};
+use super::envelope::{AUTHENTICATE, CallError, Incoming, answer, refused};
 use super::throttle::Throttle;
-use super::tools::{self, Tools};
+use super::tools::{self, Call, Tools};
 use crate::domain::{Refusal, Secret};
 use crate::peer::Peer;
 use crate::service::{Service, ServiceError};
@@ -72,21 +75,38 @@ impl Connection {
         let arguments = request.arguments.unwrap_or_default();
         let incoming = Incoming {
             service: &self.server.service,
-            peer: self.peer,
+            peer: &self.peer,
             coordinator_token: &self.server.coordinator_token,
             arguments: &arguments,
         };
-        let span = tracing::debug_span!("tool_call", tool = name, peer_pid = self.peer.pid);
-        let result = call(&incoming).instrument(span).await;
-        if name == "authenticate" {
-            self.hold_back(&arguments, &result).await;
+        let span = tracing::info_span!(
+            "tool_call",
+            tool = name,
+            peer_pid = self.peer.pid,
+            launch_id = Empty,
+            agent_id = Empty,
+            project_id = Empty,
+            purpose = Empty,
+            session_id = Empty
+        );
+        self.answer(name, call, &incoming).instrument(span).await
+    }
+
+    async fn answer(&self, name: &str, call: Call, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+        // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
+        let Ok(result) = AssertUnwindSafe(call(incoming)).catch_unwind().await else {
+            tracing::error!("a tool panicked");
+            return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
+        };
+        if name == AUTHENTICATE {
+            self.hold_back(incoming.arguments, &result).await;
         }
         match result {
             Ok(object) => Ok(answer(object).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
             Err(CallError::Arguments(problem)) => {
                 // Without the words, which may hold what was sent: a passkey, perhaps.
-                tracing::debug!(tool = name, "malformed tool call");
+                tracing::debug!("malformed tool call");
                 Err(ErrorData::invalid_params(format!("{name}: {problem}"), None))
             }
         }

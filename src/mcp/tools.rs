@@ -67,7 +67,7 @@ pub(super) trait ToolSpec {
 #[derive(serde::Deserialize, JsonSchema)]
 pub(super) struct NoInput {}
 
-type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Result<JsonObject, CallError>>;
+pub(super) type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Result<JsonObject, CallError>>;
 
 /// A tool in the list.
 pub(super) struct Tool {

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use crate::peer::{Peer, PeerKind};
 
 /// The other end of a control connection; `None` if the kernel didn't tell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct ControlPeer(Option<Peer>);
 
 impl Connected<IncomingStream<'_, UnixListener>> for ControlPeer {
@@ -28,7 +28,7 @@ pub(super) async fn operators_only(
 ) -> Response {
     match peer {
         Some(Peer { kind: PeerKind::Operator, .. }) => next.run(request).await,
-        Some(Peer { kind: PeerKind::Agent, pid, .. }) => {
+        Some(Peer { kind: PeerKind::Agent { .. }, pid, .. }) => {
             tracing::warn!(pid, route = %request.uri().path(), "refused an agent on the control socket");
             let detail = "agents have no access to the control socket; they use the MCP tools";
             Problem::new(StatusCode::FORBIDDEN, "agents_not_allowed", detail).into_response()

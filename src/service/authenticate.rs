@@ -30,7 +30,7 @@ pub struct Authenticated {
 }
 
 impl Service {
-    /// Opens a session for `agent_id` in `project_id`.
+    /// Opens a session for `agent_id` in `project_id`. `presented_by` is the launch whose agent asks, where that is known.
     ///
     /// An unknown agent costs the same work and gets the same words as a wrong passkey.
     ///
@@ -41,6 +41,7 @@ impl Service {
         agent_id: &AgentId,
         passkey: &Secret,
         project_id: &ProjectId,
+        presented_by: Option<&LaunchId>,
     ) -> Result<Authenticated, ServiceError> {
         self.transact(|| async move {
             let (agent, ticketed, project) = (
@@ -57,13 +58,14 @@ impl Service {
                 .into_iter()
                 .filter(|launch| launch.key.agent == *agent_id && launch.key.project == *project_id)
                 .collect();
-            let grant = decide(Facts {
+            let grant = decide(&Facts {
                 agent_id,
                 project_id,
                 agent: agent.as_ref(),
                 project: project.as_ref(),
                 is_assigned: facts.is_assigned,
                 proof: proof(agent.as_ref(), ticketed, passkey),
+                presented_by,
                 open: &open,
             })?;
             let (Some(agent), Some(project)) = (agent, project) else {

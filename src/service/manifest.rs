@@ -408,7 +408,7 @@ fn check_shape(task: &Task, before: Option<&Task>, merged: &mut Merged) -> bool 
         problem = Some((Some(("dependencies", None)), "the task depends on itself".to_owned()));
     } else if before.is_some_and(|before| before.project != task.project) {
         problem = Some((Some(("project", None)), "a task can't move to another project".to_owned()));
-    } else if task.status == TaskStatus::InProgress && task.assignee.is_none() {
+    } else if before.is_some() && task.status == TaskStatus::InProgress && task.assignee.is_none() {
         problem = Some((Some(("assignee", None)), "a task in progress needs an assignee".to_owned()));
     } else if before.is_none() {
         let dependencies: Vec<Task> = task.dependencies.iter().filter_map(|id| tasks.get(id).cloned()).collect();

@@ -23,6 +23,7 @@ pub struct CoordinatorStatus {
 
 /// What a coordinator has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counters {
     pub cycles: u64,
     pub starts: u64,

@@ -1,5 +1,6 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 
+mod bridge;
 mod cli;
 mod control;
 mod daemon;

@@ -73,9 +73,10 @@ fn decide_with(proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
         project: Some(&project),
         is_assigned: true,
         proof,
+        presented_by: None,
         open,
     };
-    decide(facts)
+    decide(&facts)
 }
 
 #[test]
@@ -89,23 +90,25 @@ fn what_is_wrong_with_the_project_is_told_only_after_the_proof() {
         project: None,
         is_assigned,
         proof,
+        presented_by: None,
         open: &[],
     };
-    assert_eq!(decide(facts(Proof::None, true)), Err(Refusal::InvalidCredentials));
-    assert!(matches!(decide(facts(Proof::Passkey, true)), Err(Refusal::ProjectNotFound { .. })));
+    assert_eq!(decide(&facts(Proof::None, true)), Err(Refusal::InvalidCredentials));
+    assert!(matches!(decide(&facts(Proof::Passkey, true)), Err(Refusal::ProjectNotFound { .. })));
 }
 
 #[test]
 fn an_agent_that_is_not_assigned_or_not_active_is_refused() {
     let project = project();
     let decide_for = |agent: Agent, is_assigned| {
-        decide(Facts {
+        decide(&Facts {
             agent_id: &agent.id,
             project_id: &project.id,
             agent: Some(&agent),
             project: Some(&project),
             is_assigned,
             proof: Proof::Passkey,
+            presented_by: None,
             open: &[],
         })
     };
@@ -151,4 +154,25 @@ fn a_ticket_of_somebody_else_is_no_proof() {
     let mut ticketed = launch("lch_1", Purpose::Task, starting());
     ticketed.key.agent = "agt_other".parse().expect("an id");
     assert_eq!(decide_with(Proof::Ticket(Box::new(ticketed)), &[]), Err(Refusal::InvalidCredentials));
+}
+
+#[test]
+fn no_agent_comes_in_by_the_ticket_of_another_launch() {
+    let (agent, project) = (agent(AgentStatus::Active), project());
+    let ticketed = launch("lch_1", Purpose::Task, starting());
+    let decide_for = |presenter: &str| {
+        let presenter = presenter.parse().expect("an id");
+        decide(&Facts {
+            agent_id: &agent.id,
+            project_id: &project.id,
+            agent: Some(&agent),
+            project: Some(&project),
+            is_assigned: true,
+            proof: Proof::Ticket(Box::new(ticketed.clone())),
+            presented_by: Some(&presenter),
+            open: &[],
+        })
+    };
+    assert!(decide_for("lch_1").is_ok());
+    assert_eq!(decide_for("lch_2"), Err(Refusal::InvalidCredentials));
 }

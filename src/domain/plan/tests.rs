@@ -76,6 +76,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         instances: Vec::new(),
         limits: Limits {
             max_concurrent,
+            linger: Duration::from_secs(30),
             backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
         },
     }
@@ -184,6 +185,15 @@ fn the_keeper_is_told_to_stop_once_and_not_before_its_time() {
     let plan = plan(&Snapshot { launches: vec![patient, due.clone(), told], instances, ..snapshot(3) });
     assert_eq!(plan.actions, [Action::Stop { launch: due.id, reason: StopReason::Reported }]);
     assert_eq!(plan.wake_at, Some(NOW + Duration::from_secs(30)));
+}
+
+#[test]
+fn a_clock_set_back_prolongs_no_stop() {
+    let far = LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW + Duration::from_hours(1) };
+    let lingering = launch("lch_1", key(1, 1), far);
+    let instances = vec![instance(&lingering, Phase::Starting)];
+    let plan = plan(&Snapshot { launches: vec![lingering.clone()], instances, ..snapshot(1) });
+    assert_eq!(plan.actions, [Action::Stop { launch: lingering.id, reason: StopReason::Reported }]);
 }
 
 #[test]

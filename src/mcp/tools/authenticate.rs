@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{Purpose, Refusal, Secret};
-use crate::mcp::envelope::Anyone;
+use crate::mcp::envelope::{AUTHENTICATE, Newcomer};
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct Authenticate;
@@ -35,19 +35,19 @@ pub(in crate::mcp) struct Output {
 }
 
 impl ToolSpec for Authenticate {
-    const NAME: &'static str = "authenticate";
+    const NAME: &'static str = AUTHENTICATE;
     const TEXT: &'static str = "Call this first. Proves who you are with the AGENT_ID, AGENT_PASSKEY and PROJECT_ID of your \
                                 environment and returns your session_token, your role (system_prompt) and what to do next.";
     const EFFECT: Effect = Effect::Changes;
-    type Who = Anyone;
+    type Who = Newcomer;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, _: Anyone, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, who: Newcomer, input: Input) -> Result<Output, ServiceError> {
         // Whatever can't be an id is the id of nobody.
         let agent: AgentId = input.agent_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
         let project: ProjectId = input.project_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
-        let opened = service.authenticate(&agent, &Secret::new(input.passkey), &project).await?;
+        let opened = service.authenticate(&agent, &Secret::new(input.passkey), &project, who.launch.as_ref()).await?;
         tracing::info!(
             agent_id = %agent, project_id = %project, purpose = %opened.purpose, launch_id = %opened.launch,
             session_id = %opened.session, "agent authenticated"

@@ -42,10 +42,7 @@ impl ToolSpec for ReportCompleted {
         let report =
             Report { result: input.result, summary: input.summary.as_deref(), next_steps: input.next_steps.as_deref() };
         let instruction = service.report(&caller, report).await?;
-        tracing::info!(
-            agent_id = %caller.session.key.agent, project_id = %caller.session.key.project,
-            launch_id = %caller.launch.id, outcome = input.result.as_str(), "agent reported"
-        );
+        tracing::info!(outcome = input.result.as_str(), "agent reported");
         Ok(Output { success: true, instruction })
     }
 }

@@ -51,6 +51,7 @@ impl ToolSpec for UpdateTaskStatus {
 
     async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
         let change = service.update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref()).await?;
+        tracing::info!(task_id = %change.task.id, status = %change.task.status, "agent set a task's status");
         Ok(Output {
             success: true,
             task: Task {

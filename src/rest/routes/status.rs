@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::pair::StartReason;
 use crate::domain::{AgentId, Instance, LaunchId, ProjectId, Purpose, SessionId, Timestamp};
-use crate::domain::{Launch, LaunchState};
+use crate::domain::{Launch, LaunchState, PairRecord};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, StatusView};
@@ -93,7 +93,7 @@ impl From<StatusView> for StatusBody {
         });
         // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
         let held: Vec<DeferredBody> = held
-            .filter(|held| held.purpose == Purpose::Task)
+            .filter(|held| held.purpose == Purpose::Task || !is_held_for_tasks(&view.held, held))
             .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
             .collect();
         let counters = view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
@@ -104,7 +104,7 @@ impl From<StatusView> for StatusBody {
         });
         let limits = LimitsBody {
             max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.max_concurrent).sum(),
-            running: view.open.len(),
+            running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances =
             view.open.into_iter().map(|launch| InstanceBody::of(processes.get(&launch.id), launch)).collect();
@@ -131,6 +131,14 @@ impl InstanceBody {
         };
         Self { session, adopted: process.is_some_and(|process| process.adopted), launch: launch.into() }
     }
+}
+
+fn is_held_for_tasks(held: &[PairRecord], other: &DeferredBody) -> bool {
+    held.iter().any(|record| {
+        record.key.purpose == Purpose::Task
+            && record.key.agent == other.agent_id
+            && record.key.project == other.project_id
+    })
 }
 
 fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {

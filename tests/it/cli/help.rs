@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["run"],
     &["check"],
@@ -32,6 +32,7 @@ const COMMANDS: [&[&str]; 25] = [
     &["agent", "add"],
     &["agent", "set"],
     &["call"],
+    &["mcp"],
     &["help"],
 ];
 

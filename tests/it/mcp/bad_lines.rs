@@ -202,7 +202,11 @@ fn half_a_line_and_silence_harm_nobody() {
     let mut cut_off = daemon.client();
     cut_off.send(HEALTH.as_bytes());
     cut_off.half_close();
-    assert_eq!(cut_off.receive(), None, "a line without its end is none");
+    assert_eq!(cut_off.receive().unwrap()["id"], 1, "the last line may lack its end");
+    let mut broken_off = daemon.client();
+    broken_off.send(&HEALTH.as_bytes()[..20]);
+    broken_off.half_close();
+    assert_eq!(broken_off.receive().unwrap()["error"]["code"], -32700);
     drop(silent);
     check_well(&daemon);
 }
