@@ -8,13 +8,13 @@ use super::lines::LineTransport;
 use super::server::McpServer;
 use crate::peer::{Peer, PeerKind};
 
-/// Most connections at the same time; more wait in the backlog of the socket.
-const MAX_CONNECTIONS: usize = 1024;
+/// Most connections at the same time, where descriptors allow it; more wait in the backlog of the socket.
+const MAX_CONNECTIONS: u64 = 1024;
 
 /// Serves MCP on `listener` until `cancel`; then takes no new connection, lets calls that are being answered finish, and
 /// closes. Connections are independent: what one sends doesn't concern another.
 pub async fn serve(listener: UnixListener, server: McpServer, cancel: CancellationToken) {
-    let slots = tokio::sync::Semaphore::new(MAX_CONNECTIONS);
+    let slots = tokio::sync::Semaphore::new(max_connections());
     let connections = TaskTracker::new();
     let close = CancellationToken::new();
     let slots = std::sync::Arc::new(slots);
@@ -44,6 +44,13 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     close.cancel();
     connections.close();
     connections.wait().await;
+}
+
+/// Half of the descriptors at most: agents are started with the others, and must be whatever clients do.
+fn max_connections() -> usize {
+    let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    let descriptors = descriptors.map_or(MAX_CONNECTIONS, |(soft, _)| soft);
+    usize::try_from((descriptors / 2).clamp(1, MAX_CONNECTIONS)).unwrap_or(1)
 }
 
 async fn accept(

@@ -12,6 +12,7 @@ use crate::store::{Change, Commit};
 
 use super::coordination::log_end;
 use super::{Service, ServiceError, Settings};
+use crate::telemetry::ErrorChain;
 
 /// Patience beyond every time-out with a claim whose process nobody reported.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);
@@ -22,7 +23,10 @@ impl Service {
         let now = self.now();
         let sessions = self.store.open_sessions().await?;
         for launch in self.store.open_launches().await? {
-            self.expire(&launch, &sessions, now).await?;
+            // One that can't be ended doesn't keep the others.
+            if let Err(error) = self.expire(&launch, &sessions, now).await {
+                tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
+            }
         }
         self.write_down_activity().await
     }

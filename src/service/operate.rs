@@ -2,7 +2,8 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::launch::StopReason;
+use crate::domain::launch::{ProcessEnd, StopReason};
+use crate::domain::plan::ProcessReport;
 use crate::domain::{InstanceKey, Purpose, Refusal};
 use crate::store::{Change, Commit};
 
@@ -40,12 +41,23 @@ impl Service {
         };
         self.hold(target).await?;
         let open = self.store.open_launches().await?;
-        let launches: Vec<LaunchId> =
-            open.into_iter().filter(|launch| target.covers(&launch.key)).map(|launch| launch.id).collect();
-        for launch in &launches {
-            self.want_stop(launch, reason).await?;
+        let mut launches = Vec::new();
+        for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
+            self.want_stop(&launch.id, reason).await?;
+            if launch.coordinator.as_ref().is_some_and(|coordinator| !self.coordinators.knows(coordinator)) {
+                self.force_end(&launch.id).await?;
+            }
+            launches.push(launch.id);
         }
         Ok(Stopped { launches })
+    }
+
+    /// Ends a launch whose coordinator has not been heard of since the server started, so that nobody would ever tell its end.
+    /// Only because a person wants it: its process may live. A coordinator that comes back ends it then.
+    async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
+        tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
+        let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.now() };
+        self.report_process(launch, &gone).await
     }
 
     async fn hold(&self, target: &StopTarget) -> Result<(), ServiceError> {

@@ -42,6 +42,11 @@ impl CoordinatorBoard {
         board.insert(status.coordinator.clone(), status);
     }
 
+    /// Whether it has said anything since the server started.
+    pub(super) fn knows(&self, coordinator: &CoordinatorId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(coordinator)
+    }
+
     fn all(&self) -> Vec<CoordinatorStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

@@ -90,8 +90,8 @@ tasks:
 ",
     );
     claim(&daemon, "agt_starting");
-    claim(&daemon, "agt_stopping");
-    daemon.done(&["stop", "agt_stopping", "prj", "--no-wait"]);
+    let ticket = claim(&daemon, "agt_stopping");
+    ByHand::with(&daemon, "agt_stopping", &ticket).call("logout", json!({}));
     daemon.done(&["stop", "agt_held", "prj"]);
     ByHand::authenticate(&daemon, "agt_running");
     let mut failing = ByHand::authenticate(&daemon, "agt_failed");
@@ -208,4 +208,14 @@ fn an_agent_is_no_coordinator_unless_it_knows_the_token() {
     let wrong = client.call("list_active_projects_with_agents", &json!({ "coordinator_token": "coord_wrong" }));
     check_refused(&wrong, "coordinator_only", "This tool is for coordinators");
     until("its end is known", || daemon.ended("agt")[0]["outcome"] == "never_authenticated");
+}
+
+#[test]
+fn a_person_ends_what_a_coordinator_left_that_is_not_there() {
+    let daemon = Daemon::crowded("", &world(super::MINE));
+    assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone"))["should_start"], true);
+    let said = daemon.done(&["stop", "agt_a", "prj"]);
+    assert!(said.contains("stopped"), "{said}");
+    let held = json!({ "should_start": false, "reason": "held" });
+    assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone")), held);
 }
