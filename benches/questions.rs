@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
-use agent_coordinator::domain::{Agent, CoordinatorId, Language, Priority, Project, Task, TaskStatus, Timestamp};
+use agent_coordinator::domain::{
+    Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
+};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
@@ -167,6 +169,7 @@ fn settings(state_dir: &Path) -> Settings {
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
+        ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
     }
 }
