@@ -5,10 +5,11 @@ mod support;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
+use support::clients::PATIENCE;
 use support::figures::{Figure, Target, Times, print};
 
 /// Agents that start and end at the same time.
@@ -80,7 +81,7 @@ fn crowds() -> Result<Times> {
         })?;
         times.add(began.elapsed());
         let ended = Bed::launches(&mut control, N_CROWD, |launch| launch["state"] == "ended")?;
-        anyhow::ensure!(ended.len() == N_CROWD, "only {} ends are in the store", ended.len());
+        ensure!(ended.len() == N_CROWD, "only {} ends are in the store", ended.len());
     }
     Ok(times)
 }
@@ -104,7 +105,9 @@ fn deaths() -> Result<Times> {
         let path = format!("/launches/{}", victim["launchId"].as_str().context("an id")?);
         let killed = Instant::now();
         kill_process(pid, Signal::KILL)?;
-        while matches!(control.get(&path)?["state"].as_str(), Some("starting" | "running")) {}
+        while matches!(control.get(&path)?["state"].as_str(), Some("starting" | "running")) {
+            ensure!(killed.elapsed() < PATIENCE, "the death of {pid} is not noticed", pid = victim["pid"]);
+        }
         times.add(killed.elapsed());
         std::thread::sleep(Duration::from_millis(10));
     }

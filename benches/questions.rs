@@ -174,6 +174,7 @@ fn settings(state_dir: &Path) -> Settings {
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
+        ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
     }
 }

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde_json::json;
 
-use super::clients::Mcp;
+use super::clients::{Mcp, PATIENCE};
 
 /// The first argument of every agent.
 const IS_AGENT: &str = "agent";
@@ -114,6 +115,9 @@ impl Beginnings {
 
     /// When the next agent began, by [`monotonic`]. Waits for it.
     pub fn next(&mut self) -> Result<Duration> {
+        let patience = Timespec::try_from(PATIENCE).context("a short time")?;
+        let n_ready = poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&patience))?;
+        ensure!(n_ready > 0, "no agent began");
         let mut nanoseconds = [0; 8];
         self.pipe.read_exact(&mut nanoseconds)?;
         Ok(Duration::from_nanos(u64::from_le_bytes(nanoseconds)))

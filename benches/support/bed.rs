@@ -48,10 +48,10 @@ impl Bed {
     }
 
     pub fn start_in(folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
-        let agent = std::env::current_exe()?;
-        let arguments = serde_json::to_string(&wanted.role.arguments())?;
+        // JSON is YAML.
+        let provider = json!({ "cli_command": std::env::current_exe()?, "cli_args": wanted.role.arguments() });
         let config = format!(
-            "state_dir: state\nmanifest: manifest.yaml\nai_providers: {{ claude: {{ cli_command: {agent:?}, cli_args: {arguments} }} }}\n{}\n",
+            "state_dir: state\nmanifest: manifest.yaml\nai_providers: {{ claude: {provider} }}\n{}\n",
             wanted.settings
         );
         fs::create_dir_all(folder.path().join("work"))?;

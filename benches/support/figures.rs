@@ -107,7 +107,7 @@ pub fn print(figures: &[Figure]) {
 /// Three digits are all that such a measurement is worth.
 fn show(value: f64) -> String {
     match value.abs() {
-        large if large >= 100.0 || large == large.trunc() => format!("{value:.0}"),
+        large if large >= 100.0 || large.fract().abs() < f64::EPSILON => format!("{value:.0}"),
         middle if middle >= 10.0 => format!("{value:.1}"),
         middle if middle >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
