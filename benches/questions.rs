@@ -166,7 +166,6 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
 fn settings(state_dir: &Path) -> Settings {
     let seconds = Duration::from_secs;
     Settings {
-        ticket_key: Secret::new("a key"),
         language: Language::English,
         start_timeout: seconds(120),
         stop_timeout: seconds(10),
