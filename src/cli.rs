@@ -12,6 +12,7 @@ mod error;
 mod logs;
 mod output;
 mod project;
+mod reference;
 mod run;
 mod status;
 mod stop;
@@ -26,7 +27,7 @@ use crate::config::{self, Environment, Loaded, Places};
 use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId};
 use client::Client;
-use error::{CliError, EXIT_CONFIGURATION};
+use error::CliError;
 
 /// Runs fleets of AI coding agents the way an init system runs services.
 #[derive(Debug, Parser)]
@@ -47,6 +48,29 @@ enum Command {
     Run,
     /// Check the configuration and show how each provider would start an agent
     Check,
+    #[command(flatten)]
+    Ask(Question),
+    /// Call an MCP tool and print its answer: how an agent can be a shell script
+    Call(call::CallArguments),
+    /// Bridge MCP on standard input and output to the daemon, for agents that speak only that
+    ///
+    /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
+    Mcp,
+    /// Print a shell's completions; where they go is the shell's business
+    Completions {
+        /// bash, elvish, fish, powershell, zsh
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write the pages of all commands into a folder
+    Man {
+        /// An existing folder
+        folder: Option<PathBuf>,
+    },
+}
+
+/// What is asked of a running daemon.
+#[derive(Debug, Subcommand)]
+enum Question {
     /// Make agents, projects and tasks as a YAML file lists them; nothing is taken away, repeating it changes nothing
     Apply {
         /// The manifest
@@ -77,12 +101,6 @@ enum Command {
     /// Agents: list, show, add, set
     #[command(subcommand)]
     Agent(agent::AgentCommand),
-    /// Call an MCP tool and print its answer: how an agent can be a shell script
-    Call(call::CallArguments),
-    /// Bridge MCP on standard input and output to the daemon, for agents that speak only that
-    ///
-    /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
-    Mcp,
 }
 
 /// An agent in a project.
@@ -115,12 +133,16 @@ pub fn main() -> ExitCode {
             finish(mcp_socket(file, &environment).and_then(|socket| call.call(&environment, &socket)))
         }
         Command::Mcp => finish(mcp_socket(file, &environment).and_then(bridge)),
+        Command::Completions { shell } => finish(reference::completions(shell)),
+        Command::Man { folder } => finish(reference::man(folder.as_deref())),
         Command::Run => match load(file, &environment) {
             Ok(loaded) => run::run(loaded, &environment),
             Err(error) => finish(Err(error)),
         },
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
-        command => finish(find_daemon(file, &environment).and_then(|places| ask_daemon(command, places, &environment))),
+        Command::Ask(question) => {
+            finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
+        }
     }
 }
 
@@ -148,22 +170,19 @@ fn bridge(socket: PathBuf) -> Result<(), CliError> {
     carried
 }
 
-fn ask_daemon(command: Command, places: Places, environment: &Environment) -> Result<(), CliError> {
+fn ask(question: Question, places: Places, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(places.control_socket);
     runtime.block_on(async {
-        match command {
-            Command::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
-            Command::Status { watch, form } => status::status(&client, watch, form).await,
-            Command::Logs(logs) => logs.print(&client).await,
-            Command::Stop(stop) => stop.stop(&client).await,
-            Command::Resume(resume) => resume.resume(&client).await,
-            Command::Task(task) => task.run(&client).await,
-            Command::Project(project) => project.run(&client, environment).await,
-            Command::Agent(agent) => agent.run(&client).await,
-            Command::Run | Command::Check | Command::Call(_) | Command::Mcp => {
-                unreachable!("answered without a daemon")
-            }
+        match question {
+            Question::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
+            Question::Status { watch, form } => status::status(&client, watch, form).await,
+            Question::Logs(logs) => logs.print(&client).await,
+            Question::Stop(stop) => stop.stop(&client).await,
+            Question::Resume(resume) => resume.resume(&client).await,
+            Question::Task(task) => task.run(&client).await,
+            Question::Project(project) => project.run(&client, environment).await,
+            Question::Agent(agent) => agent.run(&client).await,
         }
     })
 }
@@ -176,9 +195,4 @@ fn finish(result: Result<(), CliError>) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
-}
-
-/// What `run` exits with when its configuration is at fault.
-const fn configuration_exit() -> u8 {
-    EXIT_CONFIGURATION
 }

@@ -51,7 +51,7 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
         Ok(Ending::Hurried(signal)) => ExitCode::from(signal.exit_code()),
         Err(error) if app::is_about_configuration(&error) => {
             let _ = writeln!(io::stderr(), "{}", telemetry::ErrorChain(error.as_ref()));
-            ExitCode::from(super::configuration_exit())
+            ExitCode::from(super::error::EXIT_CONFIGURATION)
         }
         Err(error) => {
             tracing::error!(error = %telemetry::ErrorChain(error.as_ref()), "the daemon ended");

@@ -5,6 +5,7 @@ mod call;
 mod configuration;
 mod help;
 mod logs;
+mod reference;
 mod things;
 
 use crate::daemon::{Daemon, Said};

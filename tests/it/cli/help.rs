@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["run"],
     &["check"],
@@ -33,6 +33,8 @@ const COMMANDS: [&[&str]; 26] = [
     &["agent", "set"],
     &["call"],
     &["mcp"],
+    &["completions"],
+    &["man"],
     &["help"],
 ];
 
