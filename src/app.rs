@@ -5,6 +5,7 @@
 
 mod identity;
 mod lock;
+mod notify;
 mod signals;
 mod socket;
 
@@ -93,6 +94,7 @@ pub async fn run(config: Config, environment: &Environment, mut signals: Signals
         Signal::Terminate => config.shutdown.sigterm,
         Signal::Interrupt => config.shutdown.sigint,
     };
+    notify::stopping();
     tracing::info!(
         signal = first.as_str(),
         agents = if policy == AtShutdown::Keep { "kept" } else { "stopped" },
@@ -236,6 +238,7 @@ impl Daemon {
             version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), state_dir = %state_dir.display(),
             mcp_socket = %config.mcp_socket.display(), "ready"
         );
+        notify::ready();
         Ok(Self {
             store,
             processes,

@@ -1,8 +1,11 @@
 //! The main job with the real binary: an agent is started, works, reports, and is gone.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+
 use crate::daemon::Daemon;
-use crate::support::{is_gone, until};
+use crate::support::{DEADLINE, is_gone, until};
 
 #[test]
 fn a_task_set_in_progress_starts_its_agent_and_its_report_ends_the_task() {
@@ -111,4 +114,27 @@ fn no_work_is_found_by_the_poll_alone() {
     daemon.with_one_task(&["exit:1"]);
     until("it was started several times", || daemon.ended("agt").len() > 4);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_ends() {
+    let mut daemon = Daemon::configured("");
+    let socket = daemon.work().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(DEADLINE)).unwrap();
+    let told = || {
+        let mut message = [0; 512];
+        let n_received = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..n_received].to_vec()).unwrap()
+    };
+    let mut command = daemon.command();
+    command.env("NOTIFY_SOCKET", &socket);
+    daemon.spawn_as(command);
+    assert!(told().lines().any(|line| line == "READY=1"));
+    daemon.with_one_task(&["env:seen"]);
+    until("the agent has said what it was given", || daemon.work().join("seen").exists());
+    let seen = fs::read_to_string(daemon.work().join("seen")).unwrap();
+    assert!(!seen.contains("NOTIFY_SOCKET"), "{seen}");
+    assert!(daemon.terminate().success());
+    assert!(told().lines().any(|line| line == "STOPPING=1"));
 }
