@@ -331,6 +331,33 @@ impl LaunchEvent {
 }
 
 impl Launch {
+    /// A claim, before anything came of it: without a coordinator, which whoever keeps it adds.
+    pub fn claimed(
+        id: LaunchId,
+        key: InstanceKey,
+        ai_type: String,
+        claimed_at: Timestamp,
+        deadline: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            key,
+            coordinator: None,
+            ai_type,
+            ticket: None,
+            claimed_at,
+            state: LaunchState::Starting { deadline },
+            pid: None,
+            started_at: None,
+            authenticated_at: None,
+            task: None,
+            report: None,
+            stop_reason: None,
+            exit: ExitStatus::default(),
+            revision: 0,
+        }
+    }
+
     /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
     /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up.
     pub fn has_lapsed(&self, start: Duration, stop: Duration, margin: Duration, now: Timestamp) -> bool {

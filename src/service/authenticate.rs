@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::authentication::{Facts, Grant, Proof, decide};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
-use crate::domain::launch::{ExitStatus, LaunchEvent};
+use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, SESSION_TOKEN_PREFIX, TokenHash};
 use crate::domain::session::SessionEndReason;
-use crate::domain::{Agent, InstanceKey, Launch, LaunchState, Project, Purpose, Refusal, Secret, Session, Timestamp};
+use crate::domain::{Agent, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, Timestamp};
 use crate::store::{Change, Commit, Expect};
 
 use super::launches::launch_event;
@@ -89,7 +89,9 @@ impl Service {
         let (before, expect) = match grant {
             Grant::On(launch) => (*launch, Vec::new()),
             Grant::OnNewLaunch => {
-                let launch = self.launch_of_its_own(key.clone(), agent.ai_type, now);
+                let deadline = now + self.settings.start_timeout;
+                let id = self.world.new_id(LaunchId::PREFIX);
+                let launch = Launch::claimed(id, key.clone(), agent.ai_type, now, deadline);
                 (launch, vec![Expect::NoOpenLaunch(key)])
             }
         };
@@ -124,26 +126,6 @@ impl Service {
     /// A kept session lives as long as its process, at most the maximum.
     fn session_lifetime(&self, launch: &Launch) -> Duration {
         if launch.is_kept() { self.settings.session_maximum } else { self.settings.session_default }
-    }
-
-    fn launch_of_its_own(&self, key: InstanceKey, ai_type: String, now: Timestamp) -> Launch {
-        Launch {
-            id: self.world.new_id(LaunchId::PREFIX),
-            key,
-            coordinator: None,
-            ai_type,
-            ticket: None,
-            claimed_at: now,
-            state: LaunchState::Starting { deadline: now + self.settings.start_timeout },
-            pid: None,
-            started_at: None,
-            authenticated_at: None,
-            task: None,
-            report: None,
-            stop_reason: None,
-            exit: ExitStatus::default(),
-            revision: 0,
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 //! so that neither a second coordinator nor the next poll starts a twin (contract.md, deviations).
 
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::launch::ExitStatus;
 use crate::domain::pair::StartReason;
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::{InstanceKey, Launch, LaunchState, PairFacts, Secret, Timestamp};
@@ -52,21 +51,9 @@ impl Service {
         let ticket = coordinator.is_some().then(|| self.ticket_of(&id));
         let deadline = now + self.settings.start_timeout;
         let launch = Launch {
-            id,
-            key: facts.key.clone(),
             coordinator,
-            ai_type: ai_type.clone(),
             ticket: ticket.as_ref().map(Secret::token_hash),
-            claimed_at: now,
-            state: LaunchState::Starting { deadline },
-            pid: None,
-            started_at: None,
-            authenticated_at: None,
-            task: None,
-            report: None,
-            stop_reason: None,
-            exit: ExitStatus::default(),
-            revision: 0,
+            ..Launch::claimed(id, facts.key.clone(), ai_type.clone(), now, deadline)
         };
         let claim = Claim { launch: launch.id.clone(), ai_type, deadline, ticket };
         let changes = vec![Change::Event(launch_event(&launch, now)), Change::Launch(launch)];

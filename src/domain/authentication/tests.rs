@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::domain::key::InstanceKey;
-use crate::domain::launch::{ExitStatus, StopReason};
+use crate::domain::launch::StopReason;
 use crate::domain::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -32,23 +32,9 @@ fn project() -> Project {
 }
 
 fn launch(id: &str, purpose: Purpose, state: LaunchState) -> Launch {
-    Launch {
-        id: id.parse().expect("an id"),
-        key: InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), purpose),
-        coordinator: None,
-        ai_type: "claude".to_owned(),
-        ticket: None,
-        claimed_at: NOW,
-        state,
-        pid: None,
-        started_at: None,
-        authenticated_at: None,
-        task: None,
-        report: None,
-        stop_reason: None,
-        exit: ExitStatus::default(),
-        revision: 1,
-    }
+    let key = InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), purpose);
+    let claim = Launch::claimed(id.parse().expect("an id"), key, "claude".to_owned(), NOW, NOW);
+    Launch { state, ..claim }
 }
 
 fn starting() -> LaunchState {

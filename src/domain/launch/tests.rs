@@ -9,22 +9,11 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LINGER: Duration = Duration::from_secs(30);
 
 fn launch(is_kept: bool) -> Launch {
+    let key = InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task);
+    let id = "lch_1".parse().expect("an id");
     Launch {
-        id: "lch_1".parse().expect("an id"),
-        key: InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task),
         coordinator: is_kept.then(|| "crd_1".parse().expect("an id")),
-        ai_type: "claude".to_owned(),
-        ticket: None,
-        claimed_at: NOW,
-        state: LaunchState::Starting { deadline: NOW + Duration::from_mins(2) },
-        pid: None,
-        started_at: None,
-        authenticated_at: None,
-        task: None,
-        report: None,
-        stop_reason: None,
-        exit: ExitStatus::default(),
-        revision: 1,
+        ..Launch::claimed(id, key, "claude".to_owned(), NOW, NOW + Duration::from_mins(2))
     }
 }
 

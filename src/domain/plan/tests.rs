@@ -37,23 +37,8 @@ fn waiting(key: InstanceKey, since: i64) -> PairFacts {
 }
 
 fn launch(id: &str, key: InstanceKey, state: LaunchState) -> Launch {
-    Launch {
-        id: id.parse().expect("an id"),
-        key,
-        coordinator: Some(me()),
-        ai_type: "claude".to_owned(),
-        ticket: None,
-        claimed_at: NOW,
-        state,
-        pid: None,
-        started_at: None,
-        authenticated_at: None,
-        task: None,
-        report: None,
-        stop_reason: None,
-        exit: ExitStatus::default(),
-        revision: 1,
-    }
+    let claim = Launch::claimed(id.parse().expect("an id"), key, "claude".to_owned(), NOW, NOW);
+    Launch { coordinator: Some(me()), state, ..claim }
 }
 
 fn instance(launch: &Launch, phase: Phase) -> Instance {
