@@ -49,6 +49,16 @@ impl TryFrom<TargetRequest> for StopTarget {
     }
 }
 
+/// Whom it concerns, in the fields of a log line.
+fn span_of(target: &StopTarget) -> tracing::Span {
+    match target {
+        StopTarget::All => tracing::info_span!("operate", all = true),
+        StopTarget::Pair { agent, project, purpose } => tracing::info_span!(
+            "operate", agent_id = %agent, project_id = %project, purpose = purpose.map(tracing::field::display)
+        ),
+    }
+}
+
 pub(super) fn routes() -> Router<RestState> {
     Router::new().route("/stop", post(stop)).route("/resume", post(resume))
 }
@@ -59,13 +69,15 @@ async fn stop(
 ) -> Result<Json<StoppedBody>, Problem> {
     let target = request.try_into()?;
     let stopped = state.service.stop(&target).await?;
-    tracing::info!(target = ?target, n_launches = stopped.launches.len(), "a person stopped agents");
+    let _span = span_of(&target).entered();
+    tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
     Ok(Json(StoppedBody { launches: stopped.launches }))
 }
 
 async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRequest>) -> Result<StatusCode, Problem> {
     let target = request.try_into()?;
     state.service.resume(&target).await?;
-    tracing::info!(target = ?target, "a person resumed agents");
+    let _span = span_of(&target).entered();
+    tracing::info!("a person resumed agents");
     Ok(StatusCode::NO_CONTENT)
 }
