@@ -87,12 +87,13 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
     let stock = tokio::task::spawn_blocking(move || {
         let state = StateDir::own(&state_dir)?;
         let stock = adoption::take_stock(&state_dir);
-        Ok::<_, OpenError>((state, stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?))
+        let stock = stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?;
+        orphans::become_reaper().map_err(|source| OpenError::Subreaper { source })?;
+        Ok::<_, OpenError>((state, stock))
     });
     let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| OpenError::Subreaper { source: error.into() })?;
-    let (n_strays, n_set_aside) = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
+    let ended = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
+    let (n_strays, n_set_aside) = ended.map_err(|source| OpenError::Strays { source })?;
 
     let (inbox, requests) = mpsc::channel(INBOX);
     let (snapshot, newest) = watch::channel(Arc::from([]));
@@ -363,9 +364,11 @@ impl Table {
     }
 
     fn clear(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get(launch) else { return };
+        let shim = lock::look(&entry.dir).ok().and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
         let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
         self.clearing.spawn(async move {
-            orphans::clear(mark).await;
+            orphans::clear(mark, shim).await;
             launch
         });
     }
