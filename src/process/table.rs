@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::adoption::{self, Found};
 use super::launcher::{self, Spawned};
-use super::shims::Shim;
+use super::shims::{self, Child, Shim};
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
 use crate::crash_point::{self, CrashPoint};
@@ -250,7 +250,7 @@ impl Table {
                     entry.write_stop();
                 }
                 self.watched.insert(spawned.watch, launch.clone());
-                self.follow(&launch, spawned.pidfd);
+                self.follow(&launch, Some(spawned.child));
                 // What was written between the watch and its entry above.
                 self.refresh(&launch);
                 self.answer(reply, Ok(()));
@@ -263,11 +263,11 @@ impl Table {
         }
     }
 
-    fn follow(&mut self, launch: &LaunchId, pidfd: Option<std::os::fd::OwnedFd>) {
+    fn follow(&mut self, launch: &LaunchId, child: Option<Child>) {
         let Some(entry) = self.entries.get(launch) else { return };
         let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
         self.shims.spawn(async move {
-            shim.follow(&dir, pidfd).await;
+            shim.follow(&dir, child).await;
             launch
         });
     }
@@ -297,7 +297,7 @@ impl Table {
             LockState::Free(shim) => {
                 adoption.n_lost += 1;
                 // After a reboot its processes are gone, and their pids are others'.
-                if shim.is_some_and(|shim| !shim.is_of_here()) {
+                if shim.as_ref().is_some_and(shims::is_from_elsewhere) {
                     self.on_cleared(&launch);
                 } else {
                     self.clear(&launch);
