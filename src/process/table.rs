@@ -31,7 +31,7 @@ use crate::nudge::Nudge;
 const INBOX: usize = 256;
 /// Spawns at the same time. Each takes a thread for about a millisecond.
 const MAX_SPAWNING: usize = 8;
-/// After a file could not be read for want of descriptors or the like.
+/// After something could not be read for want of descriptors or the like.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// What a handle asks of the owner.
@@ -73,6 +73,8 @@ struct Table {
     watched: HashMap<WatchId, LaunchId>,
     /// Instances whose files could not be read just now.
     unread: BTreeSet<LaunchId>,
+    /// Folders could not be listened to just now: any of them may have changed.
+    is_deaf: bool,
     spawning: Arc<Semaphore>,
     starts: JoinSet<StartDone>,
     /// One task for each shim that lives; it returns when the shim is gone.
@@ -108,6 +110,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         entries: BTreeMap::new(),
         watched: HashMap::new(),
         unread: BTreeSet::new(),
+        is_deaf: false,
         spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
         starts: JoinSet::new(),
         shims: JoinSet::new(),
@@ -139,16 +142,25 @@ impl Table {
                         break;
                     }
                 },
-                seen = self.folders.seen() => match seen {
+                seen = self.folders.seen(), if !self.is_deaf => match seen {
                     Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
-                    Ok(Seen::Anything) | Err(_) => self.refresh_all(),
+                    Ok(Seen::Anything) => self.refresh_all(),
+                    Err(error) => {
+                        warn!(error = &error as &dyn std::error::Error, "could not listen to instance folders; will look at them");
+                        self.is_deaf = true;
+                    }
                 },
                 Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
-                () = tokio::time::sleep(RETRY_AFTER), if !self.unread.is_empty() => {
-                    for launch in std::mem::take(&mut self.unread) {
-                        self.refresh(&launch);
+                () = tokio::time::sleep(RETRY_AFTER), if self.is_deaf || !self.unread.is_empty() => {
+                    let unread = std::mem::take(&mut self.unread);
+                    if std::mem::take(&mut self.is_deaf) {
+                        self.refresh_all();
+                    } else {
+                        for launch in unread {
+                            self.refresh(&launch);
+                        }
                     }
                 }
             }
