@@ -506,18 +506,17 @@ impl Entry {
     /// How far the folder says it has come; `None` if it says nothing.
     fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
         if let Some(exit) = self.try_read::<Exit>(launch)? {
-            return Ok(Some(match (exit.state, exit.pid, exit.started_at, &exit.end) {
-                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(status)) => {
-                    Phase::Exited { pid, started_at, exit: *status }
+            match (exit.state, exit.pid, exit.started_at, exit.end) {
+                (ExitState::Ended, pid, started_at, end) => {
+                    let at = exit.ended_at.unwrap_or(exit.exited_at);
+                    return Ok(Some(Phase::Ended { pid, started_at, end, at, n_leaked: exit.n_leaked }));
                 }
-                _ => Phase::Ended {
-                    pid: exit.pid,
-                    started_at: exit.started_at,
-                    at: exit.ended_at.unwrap_or(exit.exited_at),
-                    n_leaked: exit.n_leaked,
-                    end: exit.end,
-                },
-            }));
+                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
+                    return Ok(Some(Phase::Exited { pid, started_at, exit }));
+                }
+                // Whatever it was that exited, something of the tree may live.
+                (ExitState::Exited, ..) => {}
+            }
         }
         let started = self.try_read::<Started>(launch)?;
         Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))

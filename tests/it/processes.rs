@@ -6,7 +6,8 @@ use std::time::Duration;
 use agent_coordinator::domain::LaunchId;
 use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
-use agent_coordinator::instance_dir::record::{Exit, Record, Spec};
+use agent_coordinator::instance_dir::clock::wall_clock;
+use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
@@ -248,6 +249,21 @@ async fn damaged_files_are_set_aside() {
         assert_eq!(bed.until_ended(&no_exit), ProcessEnd::Lost);
         assert!(!dirs.1.exists());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exit_that_names_no_process_ends_nothing() {
+    let mut bed = Bed::new().await;
+    let launch = bed.start(&["sleep:600"]).await;
+    let pid = bed.until_running(&launch);
+    let exit = Exit { state: ExitState::Exited, ..Exit::without_agent(ProcessEnd::Lost, wall_clock()) };
+    record::write(&bed.dir(&launch), &exit).unwrap();
+    bed.leave().await;
+    let adoption = bed.open().await;
+    assert_eq!((adoption.n_adopted, adoption.n_ended), (1, 0));
+    assert_eq!(bed.until_running(&launch), pid);
+    bed.stop(&launch).await;
+    assert_eq!(bed.until_ended(&launch), killed(15));
 }
 
 #[tokio::test(flavor = "multi_thread")]
