@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::ProcessConfig;
 use super::{orphans, shims};
 use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::proc_fs::{self, Process};
-use crate::instance_dir::record::{self, Record, RecordError, Spec};
+use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
 use crate::instance_dir::{self, SHIM_COMM};
 
 /// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
@@ -67,6 +67,7 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         let lock = lock::look(&dir)?;
         match record::read::<Spec>(&dir) {
             Ok(Some(spec)) if spec.launch_id == launch => stock.found.push(Found { dir, spec, lock }),
+            Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => remove_blank(&dir, &launch),
             Err(RecordError::Read { source, .. }) if source.kind() != io::ErrorKind::NotADirectory => {
                 return Err(source);
             }
@@ -83,6 +84,27 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         }
     }
     Ok(stock)
+}
+
+/// Whether the daemon died before it wrote what the folder is for: no shim, no agent, nothing to tell.
+fn says_nothing(dir: &Path) -> io::Result<bool> {
+    for name in [Started::FILE, Stop::FILE, Exit::FILE, instance_dir::OUTPUT_LOG] {
+        if dir.join(name).try_exists()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn remove_blank(dir: &Path, launch: &LaunchId) {
+    match std::fs::remove_dir_all(dir) {
+        Ok(()) => info!(launch_id = %launch, "folder of a start that was not carried out is removed"),
+        // It is no more than litter: the next daemon will try again.
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            warn!(launch_id = %launch, error, "could not remove the folder of a start that was not carried out");
+        }
+    }
 }
 
 /// Ends live processes of this installation that no usable folder speaks of: nobody could count them or know their key.

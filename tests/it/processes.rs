@@ -252,6 +252,30 @@ async fn damaged_files_are_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_a_dying_daemon_just_made_is_removed() {
+    let mut bed = Bed::new().await;
+    bed.leave().await;
+    let instances = instance_dir::instances(&bed.config.state_dir);
+    for (name, file) in [("lch_empty", None), ("lch_locked", Some("lock")), ("lch_began", Some(".spec.json"))] {
+        std::fs::create_dir(instances.join(name)).unwrap();
+        if let Some(file) = file {
+            std::fs::write(instances.join(name).join(file), "").unwrap();
+        }
+    }
+    // What somebody did run, or what somebody is about to.
+    for (name, file) in [("lch_ran", Exit::FILE), ("lch_printed", instance_dir::OUTPUT_LOG)] {
+        std::fs::create_dir(instances.join(name)).unwrap();
+        std::fs::write(instances.join(name).join(file), "").unwrap();
+    }
+    assert_eq!(bed.open().await.n_set_aside, 2);
+    let mut left: Vec<_> =
+        std::fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort_unstable();
+    assert!(left.iter().all(|name| name.starts_with(".corrupt-")), "{left:?}");
+    assert_eq!(left.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_exit_that_names_no_process_ends_nothing() {
     let mut bed = Bed::new().await;
     let launch = bed.start(&["sleep:600"]).await;
