@@ -67,6 +67,8 @@ pub enum OpenError {
     Watch { source: io::Error },
     #[error("could not become the reaper of orphaned processes")]
     Subreaper { source: io::Error },
+    #[error("could not look for agents of an earlier coordinator")]
+    Strays { source: io::Error },
 }
 
 /// Why an agent was not started. No process and no folder of the launch exists then, except for [`StartError::Exists`].

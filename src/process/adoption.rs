@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::ProcessConfig;
 use super::{orphans, shims};
 use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::proc_fs::{self, Process};
-use crate::instance_dir::record::{self, Record, RecordError, Spec};
+use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
 use crate::instance_dir::{self, SHIM_COMM};
 
 /// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
@@ -67,6 +67,7 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         let lock = lock::look(&dir)?;
         match record::read::<Spec>(&dir) {
             Ok(Some(spec)) if spec.launch_id == launch => stock.found.push(Found { dir, spec, lock }),
+            Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => remove_blank(&dir, &launch),
             Err(RecordError::Read { source, .. }) if source.kind() != io::ErrorKind::NotADirectory => {
                 return Err(source);
             }
@@ -85,9 +86,34 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
     Ok(stock)
 }
 
+/// Whether the daemon died before it wrote what the folder is for: no shim, no agent, nothing to tell.
+fn says_nothing(dir: &Path) -> io::Result<bool> {
+    for name in [Started::FILE, Stop::FILE, Exit::FILE, instance_dir::OUTPUT_LOG] {
+        if dir.join(name).try_exists()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn remove_blank(dir: &Path, launch: &LaunchId) {
+    match std::fs::remove_dir_all(dir) {
+        Ok(()) => info!(launch_id = %launch, "folder of a start that was not carried out is removed"),
+        // It is no more than litter: the next daemon will try again.
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            warn!(launch_id = %launch, error, "could not remove the folder of a start that was not carried out");
+        }
+    }
+}
+
 /// Ends live processes of this installation that no usable folder speaks of: nobody could count them or know their key.
-/// Returns how many there were, and how many folders were set aside.
-pub async fn end_strays(stock: &mut Stock, config: &ProcessConfig, installation_id: &str) -> (usize, usize) {
+/// Returns how many there were, and how many folders were set aside; an error where it could not be seen that none lives.
+pub async fn end_strays(
+    stock: &mut Stock,
+    config: &ProcessConfig,
+    installation_id: &str,
+) -> io::Result<(usize, usize)> {
     let unusable = std::mem::take(&mut stock.unusable);
     // Also those that are lost: they have a folder, and are ended by the table.
     let known: Vec<String> =
@@ -104,17 +130,24 @@ pub async fn end_strays(stock: &mut Stock, config: &ProcessConfig, installation_
             (false, false) => None,
         };
         let round = tokio::task::spawn_blocking(move || {
-            let all = proc_fs::list().unwrap_or_default();
-            let strays = orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark));
-            tell_strays(&all, &strays, &keepers, signal)
+            let all = proc_fs::list()?;
+            let strays = orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark))?;
+            Ok(tell_strays(&all, &strays, &keepers, signal))
         });
-        let n_alive = round.await.unwrap_or(0);
+        let n_alive = match round.await.unwrap_or_else(|panic| Err(panic.into())) {
+            Ok(n_alive) => n_alive,
+            Err(error) if Instant::now() >= kill_at + PATIENCE => return Err(error),
+            Err(_) => {
+                tokio::time::sleep(STRAY_POLL).await;
+                continue;
+            }
+        };
         if is_first {
             n_strays = n_alive;
         }
         is_first = false;
         let is_held = |folder: &&Unusable| {
-            folder.is_held && folder.shim.is_some() && matches!(lock::look(&folder.dir), Ok(LockState::Held(_)))
+            folder.is_held && folder.shim.is_some() && !matches!(lock::look(&folder.dir), Ok(LockState::Free(_)))
         };
         if n_alive == 0 && unusable.iter().find(is_held).is_none_or(|_| Instant::now() >= kill_at) {
             break;
@@ -126,7 +159,7 @@ pub async fn end_strays(stock: &mut Stock, config: &ProcessConfig, installation_
         tokio::time::sleep(STRAY_POLL).await;
     }
     let n_set_aside = unusable.iter().filter(|folder| set_folder_aside(&folder.dir)).count();
-    (n_strays, n_set_aside)
+    Ok((n_strays, n_set_aside))
 }
 
 /// A stray's keeper ends it with the whole ladder; without one, the stray itself is told.

@@ -12,9 +12,10 @@ use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{Access, MemfdFlags, SealFlags};
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::Pid;
 
 use super::orphans::SpawnPermit;
+use super::shims::{self, Child};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::{CommandSpec, Secret};
@@ -31,8 +32,7 @@ const SAFE_DESCRIPTOR: i32 = 10;
 
 /// A shim that exists.
 pub struct Spawned {
-    /// `None` where there was no descriptor left for it: the shim is then found through its lock, as an adopted one is.
-    pub pidfd: Option<OwnedFd>,
+    pub child: Child,
     pub watch: WatchId,
 }
 
@@ -91,7 +91,7 @@ fn spawn_in(
     let prompt = command.stdin.as_ref().map(|text| memfd("prompt", text.reveal().as_bytes())).transpose();
     let handed = Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
     spawn_shim(&config.shim_program, dir, &handed)
-        .map(|pidfd| Spawned { pidfd, watch })
+        .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
 }
 
@@ -148,7 +148,7 @@ struct Handed {
     lock: File,
 }
 
-fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Option<OwnedFd>> {
+fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     let mut moved = Vec::new();
     let mut actions = PosixSpawnFileActions::init()?;
@@ -185,7 +185,7 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Option<
     permit.spawned(pid.as_raw());
     let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");
     // A child that nobody reaps before its pidfd exists keeps its pid.
-    Ok(rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
+    Ok(Child { pid, pidfd: shims::open_pid(pid) })
 }
 
 /// What a shim starts with blocked: all but faults. It reads the signals that mean something to it when it is ready to; the

@@ -1,15 +1,28 @@
 //! Ending what shims that were killed have left behind. Their leaders die with them (PDEATHSIG); the rest falls to this
 //! process, the next subreaper, or, if it was born later, is found by the mark in its environment.
 //!
+//! That nothing is left must be seen: a look that fails, for want of descriptors or memory, is repeated, and means nothing.
+//!
+//! What carries no mark (a tool started with an empty environment) is known by nothing but having fallen to this process. It
+//! is claimed only where it can be no stranger: not by PID 1, to which everything falls, and not where this process already
+//! had children in other sessions when it began (`setsid sidecar & exec agent-coordinator run`), since what those leave falls
+//! to it as well. There, such a tool outlives a killed shim. What carries the mark of another installation is never touched.
+//!
+//! Which shim an unmarked orphan had can't be seen either. All are ended; each lost instance waits for those that may be its
+//! own: not for one that was there when its shim still lived, so that what can't be killed holds up as few as possible.
+//!
 //! Children belong to a process, not to a table: what is known about them is kept once per process.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use nix::sys::wait::{Id, WaitPidFlag};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
+use tracing::warn;
 
+use crate::instance_dir::lock::ShimIdentity;
 use crate::instance_dir::proc_fs::{self, Process};
 use crate::instance_dir::{MARK_VARIABLE, SHIM_COMM};
 
@@ -17,17 +30,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Held for reading during a spawn, so that no child exists that isn't known while orphans are looked for.
-static SPAWNING: RwLock<()> = RwLock::new(());
+static UNMARKED: RwLock<Unmarked> = RwLock::new(Unmarked(BTreeMap::new()));
 /// Spawned shims that are not reaped yet.
 static SHIMS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// Whether whatever falls to this process is an agent's.
+static CLAIMS_UNMARKED: OnceLock<bool> = OnceLock::new();
 
 /// The right to spawn a shim.
-pub struct SpawnPermit(RwLockReadGuard<'static, ()>);
+pub struct SpawnPermit(RwLockReadGuard<'static, Unmarked>);
 
 impl SpawnPermit {
     /// Waits while orphans are looked for: about as long as a look at all of `/proc`. Blocking.
     pub fn take() -> Self {
-        Self(SPAWNING.read().unwrap_or_else(PoisonError::into_inner))
+        Self(UNMARKED.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn spawned(self, pid: i32) {
@@ -40,30 +55,62 @@ pub fn shim_reaped(pid: i32) {
     SHIMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
 }
 
-/// Ends all orphans of this process, and everything that carries `mark` with all below it; returns when nothing of it lives.
+/// Makes this process the one that orphans fall to. Blocking.
+pub fn become_reaper() -> io::Result<()> {
+    if CLAIMS_UNMARKED.get().is_none() {
+        let children = detached_children(&proc_fs::list()?)?;
+        let has_strangers = children.iter().any(|child| !child.is_zombie);
+        // Another table of this process may have been first; until both are here, neither has spawned anything.
+        let _ = CLAIMS_UNMARKED.set(!has_strangers && !rustix::process::getpid().is_init());
+    }
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Ends everything that carries `mark` with all below it, and all unmarked orphans of this process; returns when nothing lives
+/// that may have been below `shim`.
 ///
 /// What can't be killed is asked again and again, at growing intervals.
-pub async fn clear(mark: String) {
-    let mut pause = FIRST_PAUSE;
+pub async fn clear(mark: String, shim: Option<ShimIdentity>) {
+    let shim = shim.map(|shim| (shim.pid, shim.start_ticks));
+    until_none(move || {
+        let all = proc_fs::list()?;
+        let marked = with_descendants(&all, &marked(&all, |found| *found == mark)?);
+        kill(&marked);
+        Ok(marked.len() + end_unmarked(shim)?)
+    })
+    .await;
+}
+
+/// Repeats `round` until it has found nothing. One that fails has not looked.
+async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'static) {
+    let round = Arc::new(round);
+    let (mut pause, mut has_failed) = (FIRST_PAUSE, false);
     loop {
-        let mark = mark.clone();
-        let round = tokio::task::spawn_blocking(move || {
-            let all = proc_fs::list().unwrap_or_default();
-            end_orphans() + kill(&with_descendants(&all, &marked(&all, |found| *found == mark)))
-        });
-        if round.await.unwrap_or(0) == 0 {
-            return;
+        let this_round = Arc::clone(&round);
+        let looked = tokio::task::spawn_blocking(move || this_round()).await;
+        match looked.unwrap_or_else(|panic| Err(panic.into())) {
+            Ok(0) => return,
+            Err(error) if !has_failed => {
+                has_failed = true;
+                let error = &error as &dyn std::error::Error;
+                warn!(error, "could not look for what a lost keeper left behind; will look again");
+            }
+            Ok(_) | Err(_) => {}
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Living processes whose mark is one that is looked for.
-pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> Vec<Process> {
-    let is_marked =
-        |process: &&Process| proc_fs::find_variable(process.pid, MARK_VARIABLE).is_some_and(|mark| is_wanted(&mark));
-    all.iter().filter(|process| !process.is_zombie).filter(is_marked).copied().collect()
+/// Living processes whose mark is one that is looked for; an error where not all could be looked at.
+pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for process in all.iter().filter(|process| !process.is_zombie) {
+        if proc_fs::try_find_variable(process.pid, MARK_VARIABLE)?.is_some_and(|mark| is_wanted(&mark)) {
+            found.push(*process);
+        }
+    }
+    Ok(found)
 }
 
 /// `roots` and everything below them, without zombies, each once.
@@ -75,32 +122,125 @@ pub fn with_descendants(all: &[Process], roots: &[Process]) -> Vec<Process> {
     found
 }
 
-/// Returns how many were there to be killed.
-pub fn kill(processes: &[Process]) -> usize {
-    processes.iter().filter(|process| process.send(Signal::KILL)).count()
+/// Whether they are dead, the next look says.
+fn kill(processes: &[Process]) {
+    for process in processes {
+        process.send(Signal::KILL);
+    }
 }
 
-/// Kills and reaps what fell to this process; returns how many orphans there were.
-///
-/// An orphan is a child in a session of its own that is no shim: what this process starts otherwise shares its session.
-fn end_orphans() -> usize {
-    let _no_spawn = SPAWNING.write().unwrap_or_else(PoisonError::into_inner);
-    let me = rustix::process::getpid();
-    let Ok(my_session) = rustix::process::getsid(None) else { return 0 };
-    let all = proc_fs::list().unwrap_or_default();
-    let shims = SHIMS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let is_orphan = |process: &&Process| {
-        process.parent == me.as_raw_nonzero().get()
-            && process.session != my_session.as_raw_nonzero().get()
-            && !shims.contains(&process.pid)
-            && proc_fs::comm(process.pid).is_some_and(|comm| comm != SHIM_COMM)
-    };
-    let orphans: Vec<Process> = all.iter().filter(is_orphan).copied().collect();
-    kill(&with_descendants(&all, &orphans));
-    for pid in orphans.iter().filter_map(|orphan| Pid::from_raw(orphan.pid)) {
+/// Kills and reaps what fell to this process without a mark; returns how much of it there was that may have been below `shim`.
+fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
+    let mut known = UNMARKED.write().unwrap_or_else(PoisonError::into_inner);
+    let all = proc_fs::list()?;
+    let (dead, living): (Vec<_>, Vec<_>) = detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
+    for child in dead {
         // By pid, never -1: other children of this process are other modules' business.
-        let pid = nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get());
+        let pid = nix::unistd::Pid::from_raw(child.pid);
         let _ = nix::sys::wait::waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
     }
-    orphans.len()
+    if CLAIMS_UNMARKED.get() != Some(&true) {
+        return Ok(0);
+    }
+    let mut orphans = Vec::new();
+    for child in living {
+        if proc_fs::try_find_variable(child.pid, MARK_VARIABLE)?.is_none() {
+            orphans.push(child);
+        }
+    }
+    known.see(&orphans, || living_shims(&all));
+    kill(&with_descendants(&all, &orphans));
+    orphans.retain(|orphan| known.may_have_been_below(shim, orphan));
+    Ok(with_descendants(&all, &orphans).len())
+}
+
+/// Children of this process in sessions of their own that are no shims: what it starts otherwise shares its session.
+fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let my_session = all.iter().find(|process| process.pid == me).ok_or(io::ErrorKind::NotFound)?.session;
+    let shims = SHIMS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut found = Vec::new();
+    for child in all.iter().filter(|child| child.parent == me && child.session != my_session) {
+        if !shims.contains(&child.pid) && proc_fs::try_comm(child.pid)?.is_some_and(|comm| comm != SHIM_COMM) {
+            found.push(*child);
+        }
+    }
+    Ok(found)
+}
+
+/// The shims in `all` that live even now: nothing in `all` has lost one of them.
+fn living_shims(all: &[Process]) -> BTreeSet<Identity> {
+    let is_shim = |process: &&Process| proc_fs::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
+    let shims = all.iter().filter(is_shim).filter_map(|shim| proc_fs::read(shim.pid));
+    shims.filter(|shim| !shim.is_zombie).map(|shim| identity(&shim)).collect()
+}
+
+/// Pid and start ticks: a process, until the next boot.
+type Identity = (i32, u64);
+
+const fn identity(process: &Process) -> Identity {
+    (process.pid, process.start_ticks)
+}
+
+/// The unmarked orphans of the last look, each with the shims that lived when it was first seen.
+struct Unmarked(BTreeMap<Identity, Arc<BTreeSet<Identity>>>);
+
+impl Unmarked {
+    fn see(&mut self, orphans: &[Process], living_shims: impl FnOnce() -> BTreeSet<Identity>) {
+        let now: BTreeSet<Identity> = orphans.iter().map(identity).collect();
+        self.0.retain(|orphan, _| now.contains(orphan));
+        if now.iter().any(|orphan| !self.0.contains_key(orphan)) {
+            let living_shims = Arc::new(living_shims());
+            for orphan in now {
+                self.0.entry(orphan).or_insert_with(|| Arc::clone(&living_shims));
+            }
+        }
+    }
+
+    /// Of a shim that isn't known, everything.
+    fn may_have_been_below(&self, shim: Option<Identity>, orphan: &Process) -> bool {
+        let lived_beside = self.0.get(&identity(orphan));
+        shim.zip(lived_beside).is_none_or(|(shim, lived_beside)| !lived_beside.contains(&shim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_look_that_finds_nothing_means_that_nothing_is_left() {
+        let n_looks = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&n_looks);
+        until_none(move || match counter.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(rustix::io::Errno::MFILE.into()),
+            1 => Ok(2),
+            2 => panic!("a look that panics"),
+            _ => Ok(0),
+        })
+        .await;
+        assert_eq!(n_looks.load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn an_orphan_is_of_any_shim_that_did_not_live_beside_it() {
+        let orphan = |pid| Process { pid, parent: 1, group: 0, session: 0, start_ticks: 7, is_zombie: false };
+        let (old, new) = (orphan(100), orphan(200));
+        let (first, second) = ((10, 1), (20, 1));
+        let mut unmarked = Unmarked(BTreeMap::new());
+        // The first shim is lost, then the second.
+        unmarked.see(&[old], || BTreeSet::from([second]));
+        unmarked.see(&[old, new], BTreeSet::new);
+        assert!(unmarked.may_have_been_below(Some(first), &old));
+        assert!(!unmarked.may_have_been_below(Some(second), &old));
+        assert!(unmarked.may_have_been_below(Some(second), &new));
+        assert!(unmarked.may_have_been_below(None, &old), "a shim that never noted itself");
+        assert!(unmarked.may_have_been_below(Some((20, 2)), &old), "another process with that pid");
+        // Its pid is another's by now.
+        unmarked.see(&[], BTreeSet::new);
+        unmarked.see(&[old], BTreeSet::new);
+        assert!(unmarked.may_have_been_below(Some(second), &old));
+    }
 }

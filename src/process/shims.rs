@@ -13,15 +13,31 @@ use tokio::io::unix::AsyncFd;
 
 use super::orphans;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
+use crate::instance_dir::proc_fs;
 use crate::instance_dir::record::{Record, Stop};
 
-/// How often the lock is looked at of a shim that can't be watched: it has not noted itself yet, or is not of this host.
-const LOCK_POLL: Duration = Duration::from_millis(20);
-const LONGEST_LOCK_POLL: Duration = Duration::from_secs(1);
+/// How often a shim is looked at that can't be watched: it has not noted itself yet, is not of this host, or something is
+/// used up.
+const POLL: Duration = Duration::from_millis(20);
+const LONGEST_POLL: Duration = Duration::from_secs(1);
 
 /// The shim of one instance; empty until it is known for certain which process that is.
 #[derive(Default)]
 pub struct Shim(OnceLock<AsyncFd<OwnedFd>>);
+
+/// A shim just spawned. It keeps its pid until it is reaped here.
+pub struct Child {
+    pub pid: Pid,
+    /// `None` where there was no descriptor left for it.
+    pub pidfd: Option<OwnedFd>,
+}
+
+/// What can be seen of a shim.
+enum Sight {
+    Known(OwnedFd),
+    Unknown,
+    Gone,
+}
 
 impl Shim {
     /// Tells the shim to look at `stop.json`. Where it is not known yet, [`Shim::follow`] does it as soon as it is.
@@ -32,39 +48,73 @@ impl Shim {
         }
     }
 
-    /// Returns when the shim is gone, and reaped if it was a child. `pidfd` is that of a shim just spawned.
-    pub async fn follow(&self, dir: &Path, mut pidfd: Option<OwnedFd>) {
-        let mut pause = LOCK_POLL;
+    /// Returns when the shim is gone, and reaped if it was a child.
+    pub async fn follow(&self, dir: &Path, child: Option<Child>) {
+        let (child, mut pidfd) = child.map_or((None, None), |child| (Some(child.pid), child.pidfd));
+        let mut pause = POLL;
         loop {
-            if let Some(pidfd) = pidfd.take().and_then(register) {
-                let pidfd = self.0.get_or_init(|| pidfd);
-                // A stop that was wanted before this shim was known, by this daemon or the one before.
-                if dir.join(Stop::FILE).exists() {
-                    self.tell_to_stop();
+            match pidfd.take().map_or_else(|| look(dir, child), Sight::Known) {
+                Sight::Known(pidfd) => {
+                    if self.watch(dir, pidfd).await {
+                        return;
+                    }
                 }
-                while pidfd.readable().await.is_err() {}
-                reap(pidfd.get_ref());
-                return;
+                Sight::Unknown => {}
+                Sight::Gone => return,
             }
-            match lock::look(dir) {
-                Ok(LockState::Free(_)) => return,
-                // Who holds it but isn't the one noted is never signalled; its slot is taken as long as it holds it.
-                Ok(LockState::Held(noted)) => pidfd = noted.and_then(|shim| open(&shim)),
-                Err(_) => {}
-            }
-            if pidfd.is_none() {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_LOCK_POLL);
-            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_POLL);
         }
+    }
+
+    /// Waits for its end, and reaps it; `false` if it can't be waited for (now).
+    async fn watch(&self, dir: &Path, pidfd: OwnedFd) -> bool {
+        let Some(pidfd) = register(pidfd) else { return false };
+        let pidfd = self.0.get_or_init(|| pidfd);
+        // A stop that was wanted before this shim was known, by this daemon or the one before.
+        if dir.join(Stop::FILE).exists() {
+            self.tell_to_stop();
+        }
+        if pidfd.readable().await.is_err() {
+            return false;
+        }
+        wait(libc::P_PIDFD, pidfd.get_ref().as_raw_fd().cast_unsigned());
+        true
+    }
+}
+
+/// A child by its pid, any other by its lock.
+fn look(dir: &Path, child: Option<Pid>) -> Sight {
+    if let Some(pid) = child {
+        return match wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()) {
+            Waited::Alive => open_pid(pid).map_or(Sight::Unknown, Sight::Known),
+            Waited::Reaped | Waited::NoChild => Sight::Gone,
+        };
+    }
+    match lock::look(dir) {
+        // It lets go of its lock a little before it is dead, and only the dead leave orphans.
+        Ok(LockState::Free(noted)) => noted.and_then(|shim| open(&shim)).map_or(Sight::Gone, Sight::Known),
+        // Who holds it but isn't the one noted is never signalled; its slot is taken as long as it holds it.
+        Ok(LockState::Held(noted)) => noted.and_then(|shim| open(&shim)).map_or(Sight::Unknown, Sight::Known),
+        Err(_) => Sight::Unknown,
     }
 }
 
 /// The process that is this shim; `None` if it is gone or of another boot or pid namespace.
 pub fn open(shim: &ShimIdentity) -> Option<OwnedFd> {
     // The descriptor first, then the comparison: what was compared is what is watched and signalled.
-    let pidfd = rustix::process::pidfd_open(Pid::from_raw(shim.pid)?, PidfdFlags::NONBLOCK).ok()?;
+    let pidfd = open_pid(Pid::from_raw(shim.pid)?)?;
     shim.is_alive().then_some(pidfd)
+}
+
+pub fn open_pid(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK).ok()
+}
+
+/// Whether the shim is known to have lived in another boot or pid namespace: its pid, and those below it, are others' here.
+pub fn is_from_elsewhere(shim: &ShimIdentity) -> bool {
+    proc_fs::boot_id().is_ok_and(|id| id != shim.boot_id)
+        || proc_fs::pid_namespace().is_ok_and(|inode| inode != shim.pid_namespace)
 }
 
 fn register(pidfd: OwnedFd) -> Option<AsyncFd<OwnedFd>> {
@@ -72,14 +122,63 @@ fn register(pidfd: OwnedFd) -> Option<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.ok()
 }
 
-/// Reaps a shim if it is a child of this process: an adopted one may be, after an exec, or not.
-fn reap(pidfd: &OwnedFd) {
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    Alive,
+    Reaped,
+    /// An adopted shim may be a child, after an exec, or not.
+    NoChild,
+}
+
+/// Reaps a shim if it is a dead child of this process.
+fn wait(kind: libc::idtype_t, id: libc::id_t) -> Waited {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let id = pidfd.as_raw_fd().cast_unsigned();
-    // SAFETY: `info` is writable; the pid in it is read only if a child was reaped, and zero otherwise.
-    let pid = unsafe {
-        let result = libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), libc::WEXITED | libc::WNOHANG);
-        if result == 0 { info.assume_init().si_pid() } else { 0 }
+    // SAFETY: `info` is writable; the pid in it is read only after a success, and zero if no child was reaped.
+    let (result, pid) = unsafe {
+        let result = libc::waitid(kind, id, info.as_mut_ptr(), libc::WEXITED | libc::WNOHANG);
+        (result, if result == 0 { info.assume_init().si_pid() } else { 0 })
     };
-    orphans::shim_reaped(pid);
+    match (result, pid) {
+        (0, 0) => Waited::Alive,
+        (0, pid) => {
+            orphans::shim_reaped(pid);
+            Waited::Reaped
+        }
+        _ => Waited::NoChild,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::zombie_processes, reason = "this module waits for it")]
+    fn child(program: &str, argument: &str) -> Pid {
+        let child = std::process::Command::new(program).arg(argument).spawn().unwrap();
+        Pid::from_raw(child.id().cast_signed()).unwrap()
+    }
+
+    #[test]
+    fn a_child_without_a_pidfd_is_found_and_reaped() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = child("sleep", "600");
+        assert!(matches!(look(dir.path(), Some(pid)), Sight::Known(_)));
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        let give_up_at = std::time::Instant::now() + Duration::from_secs(20);
+        while !matches!(look(dir.path(), Some(pid)), Sight::Gone) {
+            assert!(std::time::Instant::now() < give_up_at);
+            std::thread::yield_now();
+        }
+        assert!(proc_fs::read(pid.as_raw_nonzero().get()).is_none_or(|process| !process.is_zombie));
+    }
+
+    #[tokio::test]
+    async fn one_that_cant_be_watched_is_looked_at_instead() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = child("true", "");
+        // A descriptor that epoll refuses.
+        let pidfd = std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into();
+        Shim::default().follow(dir.path(), Some(Child { pid, pidfd: Some(pidfd) })).await;
+        assert_eq!(wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()), Waited::NoChild);
+    }
 }

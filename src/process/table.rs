@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::adoption::{self, Found};
 use super::launcher::{self, Spawned};
-use super::shims::Shim;
+use super::shims::{self, Child, Shim};
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
 use crate::crash_point::{self, CrashPoint};
@@ -31,7 +31,7 @@ use crate::nudge::Nudge;
 const INBOX: usize = 256;
 /// Spawns at the same time. Each takes a thread for about a millisecond.
 const MAX_SPAWNING: usize = 8;
-/// After a file could not be read for want of descriptors or the like.
+/// After something could not be read for want of descriptors or the like.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// What a handle asks of the owner.
@@ -73,6 +73,8 @@ struct Table {
     watched: HashMap<WatchId, LaunchId>,
     /// Instances whose files could not be read just now.
     unread: BTreeSet<LaunchId>,
+    /// Folders could not be listened to just now: any of them may have changed.
+    is_deaf: bool,
     spawning: Arc<Semaphore>,
     starts: JoinSet<StartDone>,
     /// One task for each shim that lives; it returns when the shim is gone.
@@ -87,12 +89,13 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
     let stock = tokio::task::spawn_blocking(move || {
         let state = StateDir::own(&state_dir)?;
         let stock = adoption::take_stock(&state_dir);
-        Ok::<_, OpenError>((state, stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?))
+        let stock = stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?;
+        orphans::become_reaper().map_err(|source| OpenError::Subreaper { source })?;
+        Ok::<_, OpenError>((state, stock))
     });
     let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| OpenError::Subreaper { source: error.into() })?;
-    let (n_strays, n_set_aside) = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
+    let ended = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
+    let (n_strays, n_set_aside) = ended.map_err(|source| OpenError::Strays { source })?;
 
     let (inbox, requests) = mpsc::channel(INBOX);
     let (snapshot, newest) = watch::channel(Arc::from([]));
@@ -107,6 +110,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         entries: BTreeMap::new(),
         watched: HashMap::new(),
         unread: BTreeSet::new(),
+        is_deaf: false,
         spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
         starts: JoinSet::new(),
         shims: JoinSet::new(),
@@ -138,16 +142,25 @@ impl Table {
                         break;
                     }
                 },
-                seen = self.folders.seen() => match seen {
+                seen = self.folders.seen(), if !self.is_deaf => match seen {
                     Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
-                    Ok(Seen::Anything) | Err(_) => self.refresh_all(),
+                    Ok(Seen::Anything) => self.refresh_all(),
+                    Err(error) => {
+                        warn!(error = &error as &dyn std::error::Error, "could not listen to instance folders; will look at them");
+                        self.is_deaf = true;
+                    }
                 },
                 Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
-                () = tokio::time::sleep(RETRY_AFTER), if !self.unread.is_empty() => {
-                    for launch in std::mem::take(&mut self.unread) {
-                        self.refresh(&launch);
+                () = tokio::time::sleep(RETRY_AFTER), if self.is_deaf || !self.unread.is_empty() => {
+                    let unread = std::mem::take(&mut self.unread);
+                    if std::mem::take(&mut self.is_deaf) {
+                        self.refresh_all();
+                    } else {
+                        for launch in unread {
+                            self.refresh(&launch);
+                        }
                     }
                 }
             }
@@ -249,7 +262,7 @@ impl Table {
                     entry.write_stop();
                 }
                 self.watched.insert(spawned.watch, launch.clone());
-                self.follow(&launch, spawned.pidfd);
+                self.follow(&launch, Some(spawned.child));
                 // What was written between the watch and its entry above.
                 self.refresh(&launch);
                 self.answer(reply, Ok(()));
@@ -262,11 +275,11 @@ impl Table {
         }
     }
 
-    fn follow(&mut self, launch: &LaunchId, pidfd: Option<std::os::fd::OwnedFd>) {
+    fn follow(&mut self, launch: &LaunchId, child: Option<Child>) {
         let Some(entry) = self.entries.get(launch) else { return };
         let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
         self.shims.spawn(async move {
-            shim.follow(&dir, pidfd).await;
+            shim.follow(&dir, child).await;
             launch
         });
     }
@@ -296,7 +309,7 @@ impl Table {
             LockState::Free(shim) => {
                 adoption.n_lost += 1;
                 // After a reboot its processes are gone, and their pids are others'.
-                if shim.is_some_and(|shim| !shim.is_of_here()) {
+                if shim.as_ref().is_some_and(shims::is_from_elsewhere) {
                     self.on_cleared(&launch);
                 } else {
                     self.clear(&launch);
@@ -363,9 +376,11 @@ impl Table {
     }
 
     fn clear(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get(launch) else { return };
+        let shim = lock::look(&entry.dir).ok().and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
         let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
         self.clearing.spawn(async move {
-            orphans::clear(mark).await;
+            orphans::clear(mark, shim).await;
             launch
         });
     }
@@ -491,18 +506,17 @@ impl Entry {
     /// How far the folder says it has come; `None` if it says nothing.
     fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
         if let Some(exit) = self.try_read::<Exit>(launch)? {
-            return Ok(Some(match (exit.state, exit.pid, exit.started_at, &exit.end) {
-                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(status)) => {
-                    Phase::Exited { pid, started_at, exit: *status }
+            match (exit.state, exit.pid, exit.started_at, exit.end) {
+                (ExitState::Ended, pid, started_at, end) => {
+                    let at = exit.ended_at.unwrap_or(exit.exited_at);
+                    return Ok(Some(Phase::Ended { pid, started_at, end, at, n_leaked: exit.n_leaked }));
                 }
-                _ => Phase::Ended {
-                    pid: exit.pid,
-                    started_at: exit.started_at,
-                    at: exit.ended_at.unwrap_or(exit.exited_at),
-                    n_leaked: exit.n_leaked,
-                    end: exit.end,
-                },
-            }));
+                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
+                    return Ok(Some(Phase::Exited { pid, started_at, exit }));
+                }
+                // Whatever it was that exited, something of the tree may live.
+                (ExitState::Exited, ..) => {}
+            }
         }
         let started = self.try_read::<Started>(launch)?;
         Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))

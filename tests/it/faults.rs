@@ -11,3 +11,21 @@ mod restart;
 mod secrets;
 mod starting;
 mod trees;
+
+use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};
+
+/// A process that no daemon will end: the test does, however it ends itself.
+struct Ended(i32);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        crate::support::kill(self.0, rustix::process::Signal::KILL);
+    }
+}
+
+/// The process that keeps the agent with this pid.
+fn keeper_of(agent: i32) -> i32 {
+    let keeper = proc_fs::read(agent).unwrap().parent;
+    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
+    keeper
+}

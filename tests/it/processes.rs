@@ -6,7 +6,8 @@ use std::time::Duration;
 use agent_coordinator::domain::LaunchId;
 use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
-use agent_coordinator::instance_dir::record::{Exit, Record, Spec};
+use agent_coordinator::instance_dir::clock::wall_clock;
+use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
@@ -248,6 +249,45 @@ async fn damaged_files_are_set_aside() {
         assert_eq!(bed.until_ended(&no_exit), ProcessEnd::Lost);
         assert!(!dirs.1.exists());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_a_dying_daemon_just_made_is_removed() {
+    let mut bed = Bed::new().await;
+    bed.leave().await;
+    let instances = instance_dir::instances(&bed.config.state_dir);
+    for (name, file) in [("lch_empty", None), ("lch_locked", Some("lock")), ("lch_began", Some(".spec.json"))] {
+        std::fs::create_dir(instances.join(name)).unwrap();
+        if let Some(file) = file {
+            std::fs::write(instances.join(name).join(file), "").unwrap();
+        }
+    }
+    // What somebody did run, or what somebody is about to.
+    for (name, file) in [("lch_ran", Exit::FILE), ("lch_printed", instance_dir::OUTPUT_LOG)] {
+        std::fs::create_dir(instances.join(name)).unwrap();
+        std::fs::write(instances.join(name).join(file), "").unwrap();
+    }
+    assert_eq!(bed.open().await.n_set_aside, 2);
+    let mut left: Vec<_> =
+        std::fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort_unstable();
+    assert!(left.iter().all(|name| name.starts_with(".corrupt-")), "{left:?}");
+    assert_eq!(left.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exit_that_names_no_process_ends_nothing() {
+    let mut bed = Bed::new().await;
+    let launch = bed.start(&["sleep:600"]).await;
+    let pid = bed.until_running(&launch);
+    let exit = Exit { state: ExitState::Exited, ..Exit::without_agent(ProcessEnd::Lost, wall_clock()) };
+    record::write(&bed.dir(&launch), &exit).unwrap();
+    bed.leave().await;
+    let adoption = bed.open().await;
+    assert_eq!((adoption.n_adopted, adoption.n_ended), (1, 0));
+    assert_eq!(bed.until_running(&launch), pid);
+    bed.stop(&launch).await;
+    assert_eq!(bed.until_ended(&launch), killed(15));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
+
+use super::{Ended, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::{agent_fixture, is_gone, until};
+use crate::support::{agent_fixture, is_gone, kill, until};
 
 /// `nobody` almost everywhere.
 const USER: u32 = 65534;
@@ -54,12 +57,48 @@ fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
     daemon.start();
     daemon.with_one_task(&["authenticate", "term-ignoring-child", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
-    let keeper = agent_coordinator::instance_dir::proc_fs::read(agent).unwrap().parent;
+    let keeper = keeper_of(agent);
     daemon.kill();
-    crate::support::kill(keeper, rustix::process::Signal::KILL);
+    kill(keeper, Signal::KILL);
     until("the leader went with its keeper", || is_gone(agent));
     daemon.start();
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    daemon.until_nothing_is_left();
+}
+
+/// Row 10, with a tool of the agent that became somebody else's: the daemon may not kill it.
+#[test]
+fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    let become_root = daemon.work().join("become-root");
+    if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
+        eprintln!("skipped: there is no setpriv");
+        return;
+    }
+    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
+    daemon.start();
+    daemon.project("prj");
+    let as_root =
+        "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
+    for agent in ["stuck", "agt"] {
+        let child = format!("run:(env -i setsid sh -c 'echo $$ >{agent}.child; exec sleep 600' >/dev/null 2>&1 &)");
+        let is_there = format!("write:{agent}.agent");
+        let tools = if agent == "stuck" { vec![child.as_str(), as_root] } else { vec![child.as_str()] };
+        daemon.agent(agent, "prj", &[&["authenticate"], &tools[..], &[&is_there, "sleep:600"]].concat());
+        daemon.task(&format!("tsk_{agent}"), "prj", agent);
+    }
+    let root = Ended(daemon.written_pid("root"));
+    let child_of = |agent: &str| daemon.written_pid(&format!("{agent}.child"));
+    let kill_keeper = |agent: &str| kill(keeper_of(daemon.written_pid(&format!("{agent}.agent"))), Signal::KILL);
+    let children = ["stuck", "agt"].map(child_of);
+    kill_keeper("stuck");
+    until("the daemon has come to what the keeper left", || is_gone(children[0]));
+    kill_keeper("agt");
+    assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    assert!(is_gone(children[1]));
+    assert!(!is_gone(root.0) && daemon.ended("stuck").is_empty(), "what lives is not ended");
+    drop(root);
+    assert_eq!(daemon.until_ended("stuck")["outcome"], "lost");
     daemon.until_nothing_is_left();
 }
 

@@ -10,8 +10,9 @@ use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::{Ended, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::{is_gone, kill, until, until_some};
+use crate::support::{is_gone, kill, tree_of, until, until_some};
 
 /// What a step leaves behind beside the agent: a child that takes no notice of TERM, its pid in the file `child`.
 const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
@@ -21,13 +22,6 @@ const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec s
 fn folder(daemon: &Daemon, launch: &Value) -> std::path::PathBuf {
     let launch = launch["launch_id"].as_str().unwrap().parse().unwrap();
     instance_dir::find(&daemon.state(), &launch).unwrap()
-}
-
-/// The process that keeps the agent with this pid.
-fn keeper_of(agent: i32) -> i32 {
-    let keeper = proc_fs::read(agent).unwrap().parent;
-    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
-    keeper
 }
 
 #[test]
@@ -114,6 +108,72 @@ fn a_killed_keeper_takes_its_agents_tree_with_it() {
     assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
     assert_eq!(daemon.status()["limits"]["running"], 0);
     daemon.until_nothing_is_left();
+}
+
+#[test]
+fn what_runs_beside_the_daemon_is_nobodys_orphan() {
+    let mut daemon = Daemon::configured("backoff: { initial: 1m }");
+    let plain = daemon.command();
+    let mut command = Command::new("sh");
+    // A child of the daemon, in a session of its own, that leaves another one to the daemon.
+    let sidecar = "setsid sh -c '
+        echo $$ >sidecar.draft; mv sidecar.draft sidecar
+        until [ -e go ]; do sleep 0.01; done
+        (setsid sh -c '\\''echo $$ >detached; exec sleep 600'\\'' &)
+        exec sleep 600' >/dev/null 2>&1 &
+        until [ -e sidecar ]; do sleep 0.01; done";
+    command.args(["-c", &format!("cd work; {sidecar}; cd ..; exec \"$0\" \"$@\""), PROGRAM]);
+    command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    fs::write(daemon.work().join("go"), "").unwrap();
+    let strangers = ["sidecar", "detached"].map(|file| Ended(daemon.written_pid(file)));
+    let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
+    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, own_session, "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    let tree = [agent, daemon.written_pid("child"), daemon.written_pid("marked")];
+    until("the sidecar's child fell to the daemon", || {
+        strangers.iter().all(|pid| proc_fs::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid()))
+    });
+    kill(keeper_of(agent), Signal::KILL);
+    assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    assert!(strangers.iter().all(|stranger| !is_gone(stranger.0)));
+    assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn as_the_first_process_it_ends_what_carries_its_mark() {
+    let unshare = |program: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program]);
+        command
+    };
+    if !unshare("true").stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this user can't make a pid namespace");
+        return;
+    }
+    let mut daemon = Daemon::configured("manifest: manifest.yaml\nbackoff: { initial: 1m }");
+    daemon.manifest(&["agt"]);
+    let detached = |prefix: &str, seconds: &str| format!("run:({prefix} setsid sleep {seconds} >/dev/null 2>&1 &)");
+    daemon.steps("agt", &[&detached("", "611"), &detached("env -i", "612"), "sleep:600"]);
+    let (mut command, plain) = (unshare(PROGRAM), daemon.command());
+    command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    // The files have the pids of the namespace.
+    let find = |what: &str| {
+        let is_it =
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(what));
+        tree_of(daemon.pid()).into_iter().find(is_it)
+    };
+    let [marked, unmarked] = ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
+    let keeper = find("shim\0").unwrap();
+    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
+    kill(keeper, Signal::KILL);
+    until("the launch is lost", || daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost"));
+    assert!(is_gone(marked));
+    assert!(!is_gone(unmarked), "it could be anybody's");
 }
 
 #[test]
