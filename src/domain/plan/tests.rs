@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 
 use super::*;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
@@ -241,22 +242,68 @@ prop_compose! {
     }
 }
 
+/// What a plan does that none may do, seen what is really there.
+fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
+    let started: Vec<&InstanceKey> = plan
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Start { key, .. } => Some(key),
+            _ => None,
+        })
+        .collect();
+    let occupied: usize = occupied_slots(snapshot).values().sum();
+    let lives =
+        |key: &InstanceKey| snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key);
+    let is_claimed = |key: &InstanceKey| snapshot.launches.iter().any(|launch| launch.key == *key);
+    let found = [
+        ("more than the limit", !started.is_empty() && occupied + started.len() > snapshot.limits.max_concurrent),
+        ("one key twice", started.iter().collect::<BTreeSet<_>>().len() < started.len()),
+        ("a key that lives", started.iter().copied().any(lives)),
+        ("a key that is claimed", started.iter().copied().any(is_claimed)),
+    ];
+    found.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect()
+}
+
+/// A planner that is wrong on purpose, seen by what it does in many snapshots.
+#[track_caller]
+fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str) {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let is_found = (0..2000).any(|_| {
+        let snapshot = any_snapshot().new_tree(&mut runner).expect("a snapshot").current();
+        violations(&mutant(&snapshot), &snapshot).contains(expected)
+    });
+    assert!(is_found, "the properties would not notice: {expected}");
+}
+
+#[test]
+fn planners_that_are_wrong_are_found() {
+    check_is_found(|snapshot| plan(&Snapshot { instances: Vec::new(), ..snapshot.clone() }), "a key that lives");
+    check_is_found(
+        |snapshot| plan(&Snapshot { launches: Vec::new(), instances: Vec::new(), ..snapshot.clone() }),
+        "more than the limit",
+    );
+    check_is_found(
+        |snapshot| {
+            let claimed = snapshot.launches.iter().map(|launch| waiting(launch.key.clone(), 0));
+            let startable = snapshot.startable.iter().cloned().chain(claimed).collect();
+            plan(&Snapshot { startable, instances: Vec::new(), ..snapshot.clone() })
+        },
+        "a key that is claimed",
+    );
+    check_is_found(
+        |snapshot| {
+            let twice = snapshot.startable.iter().cloned().chain(snapshot.startable.clone()).collect();
+            plan(&Snapshot { startable: twice, ..snapshot.clone() })
+        },
+        "one key twice",
+    );
+}
+
 proptest! {
     #[test]
     fn the_plan_never_exceeds_the_limit_nor_doubles_a_key(snapshot in any_snapshot()) {
-        let plan = plan(&snapshot);
-        let started: Vec<&InstanceKey> = plan.actions.iter().filter_map(|action| match action {
-            Action::Start { key, .. } => Some(key),
-            _ => None,
-        }).collect();
-        let occupied: usize = occupied_slots(&snapshot).values().sum();
-        prop_assert!(started.is_empty() || occupied + started.len() <= snapshot.limits.max_concurrent);
-        let distinct: BTreeSet<_> = started.iter().collect();
-        prop_assert_eq!(distinct.len(), started.len());
-        for key in started {
-            prop_assert!(!snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key));
-            prop_assert!(!snapshot.launches.iter().any(|launch| launch.key == *key));
-        }
+        prop_assert_eq!(violations(&plan(&snapshot), &snapshot), BTreeSet::new());
     }
 
     #[test]
