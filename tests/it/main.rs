@@ -12,6 +12,7 @@ mod mcp;
 mod processes;
 mod quickstart;
 mod redacted;
+mod service;
 mod shim;
 mod store;
 mod support;

@@ -1,0 +1,155 @@
+//! Use cases that meet: what one decides must still hold when the other has decided.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use agent_coordinator::domain::pair::{Backoff, StartReason};
+use agent_coordinator::domain::{
+    Agent, InstanceKey, Language, Priority, Project, Purpose, Secret, Task, TaskStatus, Timestamp,
+};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::world::{SystemWorld, World};
+use agent_coordinator::service::{Service, Settings, StopTarget};
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, Commit, Store};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn settings() -> Settings {
+    Settings {
+        language: Language::English,
+        start_timeout: Duration::from_mins(2),
+        stop_timeout: Duration::from_secs(10),
+        linger: Duration::from_secs(30),
+        session_default: Duration::from_hours(1),
+        session_maximum: Duration::from_hours(24),
+        backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
+        state_dir: PathBuf::new(),
+        ticket_key: Secret::new("a key"),
+    }
+}
+
+fn key() -> InstanceKey {
+    InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task)
+}
+
+/// A store with one pair that has work.
+async fn one_pair_with_work() -> Arc<SqliteStore> {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let InstanceKey { agent, project, .. } = key();
+    let changes = vec![
+        Change::Project(Project {
+            id: project.clone(),
+            name: String::new(),
+            working_directory: PathBuf::from("/"),
+            status: ProjectStatus::Active,
+            created_at: NOW,
+            revision: 0,
+        }),
+        Change::Agent(Agent {
+            id: agent.clone(),
+            name: String::new(),
+            ai_type: "claude".to_owned(),
+            system_prompt: String::new(),
+            passkey: None,
+            status: AgentStatus::Active,
+            created_at: NOW,
+            revision: 0,
+        }),
+        Change::Assign(Assignment { project: project.clone(), agent: agent.clone() }),
+        Change::Task(Task {
+            id: "tsk".parse().unwrap(),
+            project,
+            parent: None,
+            title: "a title".to_owned(),
+            description: String::new(),
+            status: TaskStatus::InProgress,
+            priority: Priority::Medium,
+            assignee: Some(agent),
+            dependencies: Vec::new(),
+            blocked_reason: None,
+            created_at: NOW,
+            status_since: NOW,
+            revision: 0,
+        }),
+    ];
+    store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+    store
+}
+
+/// A world that holds the first claim between its look at the facts and its commit.
+#[derive(Default)]
+struct Hesitation {
+    has_hesitated: AtomicBool,
+    /// Passed by the claim when it has looked, and again when it may go on.
+    looked: Gate,
+    may_go_on: Gate,
+}
+
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |is_open| !*is_open).unwrap());
+    }
+}
+
+impl World for Hesitation {
+    fn now(&self) -> Timestamp {
+        SystemWorld.now()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        SystemWorld.fill(bytes);
+    }
+
+    fn unique(&self) -> String {
+        if !self.has_hesitated.swap(true, Ordering::SeqCst) {
+            self.looked.open();
+            self.may_go_on.pass();
+        }
+        SystemWorld.unique()
+    }
+}
+
+async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
+    let store = one_pair_with_work().await;
+    let world = Arc::new(Hesitation::default());
+    let service = Arc::new(Service::new(store.clone(), world.clone(), settings(), Nudge::new()));
+    let claim = tokio::spawn({
+        let service = service.clone();
+        async move { service.should_start(&key(), Some(&"crd_here".parse().unwrap())).await.unwrap() }
+    });
+    tokio::task::spawn_blocking({
+        let world = world.clone();
+        move || world.looked.pass()
+    })
+    .await
+    .unwrap();
+    service.stop(&target).await.unwrap();
+    world.may_go_on.open();
+    let answer = claim.await.unwrap();
+    assert_eq!((answer.reason, answer.claim.is_some()), (reason, false));
+    assert!(store.open_launches().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_start_slips_past_a_stop_of_its_pair() {
+    let InstanceKey { agent, project, .. } = key();
+    check_no_start_slips_past(StopTarget::Pair { agent, project, purpose: None }, StartReason::Held).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_start_slips_past_a_stop_of_all() {
+    check_no_start_slips_past(StopTarget::All, StartReason::Paused).await;
+}
