@@ -66,13 +66,19 @@ const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 /// For what was handed to the store.
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Runs server and coordinator in one process until a signal ends it.
+/// Runs server and coordinator in one process until a signal ends it. `invocation` is how a person calls the command line for
+/// this daemon.
 ///
 /// # Errors
 /// What kept it from starting.
-pub async fn run(config: Config, environment: &Environment, mut signals: Signals) -> anyhow::Result<Ending> {
+pub async fn run(
+    config: Config,
+    environment: &Environment,
+    invocation: &str,
+    mut signals: Signals,
+) -> anyhow::Result<Ending> {
     let has_agents = AtomicBool::new(false);
-    let mut starting = std::pin::pin!(Daemon::start(&config, environment, &has_agents));
+    let mut starting = std::pin::pin!(Daemon::start(&config, environment, invocation, &has_agents));
     let (started, early) = tokio::select! {
         daemon = &mut starting => (daemon?, None),
         signal = signals.next() => {
@@ -129,16 +135,25 @@ struct Daemon {
     /// Cancelled when a part ends that must not.
     broken: CancellationToken,
     /// Held for the life of the daemon.
-    _lock: lock::RoleLock,
+    _locks: [lock::RoleLock; 2],
 }
 
 impl Daemon {
     /// Sets `has_agents` before it takes over what lives.
-    async fn start(config: &Config, environment: &Environment, has_agents: &AtomicBool) -> anyhow::Result<Self> {
+    async fn start(
+        config: &Config,
+        environment: &Environment,
+        invocation: &str,
+        has_agents: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        // Before anything is made: a daemon that refuses to start leaves nothing behind.
+        let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
         let state_dir = &config.state_dir;
         identity::create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let StoreUrl::Sqlite(database) = &config.store;
+        // A store has one daemon, wherever that keeps the rest of its state.
+        let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
         let store = Arc::new(SqliteStore::open(database).await?);
         let coordinator_id: CoordinatorId = identity::coordinator_id(state_dir)?;
         let coordinator_token = identity::coordinator_token(state_dir)?;
@@ -157,8 +172,8 @@ impl Daemon {
             ticket_key: coordinator_token.derive("", "launch tickets"),
         };
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge.clone()));
-        if let Some(path) = &config.manifest {
-            apply_manifest(&service, path, environment).await?;
+        if let (Some(path), Some(manifest)) = (&config.manifest, &manifest) {
+            apply_manifest(&service, path, manifest, invocation).await?;
         }
 
         let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
@@ -247,7 +262,7 @@ impl Daemon {
             serving,
             doors,
             broken,
-            _lock: lock,
+            _locks: [lock, store_lock],
         })
     }
 
@@ -334,23 +349,22 @@ async fn clean_up(service: Arc<Service>, interval: Duration, cancel: Cancellatio
     }
 }
 
-async fn apply_manifest(service: &Service, path: &Path, environment: &Environment) -> anyhow::Result<()> {
-    let manifest = manifest::load(path, environment)?;
-    let applied = match service.apply(&Wanted::from(&manifest)).await {
+async fn apply_manifest(service: &Service, path: &Path, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
+    let applied = match service.apply(&Wanted::from(manifest)).await {
         Ok(applied) => applied,
         Err(ApplyError::Problems(problems)) => {
-            let located = problems.into_iter().map(|problem| (locate(&manifest, &problem), problem.message));
+            let located = problems.into_iter().map(|problem| (locate(manifest, &problem), problem.message));
             return Err(ManifestProblems(manifest.report(located)).into());
         }
         Err(ApplyError::Service(error)) => return Err(error).context("could not apply the manifest"),
     };
     let n_changed = applied.iter().filter(|entry| entry.what != crate::service::AppliedAs::Unchanged).count();
     tracing::info!(manifest = %path.display(), n_entries = applied.len(), n_changed, "manifest applied");
-    say_what_is_left(service, &manifest).await
+    say_what_is_left(service, manifest, invocation).await
 }
 
 /// A manifest whose tasks are all finished starts nothing; say so, and how to go on.
-async fn say_what_is_left(service: &Service, manifest: &Manifest) -> anyhow::Result<()> {
+async fn say_what_is_left(service: &Service, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
     let mut open = 0;
     for task in &manifest.tasks {
         open += usize::from(service.task(&task.id.value).await?.task.status.is_open());
@@ -360,7 +374,7 @@ async fn say_what_is_left(service: &Service, manifest: &Manifest) -> anyhow::Res
         tracing::info!(
             task_id = %last.id.value, status = "done",
             next = format!(
-                "agent-coordinator task add --project {} --assignee {assignee} --status in_progress --title \"…\"",
+                "{invocation} task add --project {} --assignee {assignee} --status in_progress --title '…'",
                 last.project.value
             ),
             "every task of the manifest is done; give the next one"

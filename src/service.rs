@@ -34,7 +34,7 @@ pub use coordination::ServerView;
 
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
-pub use operate::{StopTarget, Stopped};
+pub use operate::{Force, StopTarget, Stopped};
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
 pub use start::{Claim, ShouldStart};

@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Another daemon has it.
 #[derive(Debug, thiserror::Error)]
-#[error("another daemon (pid {pid}) uses the state directory: it holds `{}`", .path.display())]
+#[error("another daemon (pid {pid}) runs with this state: it holds `{}`", .path.display())]
 pub struct InUse {
     path: PathBuf,
     pid: String,

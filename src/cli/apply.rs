@@ -10,6 +10,12 @@ use crate::service::{Applied, AppliedAs, Wanted};
 
 pub(super) async fn apply(client: &Client, path: &Path, environment: &Environment, form: Form) -> Result<(), CliError> {
     let manifest = manifest::load(path, environment).map_err(CliError::Configuration)?;
+    for project in &manifest.projects {
+        let directory = &project.working_directory.value;
+        if !directory.is_dir() {
+            eprintln!("agent-coordinator: warning: there is no folder {} (yet)", directory.display());
+        }
+    }
     let answer = client.post_or_problem::<Vec<Applied>>("/apply", &Wanted::from(&manifest)).await?;
     let applied = match answer {
         Ok(applied) => applied,

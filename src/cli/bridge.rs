@@ -156,6 +156,10 @@ async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
     loop {
         match UnixStream::connect(socket).await {
             Ok(stream) => return Ok(stream),
+            Err(_) if pause == FIRST_PAUSE => {
+                eprintln!("agent-coordinator mcp: no server at {} yet; waiting for it", socket.display());
+                tokio::time::sleep(pause).await;
+            }
             Err(error) if Instant::now() + pause > give_up_at => {
                 eprintln!("agent-coordinator mcp: {}: {error}", socket.display());
                 return Err(CliError::NoDaemon { socket: socket.to_owned() });

@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -19,11 +20,21 @@ const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
 const FROM_ENVIRONMENT: [(&str, &str); 3] =
     [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
 
+/// How long an agent's call waits for a server that is away.
+const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
+/// Between two attempts, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Tools that give the same answer again, or change nothing further.
+const REPEATABLE: [&str; 6] =
+    ["authenticate", "get_my_task", "health_check", "report_completed", "should_start", "update_task_status"];
+
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "authenticate takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and PROJECT_ID where \
                         the JSON doesn't say them; every tool takes session_token from AGENT_SESSION_TOKEN. The server is the one \
-                        of COORDINATOR_MCP_SOCKET, else that of the configuration."
+                        of COORDINATOR_MCP_SOCKET, else that of the configuration. Called by an agent, it waits up to a \
+                        minute for a server that is being restarted."
 )]
 pub(super) struct CallArguments {
     /// Name of the tool
@@ -38,7 +49,9 @@ pub(super) struct CallArguments {
 impl CallArguments {
     pub(super) fn call(self, environment: &Environment, socket: &Path) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
-        let result = exchange(socket, &self.tool, arguments)?;
+        // An agent outlives a restart of its server, and so do its words; a person wants to know at once.
+        let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() { AGENTS_PATIENCE } else { Duration::ZERO };
+        let result = exchange(socket, &self.tool, arguments, patience)?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -47,7 +60,9 @@ impl CallArguments {
                 Some(value) => print_line(&value.to_string())?,
                 None => return Err(CliError::Failed(format!("the answer of {} has no field `{field}`", self.tool))),
             },
-            _ => print_line(&answer.to_string())?,
+            // Whoever asks for one field takes what is printed for it.
+            Some(_) => {}
+            None => print_line(&answer.to_string())?,
         }
         if is_error {
             let error = answer.get("error").and_then(Value::as_str).unwrap_or("refused");
@@ -88,29 +103,64 @@ fn complete(tool: &str, mut arguments: Map<String, Value>, environment: &Environ
     arguments
 }
 
-/// One request, one answer: the server takes a call without a handshake.
-fn exchange(socket: &Path, tool: &str, arguments: Map<String, Value>) -> Result<Value, CliError> {
+/// One request, one answer: the server takes a call without a handshake. With `patience` a server that is away is waited for,
+/// and a call whose answer was lost with it is made again.
+fn exchange(socket: &Path, tool: &str, arguments: Map<String, Value>, patience: Duration) -> Result<Value, CliError> {
+    let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let give_up_at = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match connect_and_ask(socket, tool, &request) {
+            Ok(answer) => return answer,
+            Err(Lost::Connection(error)) => error,
+            Err(Lost::Answer(error)) if REPEATABLE.contains(&tool) => error,
+            Err(Lost::Answer(error)) => return Err(error),
+        };
+        if Instant::now() + pause > give_up_at {
+            return Err(error);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Why there is no answer.
+enum Lost {
+    /// Nobody was asked.
+    Connection(CliError),
+    /// Somebody was asked; whether the call was carried out, nobody knows.
+    Answer(CliError),
+}
+
+fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            CliError::NoDaemon { socket: socket.to_owned() }
+            Lost::Connection(CliError::NoDaemon { socket: socket.to_owned() })
         }
-        _ => CliError::Failed(format!("could not reach the server at {}: {error}", socket.display())),
+        _ => Lost::Connection(CliError::Failed(format!("could not reach the server at {}: {error}", socket.display()))),
     })?;
-    let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let broken = |error: std::io::Error| CliError::Failed(format!("the server did not answer {tool}: {error}"));
-    writeln!(stream, "{request}").map_err(broken)?;
+    let lost =
+        |error: std::io::Error| Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")));
+    writeln!(stream, "{request}").map_err(lost)?;
     for line in BufReader::new(stream).lines() {
-        let mut answer: Value = serde_json::from_str(&line.map_err(broken)?)
-            .map_err(|error| CliError::Failed(format!("the server's answer to {tool} is not understood: {error}")))?;
+        let line = line.map_err(lost)?;
+        let mut answer: Value = match serde_json::from_str(&line) {
+            Ok(answer) => answer,
+            Err(error) => {
+                let problem = format!("the server's answer to {tool} is not understood: {error}");
+                return Ok(Err(CliError::Failed(problem)));
+            }
+        };
         if answer.get("id") != Some(&json!(1)) {
             continue;
         }
         if let Some(error) = answer.get("error") {
             let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
-            return Err(CliError::Failed(message.to_owned()));
+            return Ok(Err(CliError::Failed(message.to_owned())));
         }
-        return Ok(answer["result"].take());
+        return Ok(Ok(answer["result"].take()));
     }
-    Err(CliError::Failed(format!("the server closed the connection without answering {tool}")))
+    let problem = format!("the server closed the connection without answering {tool}");
+    Err(Lost::Answer(CliError::Failed(problem)))
 }

@@ -8,17 +8,20 @@ use crate::config::{Environment, Loaded, PassEnvironment, manifest};
 use crate::domain::{Guidance, InstanceKey, Purpose, Secret};
 use crate::provider::{LaunchRequest, Providers};
 
-/// Shorter values are words, paths or numbers.
+/// Shorter values are words or numbers; what begins with a slash is a path.
 const MIN_SECRET: usize = 6;
 
 pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
     let config = &loaded.config;
+    let manifest = match &config.manifest {
+        Some(path) => Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?)),
+        None => None,
+    };
     match &loaded.source {
         Some(path) => print_line(&format!("{}: correct", path.display()))?,
         None => print_line("no configuration file found: all settings have their defaults")?,
     }
-    if let Some(path) = &config.manifest {
-        let manifest = manifest::load(path, environment).map_err(CliError::Configuration)?;
+    if let Some((path, manifest)) = manifest {
         print_line(&format!(
             "{}: correct ({} agents, {} projects, {} tasks)",
             path.display(),
@@ -52,7 +55,9 @@ fn masked(line: String, environment: &Environment) -> String {
     let usual = PassEnvironment::default();
     let mut secrets: Vec<_> = environment
         .variables()
-        .filter(|(name, value)| value.len() >= MIN_SECRET && !usual.passes(name) && line.contains(value.as_str()))
+        .filter(|(name, value)| {
+            value.len() >= MIN_SECRET && !value.starts_with('/') && !usual.passes(name) && line.contains(value.as_str())
+        })
         .collect();
     // Longer ones first: one may be part of another.
     secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));

@@ -64,7 +64,8 @@ impl Client {
         }
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| CliError::Failed(format!("the daemon broke off: {error}")))?;
+            let frame =
+                frame.map_err(|_| CliError::Failed("the daemon went away; when it is back, ask again".to_owned()))?;
             if let Some(data) = frame.data_ref() {
                 take(data)?;
             }

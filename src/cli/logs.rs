@@ -24,6 +24,11 @@ impl LogsArguments {
     pub(super) async fn print(&self, client: &Client) -> Result<(), CliError> {
         let Pair { agent, project, purpose } = &self.pair;
         let launch = if let Some(launch) = &self.launch {
+            let found: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
+            if found.agent_id != *agent || found.project_id != *project {
+                let (agent, project) = (found.agent_id, found.project_id);
+                return Err(CliError::Failed(format!("launch {launch} is one of {agent} in {project}")));
+            }
             launch.clone()
         } else {
             let purpose = purpose.map(|purpose| format!("&purpose={purpose}")).unwrap_or_default();

@@ -40,9 +40,14 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
             return ExitCode::from(super::error::EXIT_FAILED);
         }
     };
+    let program = std::env::args().next().unwrap_or_else(|| "agent-coordinator".to_owned());
+    let invocation = match &source {
+        Some(path) => format!("{program} --config {}", path.display()),
+        None => program,
+    };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        app::run(config, environment, signals).await
+        app::run(config, environment, &invocation, signals).await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();

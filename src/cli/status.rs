@@ -27,6 +27,17 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
     }
 }
 
+/// Longest text of a cell; `--json` has the whole of it.
+const MAX_CELL: usize = 60;
+
+/// The beginning of a text that would make a table too wide.
+fn short(text: &str) -> String {
+    if text.chars().count() <= MAX_CELL {
+        return text.to_owned();
+    }
+    text.chars().take(MAX_CELL - 1).chain(['…']).collect()
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
@@ -80,7 +91,12 @@ fn describe(status: &StatusBody) -> String {
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                launch.reason.as_ref().map_or_else(|| outcome.to_owned(), |reason| format!("{outcome} ({reason})")),
+                short(
+                    &launch
+                        .reason
+                        .as_ref()
+                        .map_or_else(|| outcome.to_owned(), |reason| format!("{outcome} ({reason})")),
+                ),
                 exit,
                 launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, status.at)),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),

@@ -22,6 +22,9 @@ pub(super) struct StopArguments {
     /// Stop every agent and start none until `resume`
     #[arg(long, conflicts_with_all = ["agent", "project", "purpose"])]
     all: bool,
+    /// Count as ended what nobody can end, because its coordinator is not there; make sure first that its processes are gone
+    #[arg(long)]
+    force: bool,
     /// Don't wait until the agents are gone
     #[arg(long)]
     no_wait: bool,
@@ -44,10 +47,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl StopArguments {
     pub(super) async fn stop(self, client: &Client) -> Result<(), CliError> {
-        let target =
-            TargetRequest { all: self.all, agent_id: self.agent, project_id: self.project, purpose: self.purpose };
+        let target = TargetRequest {
+            all: self.all,
+            agent_id: self.agent,
+            project_id: self.project,
+            purpose: self.purpose,
+            force: self.force,
+        };
         let stopped: StoppedBody = client.post("/stop", &target).await?;
-        if stopped.launches.is_empty() {
+        if stopped.launches.is_empty() && stopped.abandoned.is_empty() {
             print_line("nothing was running")?;
         }
         for launch in &stopped.launches {
@@ -57,11 +65,22 @@ impl StopArguments {
                 wait_until_ended(client, launch).await?;
             }
         }
+        for launch in &stopped.abandoned {
+            eprintln!(
+                "agent-coordinator: {launch} is kept by a coordinator that is not there: nobody can end it or see whether it \
+                 lives. Start that coordinator again, or make sure that its processes are gone and repeat this with --force."
+            );
+        }
         match (&target.agent_id, &target.project_id) {
             (Some(agent), Some(project)) => print_line(&format!(
                 "{agent} in {project} is held until `resume {agent} {project}`, or until a task of it is set in_progress again"
             )),
             _ => print_line("paused: no agent is started until `resume`"),
+        }?;
+        if stopped.abandoned.is_empty() {
+            Ok(())
+        } else {
+            Err(CliError::Failed("not all of it could be ended".to_owned()))
         }
     }
 }
@@ -79,7 +98,8 @@ async fn wait_until_ended(client: &Client, launch: &LaunchId) -> Result<(), CliE
 impl ResumeArguments {
     pub(super) async fn resume(self, client: &Client) -> Result<(), CliError> {
         let all = self.agent.is_none();
-        let target = TargetRequest { all, agent_id: self.agent, project_id: self.project, purpose: self.purpose };
+        let target =
+            TargetRequest { all, agent_id: self.agent, project_id: self.project, purpose: self.purpose, force: false };
         client.post_only("/resume", &target).await?;
         print_line("resumed")
     }

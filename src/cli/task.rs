@@ -226,5 +226,11 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
         }
         print_table(&rows, "")?;
     }
+    if let Some(next_steps) = detail.executions.iter().find_map(|execution| execution.next_steps.as_ref()) {
+        print_line("\nnext steps:")?;
+        for line in next_steps.lines() {
+            print_line(&format!("  {}", plain(line)))?;
+        }
+    }
     Ok(())
 }

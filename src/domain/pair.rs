@@ -137,10 +137,10 @@ impl PairFacts {
         }
         if self.waiting_since.is_none() {
             StartReason::NoWork
-        } else if self.is_paused {
-            StartReason::Paused
         } else if self.record.held_since.is_some() {
             StartReason::Held
+        } else if self.is_paused {
+            StartReason::Paused
         } else if backoff.until(&self.record, now).is_some() {
             StartReason::Backoff
         } else {

@@ -82,8 +82,12 @@ impl Refusal {
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::InvalidCredentials => Some("use the AGENT_ID and AGENT_PASSKEY of your environment as they are"),
-            Self::AlreadyRunning | Self::LaunchEnded => {
-                Some("exit now; the coordinator starts you again when there is work")
+            Self::AlreadyRunning => {
+                Some("exit now; a person ends what runs with: agent-coordinator stop AGENT PROJECT")
+            }
+            Self::LaunchEnded => Some("exit now; the coordinator starts you again when there is work"),
+            Self::ImpossibleStatus { from: TaskStatus::Done | TaskStatus::Cancelled, .. } => {
+                Some("reopen it first: set it to todo")
             }
             Self::SessionEnded | Self::SessionExpired => Some("exit now; your session is over"),
             Self::InvalidSession => Some("call authenticate and use the session_token of its answer"),

@@ -347,13 +347,20 @@ impl Service {
         }
     }
 
-    /// A task that a person sets in progress ends the hold and the back-off of its pair.
-    pub(super) async fn release_for(&self, task: &Task) -> Result<Option<Change>, ServiceError> {
-        let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) else { return Ok(None) };
-        let key = InstanceKey::new(agent.clone(), task.project.clone(), Purpose::Task);
-        let record = self.store.pair(&key).await?;
-        let released = record.clone().released();
-        Ok((released != record).then_some(Change::Pair(released)))
+    /// A task that a person sets in progress ends the hold and the back-off of its pair, for each purpose.
+    pub(super) async fn release_for(&self, task: &Task) -> Result<Vec<Change>, ServiceError> {
+        let mut changes = Vec::new();
+        if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
+            for purpose in [Purpose::Task, Purpose::Chat] {
+                let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
+                let record = self.store.pair(&key).await?;
+                let released = record.clone().released();
+                if released != record {
+                    changes.push(Change::Pair(released));
+                }
+            }
+        }
+        Ok(changes)
     }
 }
 

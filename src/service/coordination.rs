@@ -2,7 +2,7 @@
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::LaunchId;
-use crate::domain::launch::{LaunchEvent, StopReason};
+use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Launch, LaunchState, PairFacts};
 use crate::store::Commit;
@@ -67,10 +67,19 @@ impl Service {
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(
-        launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
-        purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),
-        outcome = outcome.as_str(), reason = outcome.reason(), exit_code = launch.exit.exit_code,
-        signal = launch.exit.signal, duration_ms, "launch ended"
-    );
+    macro_rules! log {
+        ($level:ident) => {
+            tracing::$level!(
+                launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
+                purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),
+                outcome = outcome.as_str(), reason = outcome.reason(), exit_code = launch.exit.exit_code,
+                signal = launch.exit.signal, duration_ms, "launch ended"
+            )
+        };
+    }
+    // What holds a pair back is for an operator's eyes.
+    match launch.verdict(outcome) {
+        Verdict::Fine => log!(info),
+        Verdict::Failure => log!(warn),
+    }
 }

@@ -331,10 +331,9 @@ impl Service {
             }
             if before.is_none() {
                 merged.changes.push(Change::Event(task_event(&task, now)));
-                if let Some(release) = self.release_for(&task).await?
-                    && released.insert((task.assignee.clone(), task.project.clone()))
-                {
-                    merged.changes.push(release);
+                let release = self.release_for(&task).await?;
+                if !release.is_empty() && released.insert((task.assignee.clone(), task.project.clone())) {
+                    merged.changes.extend(release);
                 }
             }
             merged.changes.push(Change::Task(task));

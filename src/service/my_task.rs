@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::domain::id::ExecutionId;
 use crate::domain::task::next_task;
-use crate::domain::{Execution, Launch, Task, TaskStatus};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
@@ -26,13 +26,7 @@ impl Service {
         let key = &caller.session.key;
         self.transact(|| async move {
             let (launch, expect) = self.fence(caller).await?;
-            let filter = TaskFilter {
-                project: Some(key.project.clone()),
-                assignee: Some(key.agent.clone()),
-                status: Some(TaskStatus::InProgress),
-                parent: None,
-            };
-            let in_progress = self.store.tasks(&filter).await?;
+            let in_progress = self.tasks_in_progress(key).await?;
             let Some(task) = next_task(launch.task.as_ref(), &in_progress) else {
                 return Ok((Commit::default(), None));
             };
@@ -60,22 +54,38 @@ impl Service {
         if has_task { self.guidance.task_given() } else { self.guidance.no_task() }
     }
 
+    /// What an agent may work on in its project.
+    pub(super) async fn tasks_in_progress(&self, key: &InstanceKey) -> Result<Vec<Task>, ServiceError> {
+        let filter = TaskFilter {
+            project: Some(key.project.clone()),
+            assignee: Some(key.agent.clone()),
+            status: Some(TaskStatus::InProgress),
+            parent: None,
+        };
+        Ok(self.store.tasks(&filter).await?)
+    }
+
+    /// The record of a launch's work on a task, at its start.
+    pub(super) fn new_execution(&self, launch: &Launch, task: &Task) -> Execution {
+        Execution {
+            id: self.world.new_id(ExecutionId::PREFIX),
+            launch: launch.id.clone(),
+            task: task.id.clone(),
+            key: launch.key.clone(),
+            started_at: self.now(),
+            ended_at: None,
+            result: None,
+            summary: None,
+            next_steps: None,
+            outcome: None,
+            revision: 0,
+        }
+    }
+
     fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         if !is_recorded {
-            changes.push(Change::Execution(Execution {
-                id: self.world.new_id(ExecutionId::PREFIX),
-                launch: launch.id.clone(),
-                task: task.id.clone(),
-                key: launch.key.clone(),
-                started_at: self.now(),
-                ended_at: None,
-                result: None,
-                summary: None,
-                next_steps: None,
-                outcome: None,
-                revision: 0,
-            }));
+            changes.push(Change::Execution(self.new_execution(&launch, task)));
         }
         if launch.task.as_ref() != Some(&task.id) {
             changes.push(Change::Launch(Launch { task: Some(task.id.clone()), ..launch }));

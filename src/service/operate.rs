@@ -22,10 +22,20 @@ pub enum StopTarget {
 }
 
 /// What a stop has set in motion.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stopped {
     /// Launches that are being ended; `status` shows when they are gone.
     pub launches: Vec<LaunchId>,
+    /// Launches that nobody can end, because their coordinator is not there.
+    pub abandoned: Vec<LaunchId>,
+}
+
+/// Whether a launch counts as ended although nobody can see its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    No,
+    /// A person has made sure that it is gone.
+    Yes,
 }
 
 impl Service {
@@ -34,26 +44,30 @@ impl Service {
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
-    pub async fn stop(&self, target: &StopTarget) -> Result<Stopped, ServiceError> {
+    pub async fn stop(&self, target: &StopTarget, force: Force) -> Result<Stopped, ServiceError> {
         let reason = match target {
             StopTarget::Pair { .. } => StopReason::Person,
             StopTarget::All => StopReason::StopAll,
         };
         self.hold(target).await?;
         let open = self.store.open_launches().await?;
-        let mut launches = Vec::new();
+        let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
             self.want_stop(&launch.id, reason).await?;
-            if launch.coordinator.as_ref().is_some_and(|coordinator| !self.coordinators.knows(coordinator)) {
-                self.force_end(&launch.id).await?;
+            match launch.coordinator.filter(|coordinator| !self.coordinators.knows(coordinator)) {
+                Some(_) if force == Force::Yes => {
+                    self.force_end(&launch.id).await?;
+                    stopped.launches.push(launch.id);
+                }
+                Some(_) => stopped.abandoned.push(launch.id),
+                None => stopped.launches.push(launch.id),
             }
-            launches.push(launch.id);
         }
-        Ok(Stopped { launches })
+        Ok(stopped)
     }
 
     /// Ends a launch whose coordinator has not been heard of since the server started, so that nobody would ever tell its end.
-    /// Only because a person wants it: its process may live. A coordinator that comes back ends it then.
+    /// Only because a person insists: its process may live. A coordinator that comes back ends it then.
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
         let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.now() };

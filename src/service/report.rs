@@ -3,8 +3,8 @@
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
 use crate::domain::session::SessionEndReason;
-use crate::domain::task::Actor;
-use crate::domain::{Launch, Task, TaskStatus};
+use crate::domain::task::{Actor, next_task};
+use crate::domain::{Execution, Launch, Task, TaskStatus, Timestamp};
 use crate::store::{Change, Commit};
 
 use super::task_status::Moved;
@@ -35,7 +35,11 @@ impl Service {
                 return Ok((Commit::default(), self.guidance.reported(earlier)));
             }
             let (launch, mut expect) = self.fence(caller).await?;
-            let mut changes = Vec::new();
+            // An agent that never asked for its task reports on the one it was started for.
+            let (launch, mut changes) = match launch.task {
+                Some(_) => (launch, Vec::new()),
+                None => self.bind_unasked(launch, report, now).await?,
+            };
             if let Some(moved) = self.move_reported_task(&launch, report).await? {
                 expect.extend(moved.expect);
                 changes.extend(moved.changes);
@@ -60,6 +64,25 @@ impl Service {
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))
+    }
+
+    /// The launch with the task it would have been given, and the record of its work.
+    async fn bind_unasked(
+        &self,
+        launch: Launch,
+        report: Report<'_>,
+        now: Timestamp,
+    ) -> Result<(Launch, Vec<Change>), ServiceError> {
+        let in_progress = self.tasks_in_progress(&launch.key).await?;
+        let Some(task) = next_task(None, &in_progress) else { return Ok((launch, Vec::new())) };
+        let execution = Execution {
+            ended_at: Some(now),
+            result: Some(report.result),
+            summary: report.summary.map(str::to_owned),
+            next_steps: report.next_steps.map(str::to_owned),
+            ..self.new_execution(&launch, task)
+        };
+        Ok((Launch { task: Some(task.id.clone()), ..launch }, vec![Change::Execution(execution)]))
     }
 
     /// Moves the launch's task, if it has one and nobody else decided about it meanwhile.

@@ -195,8 +195,8 @@ tasks:
     let invalid = |method: &str, path: &str, body: &str, detail: &str| {
         assert_eq!(refused(&daemon, method, path, body, 422, "invalid")["detail"], detail);
     };
-    invalid("PATCH", "/tasks/tsk", r#"{"title": " "}"#, "task tsk needs a title");
-    invalid("POST", "/tasks", r#"{"id": "tsk_x", "projectId": "prj", "title": ""}"#, "task tsk_x needs a title");
+    invalid("PATCH", "/tasks/tsk", r#"{"title": " "}"#, "a task needs a title");
+    invalid("POST", "/tasks", r#"{"id": "tsk_x", "projectId": "prj", "title": ""}"#, "a task needs a title");
     let relative = r#"{"id": "prj_x", "workingDirectory": "here"}"#;
     invalid("POST", "/projects", relative, "the working directory must be an absolute path, not `here`");
     assert_eq!(daemon.json(&["agent", "list"]).as_array().unwrap().len(), 2);

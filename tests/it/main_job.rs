@@ -138,3 +138,33 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_ends() {
     assert!(daemon.terminate().success());
     assert!(told().lines().any(|line| line == "STOPPING=1"));
 }
+
+#[test]
+fn a_report_without_a_look_at_the_task_counts_for_it() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "report:success"]);
+    daemon.until_ended("agt");
+    let task = daemon.json(&["task", "show", "tsk"]);
+    assert_eq!((&task["status"], &task["executions"][0]["summary"]), (&"done".into(), &"a summary".into()));
+}
+
+#[test]
+fn an_agents_call_outlives_a_restart_of_the_daemon() {
+    let mut daemon = Daemon::running("shutdown: { sigterm: keep }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:works", "wait-for:go", "report:success"]);
+    daemon.written_pid("works");
+    assert!(daemon.terminate().success());
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.start();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    assert_eq!(daemon.ended("agt").len(), 1);
+}
+
+#[test]
+fn a_store_has_one_daemon() {
+    let first = Daemon::running("");
+    let mut second = Daemon::configured(&format!("store: {{ url: \"sqlite:{}/state.db\" }}", first.state().display()));
+    second.spawn();
+    assert_eq!(second.wait().code(), Some(1));
+    assert!(second.log().contains(&format!("another daemon (pid {})", first.pid())), "{}", second.log());
+}

@@ -13,7 +13,7 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Service, Settings, StopTarget};
+use agent_coordinator::service::{Force, Service, Settings, StopTarget};
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{Change, Commit, Store};
 
@@ -136,7 +136,7 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
     })
     .await
     .unwrap();
-    service.stop(&target).await.unwrap();
+    service.stop(&target, Force::No).await.unwrap();
     world.may_go_on.open();
     let answer = claim.await.unwrap();
     assert_eq!((answer.reason, answer.claim.is_some()), (reason, false));

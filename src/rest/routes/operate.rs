@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
-use crate::service::StopTarget;
+use crate::service::{Force, StopTarget};
 
 /// Whom it concerns: one pair, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct TargetRequest {
     /// Both without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
+    /// Only of a stop: also what nobody can end, because its coordinator is not there.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// What a stop has set in motion.
@@ -32,6 +35,8 @@ pub struct TargetRequest {
 pub struct StoppedBody {
     /// Launches that are being ended.
     pub launches: Vec<LaunchId>,
+    /// Launches that nobody can end, because their coordinator is not there.
+    pub abandoned: Vec<LaunchId>,
 }
 
 impl TryFrom<TargetRequest> for StopTarget {
@@ -67,11 +72,12 @@ async fn stop(
     State(state): State<RestState>,
     InBody(request): InBody<TargetRequest>,
 ) -> Result<Json<StoppedBody>, Problem> {
+    let force = if request.force { Force::Yes } else { Force::No };
     let target = request.try_into()?;
-    let stopped = state.service.stop(&target).await?;
+    let stopped = state.service.stop(&target, force).await?;
     let _span = span_of(&target).entered();
     tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
-    Ok(Json(StoppedBody { launches: stopped.launches }))
+    Ok(Json(StoppedBody { launches: stopped.launches, abandoned: stopped.abandoned }))
 }
 
 async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRequest>) -> Result<StatusCode, Problem> {

@@ -80,7 +80,10 @@ fn what_is_missing_comes_from_the_environment() {
 #[test]
 fn a_refusal_is_printed_and_fails() {
     let daemon = Daemon::running("");
-    let said = daemon.cli(&["call", "get_my_task", r#"{"session_token": "sess_x"}"#, "--get", "task"]);
+    let of_nobody = ["call", "get_my_task", r#"{"session_token": "sess_x"}"#];
+    let field = daemon.cli(&[&of_nobody[..], &["--get", "task"]].concat());
+    assert_eq!((field.code, field.stdout.as_str()), (1, ""), "who asks for a field is not given something else");
+    let said = daemon.cli(&of_nobody);
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said.code, &answer["error_code"]), (1, &"invalid_session".into()));
     assert_eq!(said.stderr, "agent-coordinator: get_my_task: Invalid session token\n");

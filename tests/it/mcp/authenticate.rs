@@ -146,7 +146,7 @@ fn a_ticket_is_good_for_its_agent_and_its_project_only() {
 fn the_ticket_of_a_launch_that_is_being_stopped_opens_nothing() {
     let daemon = Daemon::crowded("", &world(MINE));
     let ticket = claim(&daemon, "agt_a");
-    daemon.done(&["stop", "agt_a", "prj", "--no-wait"]);
+    daemon.cli(&["stop", "agt_a", "prj", "--no-wait"]);
     let answer = authenticate(&daemon, "agt_a", &ticket, "prj");
     assert_eq!(
         answer,

@@ -113,7 +113,7 @@ tasks:
     check("agt_stopping", "prj", "stopping");
     check("agt_held", "prj", "held");
     check("agt_failed", "prj", "backoff");
-    daemon.done(&["stop", "--all", "--no-wait"]);
+    daemon.cli(&["stop", "--all", "--no-wait"]);
     check("agt_ready", "prj", "paused");
     daemon.done(&["resume"]);
     assert_eq!(should_start(&daemon, "agt_ready", None)["reason"], "ready");
@@ -211,10 +211,15 @@ fn an_agent_is_no_coordinator_unless_it_knows_the_token() {
 }
 
 #[test]
-fn a_person_ends_what_a_coordinator_left_that_is_not_there() {
+fn a_person_who_insists_ends_what_a_coordinator_left_that_is_not_there() {
     let daemon = Daemon::crowded("", &world(super::MINE));
     assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone"))["should_start"], true);
-    let said = daemon.done(&["stop", "agt_a", "prj"]);
+    let said = daemon.cli(&["stop", "agt_a", "prj"]);
+    assert_eq!(said.code, 1);
+    assert!(said.stderr.contains("--force") && !said.stdout.contains("stopped"), "{said:?}");
+    let stopping = json!({ "should_start": false, "reason": "stopping" });
+    assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone")), stopping);
+    let said = daemon.done(&["stop", "agt_a", "prj", "--force"]);
     assert!(said.contains("stopped"), "{said}");
     let held = json!({ "should_start": false, "reason": "held" });
     assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone")), held);
