@@ -58,7 +58,7 @@ fn started_by_daemon(mut bed: Bed, beginnings: &mut Beginnings) -> Result<Times>
         control.set_status("tsk_0", "todo")?;
         std::thread::sleep(Duration::from_millis(5));
     }
-    let by_poll = &control.get("/status")?["counters"]["found_by_poll_only"];
+    let by_poll = &control.get("/status")?["counters"]["foundByPollOnly"];
     anyhow::ensure!(by_poll == 0, "the poll found {by_poll} starts: nothing announced them");
     Ok(times)
 }
