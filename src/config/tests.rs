@@ -42,43 +42,7 @@ fn defaults() -> Config {
 }
 
 /// Seed 004, sections "設定ファイル" and "タイムアウト設定", to the letter.
-const SEED: &str = r#"# coordinator_config.yaml
-
-polling_interval: 10  # 秒
-max_concurrent: 3     # 同時実行数
-mcp_socket_path: ~/Library/Application Support/AIAgentPM/mcp.sock
-
-# AIプロバイダーごとの起動方法
-ai_providers:
-  claude:
-    cli_command: claude
-    cli_args: ["--dangerously-skip-permissions"]
-  gemini:
-    cli_command: gemini-cli
-    cli_args: ["--project", "my-project"]
-  codex:
-    cli_command: codex
-    cli_args: []
-
-# エージェント認証情報
-# 注意:
-# - 監視対象のプロジェクト・エージェントは list_active_projects_with_agents で動的取得
-# - ai_type, system_prompt はアプリ側（DB）で管理
-# - working_directory はプロジェクトから取得（ここでは指定しない）
-agents:
-  agt_developer:
-    passkey: ${DEV_PASSKEY}
-
-  agt_reviewer:
-    passkey: ${REVIEWER_PASSKEY}
-
-  agt_infra:
-    passkey: ${INFRA_PASSKEY}
-session:
-  default_timeout: 3600      # 1時間
-  max_timeout: 86400         # 24時間（長時間タスク用）
-  cleanup_interval: 300      # 5分ごとに期限切れセッションをクリーンアップ
-"#;
+const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
 
 #[test]
 fn the_seeds_file_means_what_the_seed_says() {

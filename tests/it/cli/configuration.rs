@@ -6,39 +6,7 @@ use super::check_fails;
 use crate::daemon::{Daemon, Said};
 
 /// Seed 004's configuration, as it stands there.
-const SEED: &str = r#"# coordinator_config.yaml
-
-polling_interval: 10  # 秒
-max_concurrent: 3     # 同時実行数
-mcp_socket_path: ~/Library/Application Support/AIAgentPM/mcp.sock
-
-# AIプロバイダーごとの起動方法
-ai_providers:
-  claude:
-    cli_command: claude
-    cli_args: ["--dangerously-skip-permissions"]
-  gemini:
-    cli_command: gemini-cli
-    cli_args: ["--project", "my-project"]
-  codex:
-    cli_command: codex
-    cli_args: []
-
-# エージェント認証情報
-# 注意:
-# - 監視対象のプロジェクト・エージェントは list_active_projects_with_agents で動的取得
-# - ai_type, system_prompt はアプリ側（DB）で管理
-# - working_directory はプロジェクトから取得（ここでは指定しない）
-agents:
-  agt_developer:
-    passkey: ${DEV_PASSKEY}
-
-  agt_reviewer:
-    passkey: ${REVIEWER_PASSKEY}
-
-  agt_infra:
-    passkey: ${INFRA_PASSKEY}
-"#;
+const SEED: &str = include_str!("../../fixtures/seed_004.yaml");
 
 /// `check` of this configuration, with the seed's variables where wanted. Its folder is `HOME`, too, and is left out.
 fn check(text: &str, variables: &[(&str, &str)]) -> Said {

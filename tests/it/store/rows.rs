@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
-use agent_coordinator::domain::launch::{ExitStatus, ReportResult};
+use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Priority, Project, Purpose, Secret, Session, Task, TaskStatus,
-    Timestamp,
+    Agent, Execution, InstanceKey, Launch, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp,
 };
 
 #[track_caller]
@@ -80,22 +79,11 @@ pub(super) fn launch(name: &str, agent: &str, project: &str) -> Launch {
 }
 
 pub(super) fn launch_of(name: &str, agent: &str, project: &str, purpose: Purpose) -> Launch {
+    let key = InstanceKey::new(id(agent), id(project), purpose);
     Launch {
-        id: id(name),
-        key: InstanceKey::new(id(agent), id(project), purpose),
         coordinator: Some(id("crd_1")),
-        ai_type: "claude".to_owned(),
         ticket: Some(ticket(name)),
-        claimed_at: at(100),
-        state: LaunchState::Starting { deadline: at(200) },
-        pid: None,
-        started_at: None,
-        authenticated_at: None,
-        task: None,
-        report: None,
-        stop_reason: None,
-        exit: ExitStatus::default(),
-        revision: 0,
+        ..Launch::claimed(id(name), key, "claude".to_owned(), at(100), at(200))
     }
 }
 
