@@ -404,6 +404,8 @@ impl Table {
             return false;
         };
         let first = entry.stop.as_ref();
+        // The shim may see only the last of several requests: each says the shortest time of all.
+        let timeout = first.map_or(timeout, |first| first.timeout().min(timeout));
         let stop = Stop::new(first.map_or(reason, |first| first.reason), timeout);
         if first.is_none() {
             info!(launch_id = %launch, reason = %reason, "agent process is told to stop");

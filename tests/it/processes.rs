@@ -144,6 +144,20 @@ async fn a_stop_that_a_dying_daemon_only_wrote_is_carried_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_patient_stop_after_a_hurried_one_does_not_prolong_it() {
+    let bed = Bed::new().await;
+    let launch = bed.start(&["ignore-term", "write:ready", "sleep:600"]).await;
+    until("it takes no notice of TERM", || bed.file("ready").exists());
+    let shim = bed.shim(&launch).pid;
+    // It sees both at once, and of two equal signals only one.
+    kill(shim, Signal::STOP);
+    bed.table().request_stop(&launch, StopReason::Shutdown, Some(Duration::ZERO)).await.unwrap();
+    bed.table().request_stop(&launch, StopReason::Shutdown, Some(Duration::from_hours(1))).await.unwrap();
+    kill(shim, Signal::CONT);
+    assert_eq!(bed.until_ended(&launch), killed(9));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_is_refused_and_the_next_is_not() {
     let mut bed = Bed::new().await;
     let refused = process::open(bed.config.clone(), Nudge::new()).await;
