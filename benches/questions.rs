@@ -93,16 +93,12 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         let began = Instant::now();
         let view = service.view().await?;
         let planned = plan(&Snapshot {
-            now: service.time(),
+            now: view.at,
             coordinator: coordinator.clone(),
             startable: view.startable,
             launches: view.launches,
             instances: Vec::new(),
-            limits: Limits {
-                max_concurrent: 1,
-                backoff: settings(folder.path()).backoff,
-                linger: settings(folder.path()).linger,
-            },
+            limits: Limits { max_concurrent: 1, linger: settings(folder.path()).linger },
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };

@@ -1,24 +1,30 @@
 //! A wake-up without data. Whoever changed something calls [`Nudge::wake`]; whoever waits looks at the world again.
 //!
-//! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent.
+//! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent. Wake-ups are counted, so that
+//! somebody who can't keep listening can ask whether there was one since.
 
 use tokio::sync::watch;
 
 /// The waking side. Cloning it is cheap, and all clones wake the same listeners.
 #[derive(Debug, Clone)]
-pub struct Nudge(watch::Sender<()>);
+pub struct Nudge(watch::Sender<u64>);
 
 /// The waiting side.
 #[derive(Debug, Clone)]
-pub struct Wakeups(watch::Receiver<()>);
+pub struct Wakeups(watch::Receiver<u64>);
 
 impl Nudge {
     pub fn new() -> Self {
-        Self(watch::Sender::new(()))
+        Self(watch::Sender::new(0))
     }
 
     pub fn wake(&self) {
-        self.0.send_replace(());
+        self.0.send_modify(|n_wakeups| *n_wakeups += 1);
+    }
+
+    /// How often it was woken. Read before looking at the world, it says later whether there is news.
+    pub fn n_wakeups(&self) -> u64 {
+        *self.0.borrow()
     }
 
     /// A listener that hears each wake-up from now on.
@@ -61,6 +67,7 @@ mod tests {
         assert!(wakeups.woken().now_or_never().is_none());
         nudge.wake();
         nudge.clone().wake();
+        assert_eq!(nudge.n_wakeups(), 2);
         assert!(wakeups.is_pending());
         assert!(wakeups.woken().now_or_never().is_some());
         assert!(!wakeups.is_pending());

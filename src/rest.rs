@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{Place, Problem};
+pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 
 use crate::service::Service;
 
@@ -34,6 +35,16 @@ pub fn router(state: RestState) -> Router {
         .nest("/api", routes.clone())
         .merge(routes)
         .fallback(problem::no_such_route)
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(state)
+}
+
+/// The routes of a coordinator without its server.
+pub fn coordinator_router(state: CoordinatorState) -> Router {
+    Router::new()
+        .nest("/api", routes::coordinator::routes().fallback(routes::coordinator::ask_the_server))
+        .fallback(routes::coordinator::ask_the_server)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(problem::panicked))
         .with_state(state)

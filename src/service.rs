@@ -10,7 +10,6 @@ mod cleanup;
 mod coordination;
 mod launches;
 mod logout;
-
 mod manifest;
 mod my_task;
 mod operate;
@@ -27,18 +26,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
-pub use coordination::ServerView;
-
+pub use coordination::{ServerView, Work};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use operate::{Force, StopTarget, Stopped};
+pub use output::read_output;
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
 pub use start::{Claim, ShouldStart};
-pub use status::{CoordinatorStatus, Counters, StatusView};
+pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use task_status::StatusChange;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
@@ -77,6 +78,10 @@ pub struct Service {
     settings: Settings,
     guidance: Guidance,
     nudge: Nudge,
+    /// Tells this run of the server from all others.
+    run: u64,
+    /// Cancelled when nobody is to wait here any more.
+    ending: CancellationToken,
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
 }
@@ -99,7 +104,11 @@ const MAX_ATTEMPTS: usize = 16;
 
 impl Service {
     pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, settings: Settings, nudge: Nudge) -> Self {
+        let mut run = [0; 8];
+        world.fill(&mut run);
         Self {
+            run: u64::from_ne_bytes(run),
+            ending: CancellationToken::new(),
             store,
             world,
             guidance: Guidance::new(settings.language),

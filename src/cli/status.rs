@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
-use crate::rest::routes::status::StatusBody;
+use crate::domain::Timestamp;
+use crate::rest::routes::status::{CoordinatorBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,12 +39,30 @@ fn short(text: &str) -> String {
     text.chars().take(MAX_CELL - 1).chain(['…']).collect()
 }
 
+/// A coordinator that asks this rarely is not there.
+const SILENT_AFTER: Duration = Duration::from_mins(2);
+
+fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
+    (now.since(coordinator.heard_at) > SILENT_AFTER).then(|| {
+        format!(
+            "coordinator {} was last heard of {} ago: {} agents are with it",
+            coordinator.coordinator_id,
+            ago(coordinator.heard_at, now),
+            coordinator.running
+        )
+    })
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
     )];
+    let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
+    if !silent.is_empty() {
+        parts.push(silent.join("\n"));
+    }
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());
     } else {

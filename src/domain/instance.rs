@@ -1,19 +1,25 @@
 //! What the process table knows of an instance: facts about processes, nothing about tasks or sessions.
 
+use serde::{Deserialize, Serialize};
+
 use super::id::LaunchId;
 use super::key::InstanceKey;
 use super::launch::{ExitStatus, ProcessEnd, StopReason};
 use super::time::Timestamp;
 
 /// A launch as its coordinator sees it on its own machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
+    #[serde(rename = "launch_id")]
     pub launch: LaunchId,
+    #[serde(flatten)]
     pub key: InstanceKey,
+    #[serde(flatten)]
     pub phase: Phase,
     /// Found alive at the start of this daemon, not started by it.
     pub adopted: bool,
     /// The first reason its keeper was told to end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
     /// Whether its keeper knows that it authenticated.
     pub is_marked_authenticated: bool,
@@ -25,7 +31,8 @@ pub struct Instance {
 /// Starting ──► Running ──► Exited ──► Ended
 ///     └───────────┴──────────────────────►  (never ran; lost)
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
     /// Its keeper is being started, or is about to start it.
     Starting,

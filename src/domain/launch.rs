@@ -262,6 +262,24 @@ pub struct Launch {
     pub revision: i64,
 }
 
+/// An open launch, as far as a coordinator needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchFacts {
+    #[serde(rename = "launch_id")]
+    pub id: LaunchId,
+    #[serde(flatten)]
+    pub key: InstanceKey,
+    /// Whose process it is.
+    #[serde(rename = "coordinator_id", default, skip_serializing_if = "Option::is_none")]
+    pub coordinator: Option<CoordinatorId>,
+    #[serde(flatten)]
+    pub state: LaunchState,
+    /// Once its coordinator reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    pub is_authenticated: bool,
+}
+
 /// What happens to a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchEvent {
@@ -326,6 +344,19 @@ impl LaunchEvent {
             Self::ProcessEnded { .. } => "end of the process",
             Self::SessionExpired { .. } => "end of the session",
             Self::ClaimLapsed { .. } => "lapse of the claim",
+        }
+    }
+}
+
+impl From<Launch> for LaunchFacts {
+    fn from(launch: Launch) -> Self {
+        Self {
+            is_authenticated: launch.authenticated_at.is_some(),
+            id: launch.id,
+            key: launch.key,
+            coordinator: launch.coordinator,
+            state: launch.state,
+            pid: launch.pid,
         }
     }
 }

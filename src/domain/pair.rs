@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::agent::{AgentStatus, ProjectStatus};
 use super::id::LaunchId;
 use super::key::InstanceKey;
@@ -114,10 +116,36 @@ words! {
         Backoff = "backoff",
         /// All slots are taken.
         NoFreeSlot = "no_free_slot",
+        /// The coordinator's configuration has no passkey for the agent (seed 004).
+        NoPasskey = "no_passkey",
     }
 }
 
+/// A key with work and without an open launch, as its server judges it: what a coordinator needs to know to start it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    #[serde(flatten)]
+    pub key: InstanceKey,
+    pub ai_type: String,
+    pub working_directory: PathBuf,
+    pub waiting_since: Timestamp,
+    /// [`StartReason::Ready`], or what keeps it from starting.
+    pub reason: StartReason,
+    /// When the reason is over, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
 impl PairFacts {
+    /// The facts judged; `None` where there is no work, or no such agent or project.
+    pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
+        let reason = self.reason(backoff, now);
+        let until = backoff.until(&self.record, now).filter(|_| reason == StartReason::Backoff);
+        let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
+        let waiting_since = self.waiting_since?;
+        Some(Candidate { key: self.key, ai_type, working_directory, waiting_since, reason, until })
+    }
+
     /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
     pub fn reason(&self, backoff: Backoff, now: Timestamp) -> StartReason {
         let (Some((agent_status, _)), Some((project_status, _))) = (&self.agent, &self.project) else {

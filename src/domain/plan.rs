@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase};
 use super::key::InstanceKey;
-use super::launch::{ExitStatus, Launch, LaunchState, ProcessEnd, StopReason};
-use super::pair::{Backoff, PairFacts, StartReason};
+use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
+use super::pair::{Candidate, StartReason};
 use super::time::Timestamp;
 
 /// The limits a coordinator keeps.
@@ -19,7 +21,6 @@ use super::time::Timestamp;
 pub struct Limits {
     /// Most instances at the same time, those that start and those that are being ended included.
     pub max_concurrent: usize,
-    pub backoff: Backoff,
     /// Longest time from a report to the stop ladder.
     pub linger: Duration,
 }
@@ -31,9 +32,9 @@ pub struct Snapshot {
     pub now: Timestamp,
     pub coordinator: CoordinatorId,
     /// Keys with work and without an open launch.
-    pub startable: Vec<PairFacts>,
-    /// All open launches, whoever keeps them.
-    pub launches: Vec<Launch>,
+    pub startable: Vec<Candidate>,
+    /// Open launches: all of this coordinator, and whoever else's the server shows.
+    pub launches: Vec<LaunchFacts>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
     pub limits: Limits,
@@ -75,11 +76,13 @@ pub enum ProcessReport {
 }
 
 /// A start that has to wait, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deferred {
+    #[serde(flatten)]
     pub key: InstanceKey,
     pub reason: StartReason,
     /// When the reason is over, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
@@ -97,13 +100,14 @@ impl Plan {
     }
 }
 
-/// Why a claim of ours has no process: between the two the daemon died.
-const DIED_BEFORE_SPAWN: &str = "the daemon died before the spawn";
+/// Why a claim of ours has no process.
+const DIED_BEFORE_SPAWN: &str = "the daemon died before the spawn, or never heard that its claim was granted";
 
 /// Decides what a coordinator does in one cycle.
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan::default();
-    let launches: BTreeMap<&LaunchId, &Launch> = snapshot.launches.iter().map(|launch| (&launch.id, launch)).collect();
+    let launches: BTreeMap<&LaunchId, &LaunchFacts> =
+        snapshot.launches.iter().map(|launch| (&launch.id, launch)).collect();
     for instance in &snapshot.instances {
         match launches.get(&instance.launch) {
             Some(launch) => reconcile(instance, launch, snapshot.now, snapshot.limits, &mut plan),
@@ -116,7 +120,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Brings the server's view of a launch and its process together.
-fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, limits: Limits, plan: &mut Plan) {
+fn reconcile(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
     let id = &launch.id;
     let report = |report| Action::Report { launch: id.clone(), report };
     let started = match &instance.phase {
@@ -144,7 +148,7 @@ fn reconcile(instance: &Instance, launch: &Launch, now: Timestamp, limits: Limit
     }
 }
 
-fn keep_going_or_stop(instance: &Instance, launch: &Launch, now: Timestamp, limits: Limits, plan: &mut Plan) {
+fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
     let id = &launch.id;
     match launch.state {
         LaunchState::Starting { deadline } if now >= deadline => {
@@ -161,7 +165,7 @@ fn keep_going_or_stop(instance: &Instance, launch: &Launch, now: Timestamp, limi
         LaunchState::Stopping { ladder_at, .. } => plan.wake(ladder_at),
         LaunchState::Ending | LaunchState::Ended { .. } => {}
     }
-    if launch.authenticated_at.is_some() && !instance.is_marked_authenticated {
+    if launch.is_authenticated && !instance.is_marked_authenticated {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
     }
 }
@@ -194,23 +198,21 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let live: BTreeSet<&InstanceKey> =
         snapshot.instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
-    let mut ready: BTreeMap<&ProjectId, Vec<&PairFacts>> = BTreeMap::new();
-    for facts in &snapshot.startable {
-        let reason = match facts.reason(snapshot.limits.backoff, snapshot.now) {
+    let mut ready: BTreeMap<&ProjectId, Vec<&Candidate>> = BTreeMap::new();
+    for candidate in &snapshot.startable {
+        let reason = match candidate.reason {
             // A process of ours lives, whatever the server says.
-            StartReason::Ready if live.contains(&facts.key) => StartReason::Stopping,
+            StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
             reason => reason,
         };
         if reason == StartReason::Ready {
-            ready.entry(&facts.key.project).or_default().push(facts);
+            ready.entry(&candidate.key.project).or_default().push(candidate);
             continue;
         }
-        let until =
-            snapshot.limits.backoff.until(&facts.record, snapshot.now).filter(|_| reason == StartReason::Backoff);
-        if let Some(until) = until {
+        if let Some(until) = candidate.until {
             plan.wake(until);
         }
-        plan.deferred.push(Deferred { key: facts.key.clone(), reason, until });
+        plan.deferred.push(Deferred { key: candidate.key.clone(), reason, until: candidate.until });
     }
 
     let mut occupied = occupied_slots(snapshot);
@@ -219,18 +221,17 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         waiting.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
     }
     for _ in 0..n_free {
-        let Some(facts) = take_fairest(&mut ready, &occupied) else { break };
-        let (Some((_, ai_type)), Some((_, working_directory))) = (&facts.agent, &facts.project) else { continue };
-        *occupied.entry(&facts.key.project).or_default() += 1;
+        let Some(next) = take_fairest(&mut ready, &occupied) else { break };
+        *occupied.entry(&next.key.project).or_default() += 1;
         plan.actions.push(Action::Start {
-            key: facts.key.clone(),
-            ai_type: ai_type.clone(),
-            working_directory: working_directory.clone(),
+            key: next.key.clone(),
+            ai_type: next.ai_type.clone(),
+            working_directory: next.working_directory.clone(),
         });
     }
     let left = ready.into_values().flatten();
-    plan.deferred.extend(left.map(|facts| Deferred {
-        key: facts.key.clone(),
+    plan.deferred.extend(left.map(|candidate| Deferred {
+        key: candidate.key.clone(),
         reason: StartReason::NoFreeSlot,
         until: None,
     }));
@@ -238,13 +239,13 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// The next one of the project with the fewest slots; of several such projects, the longest waiting.
 fn take_fairest<'a>(
-    ready: &mut BTreeMap<&ProjectId, Vec<&'a PairFacts>>,
+    ready: &mut BTreeMap<&ProjectId, Vec<&'a Candidate>>,
     occupied: &BTreeMap<&ProjectId, usize>,
-) -> Option<&'a PairFacts> {
+) -> Option<&'a Candidate> {
     let share = |project: &ProjectId| occupied.get(project).copied().unwrap_or(0);
     let (_, waiting) =
         ready.iter_mut().filter(|(_, waiting)| !waiting.is_empty()).min_by_key(|(project, waiting)| {
-            (share(project), waiting.last().map(|facts| (facts.waiting_since, &facts.key)))
+            (share(project), waiting.last().map(|candidate| (candidate.waiting_since, &candidate.key)))
         })?;
     waiting.pop()
 }

@@ -32,6 +32,10 @@ pub enum Refusal {
     TaskNotFound { task: TaskId },
     #[error("Launch not found")]
     LaunchNotFound { launch: LaunchId },
+    #[error("Launch {launch} is kept by another coordinator")]
+    NotYourLaunch { launch: LaunchId },
+    #[error("The server is being stopped")]
+    ServerStopping,
     #[error("Task {task} is not assigned to you")]
     NotYourTask { task: TaskId },
     #[error("Task {task} is {from}: it can't become {to}")]
@@ -67,6 +71,8 @@ impl Refusal {
             Self::CoordinatorOnly => "coordinator_only",
             Self::TaskNotFound { .. } => "task_not_found",
             Self::LaunchNotFound { .. } => "launch_not_found",
+            Self::NotYourLaunch { .. } => "not_your_launch",
+            Self::ServerStopping => "server_stopping",
             Self::NotYourTask { .. } => "not_your_task",
             Self::ImpossibleStatus { .. } => "impossible_status",
             Self::PeopleOnly { .. } => "people_only",
@@ -95,6 +101,10 @@ impl Refusal {
                 Some("a person assigns agents to projects: agent-coordinator project set PROJECT --assign AGENT")
             }
             Self::CoordinatorOnly => Some("agents call get_my_task and report_completed"),
+            Self::NotYourLaunch { .. } => {
+                Some("give the coordinator_id that claimed it; two coordinators need two of them")
+            }
+            Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
             Self::NeedsAssignee { .. } => Some("assign an agent first"),

@@ -50,6 +50,7 @@ pub(super) trait Who: Sized + Send {
 }
 
 /// An argument that says who calls. It is always a string.
+#[derive(Clone, Copy)]
 pub(super) struct IdentityArgument {
     pub(super) name: &'static str,
     /// What a model reads.
@@ -163,7 +164,23 @@ impl Who for Coordinator {
                     .map_err(|invalid| CallError::Arguments(format!("argument `coordinator_id`: {invalid}")))?,
             ),
         };
+        if let Some(id) = &id {
+            incoming.service.heard_from(id);
+        }
         Ok(Self { id })
+    }
+}
+
+/// A coordinator that says which one it is.
+pub(super) struct NamedCoordinator(pub(super) CoordinatorId);
+
+impl Who for NamedCoordinator {
+    const ARGUMENTS: &'static [IdentityArgument] =
+        &[Coordinator::ARGUMENTS[0], IdentityArgument { is_required: true, ..Coordinator::ARGUMENTS[1] }];
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let Coordinator { id } = Coordinator::find(incoming).await?;
+        id.map(Self).ok_or_else(|| missing("coordinator_id"))
     }
 }
 

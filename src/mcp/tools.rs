@@ -4,10 +4,16 @@ mod authenticate;
 mod get_my_task;
 mod health_check;
 mod list_active_projects_with_agents;
+mod list_stop_requests;
 mod logout;
 mod report_completed;
+mod report_process_exit;
+mod report_process_started;
+mod report_process_stopping;
+mod report_status;
 mod should_start;
 mod update_task_status;
+mod wait_for_work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +35,12 @@ pub(super) fn all() -> Tools {
         Tool::of::<health_check::HealthCheck>(),
         Tool::of::<list_active_projects_with_agents::ListActiveProjectsWithAgents>(),
         Tool::of::<should_start::ShouldStart>(),
+        Tool::of::<wait_for_work::WaitForWork>(),
+        Tool::of::<list_stop_requests::ListStopRequests>(),
+        Tool::of::<report_process_started::ReportProcessStarted>(),
+        Tool::of::<report_process_stopping::ReportProcessStopping>(),
+        Tool::of::<report_process_exit::ReportProcessExit>(),
+        Tool::of::<report_status::ReportStatus>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
@@ -61,6 +73,16 @@ pub(super) trait ToolSpec {
         who: Self::Who,
         input: Self::Input,
     ) -> impl Future<Output = Result<Self::Output, ServiceError>> + Send;
+}
+
+/// The answer of tools that have nothing to say but that it is done.
+#[derive(Serialize)]
+pub(super) struct Done {
+    success: bool,
+}
+
+impl Done {
+    pub(super) const DONE: Self = Self { success: true };
 }
 
 /// The arguments of tools that have none of their own.

@@ -92,7 +92,11 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }
-        Refusal::CoordinatorOnly | Refusal::PeopleOnly { .. } | Refusal::NotYourTask { .. } => StatusCode::FORBIDDEN,
+        Refusal::CoordinatorOnly
+        | Refusal::PeopleOnly { .. }
+        | Refusal::NotYourTask { .. }
+        | Refusal::NotYourLaunch { .. } => StatusCode::FORBIDDEN,
+        Refusal::ServerStopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotAssigned { .. }
         | Refusal::Inactive
         | Refusal::AlreadyRunning

@@ -2,6 +2,7 @@
 //! reads the same types.
 
 pub mod agents;
+pub mod coordinator;
 pub mod launches;
 pub mod manifest;
 pub mod operate;

@@ -1,25 +1,97 @@
 //! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
 
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::id::LaunchId;
+use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{Launch, LaunchState, PairFacts};
+use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
 use crate::store::Commit;
 
 use super::{CoordinatorStatus, Service, ServiceError};
 
 /// The server's part of what a plan is made from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerView {
-    pub startable: Vec<PairFacts>,
-    /// All open launches, whoever keeps them.
-    pub launches: Vec<Launch>,
+    /// The server's time, by which all of it was judged.
+    pub at: Timestamp,
+    pub startable: Vec<Candidate>,
+    /// Open launches: all of the asking coordinator, perhaps others'.
+    pub launches: Vec<LaunchFacts>,
+}
+
+/// A view, and a mark by which a later look is asked to wait for news.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Work {
+    /// Opaque.
+    pub seen: String,
+    #[serde(flatten)]
+    pub view: ServerView,
 }
 
 impl Service {
+    /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
-        Ok(ServerView { startable: self.store.startable().await?, launches: self.store.open_launches().await? })
+        let (at, backoff) = (self.now(), self.settings.backoff);
+        let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
+        let launches = self.store.open_launches().await?.into_iter().map(LaunchFacts::from);
+        Ok(ServerView { at, startable: startable.collect(), launches: launches.collect() })
+    }
+
+    /// The view of one coordinator: what may be started, and its own launches. With the mark of an earlier view it returns
+    /// when there may be news since, at the latest after `patience`; without one at once. Cancel-safe.
+    ///
+    /// # Errors
+    /// `ServerStopping`, also for those who wait when the server is told to end.
+    pub async fn wait_for_work(
+        &self,
+        coordinator: &CoordinatorId,
+        seen: Option<&str>,
+        patience: Duration,
+    ) -> Result<Work, ServiceError> {
+        let mut wakeups = self.nudge.listen();
+        if seen == Some(self.mark().as_str()) {
+            tokio::select! {
+                () = wakeups.woken() => {}
+                () = self.ending.cancelled() => {}
+                () = tokio::time::sleep(patience) => {}
+            }
+        }
+        if self.ending.is_cancelled() {
+            return Err(Refusal::ServerStopping.into());
+        }
+        // Before the look: what changes after it is news.
+        let seen = self.mark();
+        let mut view = self.view().await?;
+        view.launches.retain(|launch| launch.coordinator.as_ref() == Some(coordinator));
+        Ok(Work { seen, view })
+    }
+
+    /// Ends all waits for news; those who ask later aren't let wait either.
+    pub fn end_waits(&self) {
+        self.ending.cancel();
+    }
+
+    /// How far the news have come, in this run of the server.
+    fn mark(&self) -> String {
+        format!("{:x}.{}", self.run, self.nudge.n_wakeups())
+    }
+
+    /// The launch that a coordinator elsewhere speaks of, which must be its own.
+    ///
+    /// # Errors
+    /// `LaunchNotFound`, `NotYourLaunch`.
+    pub async fn launch_of(&self, coordinator: Option<&CoordinatorId>, id: &LaunchId) -> Result<Launch, ServiceError> {
+        let launch = self.store.launch(id).await?.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
+        match (coordinator, &launch.coordinator) {
+            (Some(asking), Some(keeping)) if asking != keeping => {
+                Err(Refusal::NotYourLaunch { launch: id.clone() }.into())
+            }
+            _ => Ok(launch),
+        }
     }
 
     /// Takes what a coordinator says of a process; old news and unknown launches change nothing.
@@ -60,6 +132,11 @@ impl Service {
     /// Keeps the newest word of a coordinator for everyone who looks.
     pub fn report_status(&self, status: CoordinatorStatus) {
         self.coordinators.put(status);
+    }
+
+    /// A coordinator is there: it asked for something.
+    pub fn heard_from(&self, coordinator: &CoordinatorId) {
+        self.coordinators.heard_from(coordinator, self.now());
     }
 }
 

@@ -29,25 +29,35 @@ impl Service {
         id: &LaunchId,
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-        let Some(dir) = instance_dir::find(&self.settings.state_dir, id) else { return Ok(None) };
-        let watch = if follow && dir.starts_with(instance_dir::instances(&self.settings.state_dir)) {
-            // Before the first read, so that nothing written in between goes unnoticed.
-            Some(watch(&dir).map_err(|error| Refusal::Invalid(format!("could not follow the output: {error}")))?)
-        } else {
-            None
-        };
-        let Ok(folder) = File::open(&dir) else { return Ok(None) };
-        let reader = OutputReader { dir, folder, files: Vec::new(), current: None, watch };
-        Ok(Some(futures::stream::unfold(reader, |mut reader| async move {
-            match reader.next().await {
-                Ok(None) => None,
-                Ok(Some(chunk)) => Some((Ok(chunk), reader)),
-                Err(error) => {
-                    Some((Err(error), OutputReader { files: Vec::new(), current: None, watch: None, ..reader }))
-                }
-            }
-        })))
+        read_output(&self.settings.state_dir, id, follow)
     }
+}
+
+/// As [`Service::output`], where there is no server: of the launches that were kept in `state_dir`.
+///
+/// # Errors
+/// When the folder can't be watched.
+pub fn read_output(
+    state_dir: &Path,
+    id: &LaunchId,
+    follow: bool,
+) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
+    let Some(dir) = instance_dir::find(state_dir, id) else { return Ok(None) };
+    let watch = if follow && dir.starts_with(instance_dir::instances(state_dir)) {
+        // Before the first read, so that nothing written in between goes unnoticed.
+        Some(watch(&dir).map_err(|error| Refusal::Invalid(format!("could not follow the output: {error}")))?)
+    } else {
+        None
+    };
+    let Ok(folder) = File::open(&dir) else { return Ok(None) };
+    let reader = OutputReader { dir, folder, files: Vec::new(), current: None, watch };
+    Ok(Some(futures::stream::unfold(reader, |mut reader| async move {
+        match reader.next().await {
+            Ok(None) => None,
+            Ok(Some(chunk)) => Some((Ok(chunk), reader)),
+            Err(error) => Some((Err(error), OutputReader { files: Vec::new(), current: None, watch: None, ..reader })),
+        }
+    })))
 }
 
 struct OutputReader {

@@ -1,7 +1,7 @@
 //! What is going on, for everyone who looks: the store's launches beside what each coordinator last said of its processes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
@@ -32,24 +32,55 @@ pub struct Counters {
     pub found_by_poll_only: u64,
 }
 
-/// The newest word of each coordinator. In memory: a coordinator says it again after its next cycle.
+/// The newest word of each coordinator, and when it last asked for anything. In memory: a coordinator says it again after its
+/// next cycle.
 #[derive(Debug, Default)]
-pub(super) struct CoordinatorBoard(Mutex<BTreeMap<CoordinatorId, CoordinatorStatus>>);
+pub(super) struct CoordinatorBoard(Mutex<BTreeMap<CoordinatorId, OnBoard>>);
+
+#[derive(Debug, Default)]
+struct OnBoard {
+    status: Option<CoordinatorStatus>,
+    heard_at: Option<Timestamp>,
+}
 
 impl CoordinatorBoard {
     pub(super) fn put(&self, status: CoordinatorStatus) {
-        let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        board.insert(status.coordinator.clone(), status);
+        let id = status.coordinator.clone();
+        self.lock().entry(id).or_default().status = Some(status);
+    }
+
+    pub(super) fn heard_from(&self, coordinator: &CoordinatorId, at: Timestamp) {
+        // Whoever only asks and never says how it stands (a script, a seed's client) is not kept in mind.
+        if let Some(known) = self.lock().get_mut(coordinator) {
+            known.heard_at = Some(at);
+        }
     }
 
     /// Whether it has said anything since the server started.
     pub(super) fn knows(&self, coordinator: &CoordinatorId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(coordinator)
+        self.lock().contains_key(coordinator)
     }
 
-    fn all(&self) -> Vec<CoordinatorStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    fn all(&self) -> Vec<CoordinatorView> {
+        let board = self.lock();
+        let all = board.values().filter_map(|known| {
+            let status = known.status.clone()?;
+            Some(CoordinatorView { heard_at: known.heard_at.unwrap_or(status.at), status })
+        });
+        all.collect()
     }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CoordinatorId, OnBoard>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A coordinator as its server sees it.
+#[derive(Debug, Clone)]
+pub struct CoordinatorView {
+    pub status: CoordinatorStatus,
+    /// When it last asked for anything.
+    pub heard_at: Timestamp,
 }
 
 /// Everything `status` shows.
@@ -57,7 +88,7 @@ impl CoordinatorBoard {
 pub struct StatusView {
     pub at: Timestamp,
     pub paused_since: Option<Timestamp>,
-    pub coordinators: Vec<CoordinatorStatus>,
+    pub coordinators: Vec<CoordinatorView>,
     pub open: Vec<Launch>,
     /// The last ones, the newest first.
     pub ended: Vec<Launch>,

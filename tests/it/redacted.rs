@@ -3,12 +3,14 @@
 use serde_json::{Map, Value};
 
 /// Keys whose values differ, in whatever case they are written.
-const VOLATILE: [&str; 19] = [
+const VOLATILE: [&str; 21] = [
     "at",
     "authenticatedat",
     "claimedat",
+    "coordinatorid",
     "createdat",
     "endedat",
+    "heardat",
     "launchid",
     "launchticket",
     "passkey",

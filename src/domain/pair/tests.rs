@@ -55,6 +55,16 @@ fn an_open_launch_counts_before_everything_that_may_change() {
 }
 
 #[test]
+fn a_candidate_is_judged_by_its_server() {
+    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW);
+    let waits = PairFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    assert_eq!((waits.reason, waits.until), (StartReason::Backoff, BACKOFF.until(&failed, NOW)));
+    let held = PairFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    assert_eq!((held.reason, held.until), (StartReason::Held, None));
+    assert_eq!(PairFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, NOW), None);
+}
+
+#[test]
 fn failures_add_up_until_something_else_happens() {
     let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW).after_end(Verdict::Failure, NOW);
     assert_eq!(failed.n_failures, 2);

@@ -4,10 +4,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 
 use super::*;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::SessionId;
 use crate::domain::key::Purpose;
-use crate::domain::pair::PairRecord;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -24,25 +22,23 @@ fn me() -> CoordinatorId {
     "crd_me".parse().expect("an id")
 }
 
-fn waiting(key: InstanceKey, since: i64) -> PairFacts {
-    PairFacts {
-        record: PairRecord::new(key.clone()),
+fn waiting(key: InstanceKey, since: i64) -> Candidate {
+    Candidate {
         key,
-        agent: Some((AgentStatus::Active, "claude".to_owned())),
-        project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
-        is_assigned: true,
-        waiting_since: Some(Timestamp::from_millis(since)),
-        open: None,
-        is_paused: false,
+        ai_type: "claude".to_owned(),
+        working_directory: PathBuf::from("dir"),
+        waiting_since: Timestamp::from_millis(since),
+        reason: StartReason::Ready,
+        until: None,
     }
 }
 
-fn launch(id: &str, key: InstanceKey, state: LaunchState) -> Launch {
-    let claim = Launch::claimed(id.parse().expect("an id"), key, "claude".to_owned(), NOW, NOW);
-    Launch { coordinator: Some(me()), state, ..claim }
+fn launch(id: &str, key: InstanceKey, state: LaunchState) -> LaunchFacts {
+    let id = id.parse().expect("an id");
+    LaunchFacts { id, key, coordinator: Some(me()), state, pid: None, is_authenticated: false }
 }
 
-fn instance(launch: &Launch, phase: Phase) -> Instance {
+fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
     Instance {
         launch: launch.id.clone(),
         key: launch.key.clone(),
@@ -60,11 +56,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         startable: Vec::new(),
         launches: Vec::new(),
         instances: Vec::new(),
-        limits: Limits {
-            max_concurrent,
-            linger: Duration::from_secs(30),
-            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
-        },
+        limits: Limits { max_concurrent, linger: Duration::from_secs(30) },
     }
 }
 
@@ -134,11 +126,10 @@ fn a_key_with_a_live_process_is_not_started_whatever_the_server_says() {
 }
 
 #[test]
-fn a_failing_pair_waits_and_the_plan_says_until_when() {
-    let mut facts = waiting(key(1, 1), 0);
-    facts.record = PairRecord { n_failures: 3, last_end_at: Some(NOW), ..facts.record };
-    let plan = plan(&Snapshot { startable: vec![facts], ..snapshot(1) });
+fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
     let until = Some(NOW + Duration::from_secs(4));
+    let failing = Candidate { reason: StartReason::Backoff, until, ..waiting(key(1, 1), 0) };
+    let plan = plan(&Snapshot { startable: vec![failing], ..snapshot(1) });
     assert_eq!(plan.wake_at, until);
     assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until }]);
 }
@@ -146,7 +137,7 @@ fn a_failing_pair_waits_and_the_plan_says_until_when() {
 #[test]
 fn a_claim_without_a_process_is_given_back_at_once() {
     let claim = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
-    let other = Launch { coordinator: Some("crd_other".parse().expect("an id")), ..claim.clone() };
+    let other = LaunchFacts { coordinator: Some("crd_other".parse().expect("an id")), ..claim.clone() };
     let mine = plan(&Snapshot { launches: vec![claim], ..snapshot(1) });
     assert!(matches!(&mine.actions[..], [Action::Report { report: ProcessReport::Ended { .. }, .. }]));
     assert_eq!(plan(&Snapshot { launches: vec![other], ..snapshot(1) }).actions, []);
@@ -198,7 +189,7 @@ fn an_end_is_reported_until_the_server_knows_it_and_only_then_forgotten() {
 prop_compose! {
     fn any_snapshot()(
         max_concurrent in 0usize..5,
-        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u32..3, any::<bool>()), 0..10),
+        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u8..3), 0..10),
         open in prop::collection::vec((0usize..6, 0usize..3, 0u8..5, 0u8..4), 0..6),
     ) -> Snapshot {
         let mut taken = BTreeSet::new();
@@ -226,17 +217,18 @@ prop_compose! {
             }
         }
         let mut startable = Vec::new();
-        for (agent, project, since, n_failures, is_paused) in n_waiting {
+        for (agent, project, since, reason) in n_waiting {
             let key = key(agent, project);
-            let is_open = launches.iter().any(|launch: &Launch| launch.key == key);
-            if is_open || startable.iter().any(|facts: &PairFacts| facts.key == key) {
+            let is_open = launches.iter().any(|launch: &LaunchFacts| launch.key == key);
+            if is_open || startable.iter().any(|other: &Candidate| other.key == key) {
                 continue;
             }
-            let mut facts = waiting(key, since);
-            facts.is_paused = is_paused;
-            facts.record.n_failures = n_failures;
-            facts.record.last_end_at = Some(Timestamp::from_millis(NOW.as_millis() - 1_500));
-            startable.push(facts);
+            let (reason, until) = match reason {
+                0 => (StartReason::Ready, None),
+                1 => (StartReason::Paused, None),
+                _ => (StartReason::Backoff, Some(NOW + Duration::from_secs(1))),
+            };
+            startable.push(Candidate { reason, until, ..waiting(key, since) });
         }
         Snapshot { startable, launches, instances, ..snapshot(max_concurrent) }
     }
@@ -321,7 +313,7 @@ proptest! {
             let deadline = NOW + Duration::from_secs(9);
             let claimed = launch(&format!("lch_new_{n}"), key.clone(), LaunchState::Starting { deadline });
             next.instances.push(instance(&claimed, Phase::Starting));
-            next.startable.retain(|facts| facts.key != *key);
+            next.startable.retain(|candidate| candidate.key != *key);
             next.launches.push(claimed);
         }
         prop_assert_eq!(starts(&plan(&next)).len(), 0);

@@ -6,7 +6,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use futures::Stream;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
@@ -21,6 +23,8 @@ pub struct LaunchBody {
     pub agent_id: AgentId,
     pub project_id: ProjectId,
     pub purpose: Purpose,
+    /// Only the server knows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ai_type: String,
     /// `starting`, `running`, `stopping`, `ending`, `ended`.
     pub state: String,
@@ -140,7 +144,15 @@ async fn output(
         let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
-    let stream = futures::StreamExt::take_until(output, state.closing.clone().cancelled_owned());
+    Ok(as_text(output, state.closing.clone()))
+}
+
+/// Output as it is sent, until the daemon closes.
+pub(super) fn as_text(
+    output: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
+    closing: CancellationToken,
+) -> Response {
+    let stream = futures::StreamExt::take_until(output, closing.cancelled_owned());
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    Ok((headers, Body::from_stream(stream)).into_response())
+    (headers, Body::from_stream(stream)).into_response()
 }

@@ -1,6 +1,6 @@
 //! `/status`: everything at a glance, and `/health/live`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::State;
 use axum::routing::get;
@@ -8,11 +8,14 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::pair::StartReason;
-use crate::domain::{AgentId, Instance, LaunchId, ProjectId, Purpose, SessionId, Timestamp};
+use crate::domain::plan::Deferred;
+use crate::domain::{
+    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
+};
 use crate::domain::{Launch, LaunchState, PairRecord};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{Counters, StatusView};
+use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
 /// Everything at a glance (contract.md `status --json`, there in snake_case).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,7 +28,13 @@ pub struct StatusBody {
     pub paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
+    /// Of a coordinator without its server: where that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerBody>,
     pub limits: LimitsBody,
+    /// Who starts agents for this server.
+    #[serde(default)]
+    pub coordinators: Vec<CoordinatorBody>,
     pub instances: Vec<InstanceBody>,
     pub deferred: Vec<DeferredBody>,
     /// The last ones, the newest first.
@@ -33,11 +42,44 @@ pub struct StatusBody {
     pub counters: Counters,
 }
 
+/// The server as its coordinator sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerBody {
+    pub address: String,
+    /// What the last call failed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsBody {
     pub max_concurrent: usize,
     pub running: usize,
+}
+
+/// A coordinator as its server sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoordinatorBody {
+    pub coordinator_id: CoordinatorId,
+    /// When it last asked for anything.
+    pub heard_at: Timestamp,
+    pub max_concurrent: usize,
+    pub running: usize,
+}
+
+impl From<&CoordinatorView> for CoordinatorBody {
+    fn from(view: &CoordinatorView) -> Self {
+        let CoordinatorStatus { coordinator, max_concurrent, instances, .. } = &view.status;
+        Self {
+            coordinator_id: coordinator.clone(),
+            heard_at: view.heard_at,
+            max_concurrent: *max_concurrent,
+            running: instances.iter().filter(|instance| instance.is_live()).count(),
+        }
+    }
 }
 
 /// A launch that is open.
@@ -69,21 +111,10 @@ impl From<StatusView> for StatusBody {
         let processes: BTreeMap<LaunchId, &Instance> = view
             .coordinators
             .iter()
-            .flat_map(|coordinator| &coordinator.instances)
+            .flat_map(|coordinator| &coordinator.status.instances)
             .map(|instance| (instance.launch.clone(), instance))
             .collect();
-        let deferred: Vec<DeferredBody> = view
-            .coordinators
-            .iter()
-            .flat_map(|coordinator| &coordinator.deferred)
-            .map(|deferred| DeferredBody {
-                agent_id: deferred.key.agent.clone(),
-                project_id: deferred.key.project.clone(),
-                purpose: deferred.key.purpose,
-                reason: deferred.reason,
-                until: deferred.until,
-            })
-            .collect();
+        let deferred: Vec<DeferredBody> = all_deferred(&view).into_iter().map(DeferredBody::from).collect();
         let held = view.held.iter().map(|record| DeferredBody {
             agent_id: record.key.agent.clone(),
             project_id: record.key.project.clone(),
@@ -97,13 +128,13 @@ impl From<StatusView> for StatusBody {
             .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
             .collect();
         let counters = view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
-            cycles: sum.cycles + coordinator.counters.cycles,
-            starts: sum.starts + coordinator.counters.starts,
-            adoptions: sum.adoptions + coordinator.counters.adoptions,
-            found_by_poll_only: sum.found_by_poll_only + coordinator.counters.found_by_poll_only,
+            cycles: sum.cycles + coordinator.status.counters.cycles,
+            starts: sum.starts + coordinator.status.counters.starts,
+            adoptions: sum.adoptions + coordinator.status.counters.adoptions,
+            found_by_poll_only: sum.found_by_poll_only + coordinator.status.counters.found_by_poll_only,
         });
         let limits = LimitsBody {
-            max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.max_concurrent).sum(),
+            max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.status.max_concurrent).sum(),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances =
@@ -114,11 +145,35 @@ impl From<StatusView> for StatusBody {
             at: view.at,
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
+            server: None,
             limits,
+            coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
+        }
+    }
+}
+
+/// What waits, once each, however many coordinators said so: one that has no passkey for an agent says the least.
+fn all_deferred(view: &StatusView) -> Vec<&Deferred> {
+    let mut all: Vec<&Deferred> =
+        view.coordinators.iter().flat_map(|coordinator| &coordinator.status.deferred).collect();
+    all.sort_by_key(|deferred| deferred.reason == StartReason::NoPasskey);
+    let mut seen: BTreeSet<&InstanceKey> = view.open.iter().map(|launch| &launch.key).collect();
+    all.retain(|deferred| seen.insert(&deferred.key));
+    all
+}
+
+impl From<&Deferred> for DeferredBody {
+    fn from(deferred: &Deferred) -> Self {
+        Self {
+            agent_id: deferred.key.agent.clone(),
+            project_id: deferred.key.project.clone(),
+            purpose: deferred.key.purpose,
+            reason: deferred.reason,
+            until: deferred.until,
         }
     }
 }

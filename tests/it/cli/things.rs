@@ -84,6 +84,12 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
     assert_eq!(daemon.json(&["project", "show", "prj"])["working_directory"], "/projects/prj");
 }
 
+/// A coordinator as the status shows it.
+fn coordinator(max_concurrent: usize, running: usize) -> Value {
+    let (id, heard_at) = ("[coordinator_id]", "[heard_at]");
+    json!({ "coordinator_id": id, "heard_at": heard_at, "max_concurrent": max_concurrent, "running": running })
+}
+
 #[test]
 fn an_empty_house_says_what_to_do_next() {
     let daemon = Daemon::running("");
@@ -103,7 +109,7 @@ fn an_empty_house_says_what_to_do_next() {
         redacted(&daemon.status()),
         json!({
             "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
-            "limits": { "max_concurrent": 3, "running": 0 }, "instances": [], "deferred": [], "ended": [],
+            "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "ended": [],
             "counters": daemon.status()["counters"],
         })
     );
@@ -206,6 +212,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
         json!({
             "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
             "limits": { "max_concurrent": 1, "running": 1 },
+            "coordinators": [coordinator(1, 1)],
             "instances": [launch("agt_runs", json!({
                 "state": "running", "session": "[session]", "adopted": false, "task_id": "tsk_runs",
                 "authenticated_at": "[authenticated_at]",

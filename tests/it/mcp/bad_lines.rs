@@ -155,7 +155,8 @@ fn an_unknown_tool_and_params_that_are_none_are_told_so() {
     };
     check(
         json!({ "name": "no_such_tool", "arguments": {} }),
-        "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, authenticate, \
+        "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, wait_for_work, \
+         list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, authenticate, \
          get_my_task, update_task_status, report_completed, logout",
     );
     let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";

@@ -1,0 +1,32 @@
+//! `list_stop_requests`: which launches of a coordinator are to be ended.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::wait_for_work::StopRequest;
+use super::{Effect, NoInput, ToolSpec};
+use crate::mcp::envelope::NamedCoordinator;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct ListStopRequests;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    stop_requests: Vec<StopRequest>,
+}
+
+impl ToolSpec for ListStopRequests {
+    const NAME: &'static str = "list_stop_requests";
+    const TEXT: &'static str = "For coordinators: lists the coordinator's own launches that are to be stopped.";
+    const EFFECT: Effect = Effect::Reads;
+    type Who = NamedCoordinator;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, who: NamedCoordinator, _: NoInput) -> Result<Output, ServiceError> {
+        let work = service.wait_for_work(&who.0, None, Duration::ZERO).await?;
+        Ok(Output { success: true, stop_requests: StopRequest::all(&work) })
+    }
+}

@@ -1,0 +1,81 @@
+//! `report_process_exit`: how the process of a launch went.
+
+use serde::Deserialize;
+
+use super::{Done, Effect, ToolSpec};
+use crate::domain::launch::{ExitStatus, ProcessEnd};
+use crate::domain::plan::ProcessReport;
+use crate::domain::{LaunchId, Timestamp};
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct ReportProcessExit;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The launch, as should_start named it.
+    #[schemars(with = "String")]
+    launch_id: LaunchId,
+    /// exited: the agent is gone, what it started may live. ended: nothing of it lives (the default). start_failed: there never
+    /// was a process. fuse_burnt: it came too late to be started. lost: nobody saw its end.
+    #[serde(default)]
+    outcome: ProcessOutcome,
+    /// The agent's exit code.
+    #[serde(default)]
+    #[schemars(with = "i32")]
+    exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default)]
+    #[schemars(with = "i32")]
+    signal: Option<i32>,
+    /// What failed, for start_failed.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    reason: Option<String>,
+    /// When it ended (RFC 3339); now without it.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    ended_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ProcessOutcome {
+    Exited,
+    #[default]
+    Ended,
+    StartFailed,
+    FuseBurnt,
+    Lost,
+}
+
+impl Input {
+    fn report(self, now: Timestamp) -> ProcessReport {
+        let exit = ExitStatus { exit_code: self.exit_code, signal: self.signal };
+        let end = match self.outcome {
+            ProcessOutcome::Exited => return ProcessReport::Exited { exit },
+            ProcessOutcome::Ended => ProcessEnd::Exited(exit),
+            ProcessOutcome::StartFailed => {
+                ProcessEnd::StartFailed(self.reason.unwrap_or_else(|| "the coordinator gave no reason".to_owned()))
+            }
+            ProcessOutcome::FuseBurnt => ProcessEnd::FuseBurnt,
+            ProcessOutcome::Lost => ProcessEnd::Lost,
+        };
+        ProcessReport::Ended { end, at: self.ended_at.unwrap_or(now) }
+    }
+}
+
+impl ToolSpec for ReportProcessExit {
+    const NAME: &'static str = "report_process_exit";
+    const TEXT: &'static str = "For coordinators: how the process of a launch went. Ends that launch and no other.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Done;
+
+    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
+        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
+        service.report_process(&launch.id, &input.report(service.time())).await?;
+        Ok(Done::DONE)
+    }
+}

@@ -1,0 +1,36 @@
+//! `report_process_stopping`: a coordinator ends a launch for a reason of its own. Said before the end, so that the end is judged
+//! by its reason.
+
+use serde::Deserialize;
+
+use super::{Done, Effect, ToolSpec};
+use crate::domain::{LaunchId, StopReason};
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct ReportProcessStopping;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The launch, as should_start named it.
+    #[schemars(with = "String")]
+    launch_id: LaunchId,
+    /// Why: shutdown, start_timeout, unknown, …
+    #[schemars(with = "String")]
+    reason: StopReason,
+}
+
+impl ToolSpec for ReportProcessStopping {
+    const NAME: &'static str = "report_process_stopping";
+    const TEXT: &'static str = "For coordinators: the coordinator ends the agent of a launch, and why.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Done;
+
+    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
+        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
+        service.want_stop(&launch.id, input.reason).await?;
+        Ok(Done::DONE)
+    }
+}

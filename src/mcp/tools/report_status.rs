@@ -1,0 +1,72 @@
+//! `report_status`: how things stand with a coordinator, for everyone who looks at its server.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Done, Effect, ToolSpec};
+use crate::domain::Instance;
+use crate::domain::plan::Deferred;
+use crate::mcp::envelope::NamedCoordinator;
+use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
+
+pub(in crate::mcp) struct ReportStatus;
+
+/// Any object, for a schema.
+type Object = BTreeMap<String, serde_json::Value>;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// Most agents that it keeps alive at once.
+    #[schemars(with = "u32")]
+    max_concurrent: usize,
+    /// Its processes: launch_id, agent_id, project_id, purpose, phase, pid, …
+    #[serde(default)]
+    #[schemars(with = "Vec<Object>")]
+    instances: Vec<Instance>,
+    /// Starts that wait: agent_id, project_id, purpose, reason, until.
+    #[serde(default)]
+    #[schemars(with = "Vec<Object>")]
+    deferred: Vec<Deferred>,
+    /// What it has counted since its start: cycles, starts, adoptions, found_by_poll_only.
+    #[serde(default)]
+    #[schemars(with = "Object")]
+    counters: Counted,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counted {
+    cycles: u64,
+    starts: u64,
+    adoptions: u64,
+    found_by_poll_only: u64,
+}
+
+impl From<Counted> for Counters {
+    fn from(counted: Counted) -> Self {
+        let Counted { cycles, starts, adoptions, found_by_poll_only } = counted;
+        Self { cycles, starts, adoptions, found_by_poll_only }
+    }
+}
+
+impl ToolSpec for ReportStatus {
+    const NAME: &'static str = "report_status";
+    const TEXT: &'static str = "For coordinators: which agents run there, which starts wait and why.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = NamedCoordinator;
+    type Input = Input;
+    type Output = Done;
+
+    async fn call(service: &Service, who: NamedCoordinator, input: Input) -> Result<Done, ServiceError> {
+        service.report_status(CoordinatorStatus {
+            coordinator: who.0,
+            at: service.time(),
+            max_concurrent: input.max_concurrent,
+            instances: input.instances,
+            deferred: input.deferred,
+            counters: input.counters.into(),
+        });
+        Ok(Done::DONE)
+    }
+}

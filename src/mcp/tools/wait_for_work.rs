@@ -1,0 +1,76 @@
+//! `wait_for_work`: the nudge of a coordinator on the other side of a connection, with all that it plans from.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::LaunchState;
+use crate::domain::launch::{LaunchFacts, StopReason};
+use crate::domain::{InstanceKey, LaunchId, Timestamp};
+use crate::mcp::envelope::NamedCoordinator;
+use crate::service::{Service, ServiceError, Work};
+
+pub(in crate::mcp) struct WaitForWork;
+
+/// Longest wait, in seconds; clients and proxies between them lose patience after a minute.
+const MAX_WAIT: u64 = 55;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// How long to wait for news since `seen`, in seconds; at most 55. Without it the answer comes at once.
+    #[serde(default)]
+    #[schemars(with = "u32", range(max = 55))]
+    timeout_seconds: u64,
+    /// The `seen` of the answer before: the call waits for news since. Without it the answer comes at once.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    seen: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    #[serde(flatten)]
+    work: Work,
+    stop_requests: Vec<StopRequest>,
+}
+
+/// A launch of the asking coordinator that is to be ended.
+#[derive(Serialize)]
+pub(super) struct StopRequest {
+    launch_id: LaunchId,
+    #[serde(flatten)]
+    key: InstanceKey,
+    reason: StopReason,
+    /// How long it may still go by itself before its processes are ended.
+    grace_seconds: u64,
+}
+
+impl StopRequest {
+    pub(super) fn of(launch: &LaunchFacts, now: Timestamp) -> Option<Self> {
+        let LaunchState::Stopping { reason, ladder_at } = launch.state else { return None };
+        let (launch_id, key) = (launch.id.clone(), launch.key.clone());
+        Some(Self { launch_id, key, reason, grace_seconds: ladder_at.since(now).as_secs() })
+    }
+
+    pub(super) fn all(work: &Work) -> Vec<Self> {
+        work.view.launches.iter().filter_map(|launch| Self::of(launch, work.view.at)).collect()
+    }
+}
+
+impl ToolSpec for WaitForWork {
+    const NAME: &'static str = "wait_for_work";
+    const TEXT: &'static str = "For coordinators: returns what may be started, the coordinator's own open launches and which of \
+                                them are to be stopped; with `seen` and timeout_seconds as soon as any of it may have changed.";
+    const EFFECT: Effect = Effect::Reads;
+    type Who = NamedCoordinator;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, who: NamedCoordinator, input: Input) -> Result<Output, ServiceError> {
+        let patience = Duration::from_secs(input.timeout_seconds.min(MAX_WAIT));
+        let work = service.wait_for_work(&who.0, input.seen.as_deref(), patience).await?;
+        Ok(Output { success: true, stop_requests: StopRequest::all(&work), work })
+    }
+}

@@ -1,0 +1,162 @@
+//! The routes of a coordinator without its server: what runs here, and what it printed. Everything else is the server's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio_util::sync::CancellationToken;
+
+use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
+use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
+use crate::domain::{Instance, LaunchId, Phase, Timestamp};
+use crate::rest::Problem;
+use crate::rest::extract::{InPath, InQuery};
+use crate::service::{CoordinatorStatus, CoordinatorView, read_output};
+
+/// A coordinator as it is seen at one moment.
+#[derive(Debug, Clone)]
+pub struct CoordinatorLook {
+    pub status: CoordinatorStatus,
+    /// Where its server is.
+    pub server: String,
+    /// What the last call to the server failed with.
+    pub problem: Option<String>,
+}
+
+/// What these routes need.
+#[derive(Clone)]
+pub struct CoordinatorState {
+    /// Looks at the coordinator.
+    pub look: Arc<dyn Fn() -> CoordinatorLook + Send + Sync>,
+    /// Where the output of its agents is.
+    pub state_dir: PathBuf,
+    /// Ends streams that would never end by themselves.
+    pub closing: CancellationToken,
+}
+
+impl From<CoordinatorLook> for StatusBody {
+    fn from(look: CoordinatorLook) -> Self {
+        let CoordinatorLook { status, server, problem } = look;
+        let n_live = status.instances.iter().filter(|instance| instance.is_live()).count();
+        let (at, view) = (status.at, CoordinatorView { heard_at: status.at, status });
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            health: if problem.is_none() { "ok" } else { "cut_off" }.to_owned(),
+            at,
+            paused: false,
+            paused_since: None,
+            server: Some(ServerBody { address: server, problem }),
+            limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
+            coordinators: vec![CoordinatorBody::from(&view)],
+            instances: view.status.instances.iter().map(InstanceBody::from).collect(),
+            deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
+            ended: Vec::new(),
+            counters: view.status.counters,
+        }
+    }
+}
+
+impl From<&Instance> for InstanceBody {
+    fn from(instance: &Instance) -> Self {
+        Self { launch: instance.into(), session: None, adopted: instance.adopted }
+    }
+}
+
+impl From<&Instance> for LaunchBody {
+    fn from(instance: &Instance) -> Self {
+        let (state, pid, started_at, ended_at, exit) = match &instance.phase {
+            Phase::Starting => ("starting", None, None, None, None),
+            Phase::Running { pid, started_at } => ("running", Some(*pid), Some(*started_at), None, None),
+            Phase::Exited { pid, started_at, exit } => ("ending", Some(*pid), Some(*started_at), None, Some(*exit)),
+            Phase::Ended { pid, started_at, end, at, .. } => ("ended", *pid, *started_at, Some(*at), end.exit()),
+        };
+        let exit = exit.unwrap_or_default();
+        Self {
+            launch_id: instance.launch.clone(),
+            agent_id: instance.key.agent.clone(),
+            project_id: instance.key.project.clone(),
+            purpose: instance.key.purpose,
+            ai_type: String::new(),
+            state: if instance.stop.is_some() && state == "running" { "stopping" } else { state }.to_owned(),
+            task_id: None,
+            pid,
+            // Made when its process was wanted; the server knows the moment of the claim.
+            claimed_at: started_at.unwrap_or_else(|| Timestamp::from_millis(0)),
+            started_at,
+            authenticated_at: None,
+            ended_at,
+            outcome: None,
+            reason: instance.stop.map(|reason| reason.to_string()),
+            exit_code: exit.exit_code,
+            signal: exit.signal,
+        }
+    }
+}
+
+pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
+    Router::new()
+        .route("/status", get(status))
+        .route("/health/live", get(async || "ok\n"))
+        .route("/launches", get(list))
+        .route("/launches/{id}", get(show))
+        .route("/launches/{id}/output", get(output))
+}
+
+/// Somebody took the coordinator for the server.
+pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState>, uri: Uri) -> Problem {
+    let server = (state.look)().server;
+    let path = uri.path();
+    let detail = format!("this is a coordinator without its server: `{path}` is answered by the server, {server}");
+    Problem::new(StatusCode::MISDIRECTED_REQUEST, "not_the_server", detail)
+}
+
+async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
+    Json((state.look)().into())
+}
+
+async fn list(
+    State(state): State<CoordinatorState>,
+    InQuery(query): InQuery<LaunchQuery>,
+) -> Result<Json<Vec<LaunchBody>>, Problem> {
+    let instances = (state.look)().status.instances;
+    let wanted = instances.iter().filter(|instance| {
+        let key = &instance.key;
+        query.agent.as_ref().is_none_or(|agent| *agent == key.agent)
+            && query.project.as_ref().is_none_or(|project| *project == key.project)
+            && query.purpose.is_none_or(|purpose| purpose == key.purpose)
+    });
+    // Their ids grow with time.
+    let mut wanted: Vec<LaunchBody> = wanted.map(LaunchBody::from).collect();
+    wanted.sort_by(|a, b| b.launch_id.cmp(&a.launch_id));
+    wanted.truncate(query.limit.unwrap_or(usize::MAX));
+    Ok(Json(wanted))
+}
+
+async fn show(
+    State(state): State<CoordinatorState>,
+    InPath(id): InPath<LaunchId>,
+) -> Result<Json<LaunchBody>, Problem> {
+    let instances = (state.look)().status.instances;
+    match instances.iter().find(|instance| instance.launch == id) {
+        Some(instance) => Ok(Json(instance.into())),
+        None => Err(not_here(&id)),
+    }
+}
+
+async fn output(
+    State(state): State<CoordinatorState>,
+    InPath(id): InPath<LaunchId>,
+    InQuery(query): InQuery<OutputQuery>,
+) -> Result<Response, Problem> {
+    let output = read_output(&state.state_dir, &id, query.follow)?.ok_or_else(|| not_here(&id))?;
+    Ok(as_text(output, state.closing.clone()))
+}
+
+fn not_here(id: &LaunchId) -> Problem {
+    let detail = format!("launch `{id}` is not one of this coordinator's, or its output was never written");
+    Problem::new(StatusCode::NOT_FOUND, "no_output", detail)
+}
