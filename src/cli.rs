@@ -9,6 +9,8 @@ mod call;
 mod check;
 mod client;
 mod error;
+mod http_bridge;
+mod http_door;
 mod logs;
 mod output;
 mod project;
@@ -23,9 +25,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Places};
 use crate::domain::Purpose;
-use crate::domain::{AgentId, ProjectId};
+use crate::domain::{AgentId, ProjectId, ServerAddress};
 use client::Client;
 use error::CliError;
 
@@ -46,6 +49,10 @@ struct Arguments {
 enum Command {
     /// Run the daemon: server and coordinator in one process, until SIGTERM or SIGINT
     Run,
+    /// Run the server alone, for coordinators elsewhere (`supervise`)
+    Serve,
+    /// Run the coordinator alone: it starts agents for the `server` of its configuration, and outlives that server's absence
+    Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
     #[command(flatten)]
@@ -54,7 +61,8 @@ enum Command {
     Call(call::CallArguments),
     /// Bridge MCP on standard input and output to the daemon, for agents that speak only that
     ///
-    /// The server is the one of COORDINATOR_MCP_SOCKET, else that of the configuration. A restart of the daemon is outlived.
+    /// The server is the one of COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL, else that of the configuration. A restart of the
+    /// daemon is outlived.
     Mcp,
     /// Print a shell's completions; where they go is the shell's business
     Completions {
@@ -129,20 +137,24 @@ pub fn main() -> ExitCode {
     let environment = Environment::of_process();
     let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Call(call) => {
-            finish(mcp_socket(file, &environment).and_then(|socket| call.call(&environment, &socket)))
-        }
-        Command::Mcp => finish(mcp_socket(file, &environment).and_then(bridge)),
+        Command::Call(call) => finish(server(file, &environment).and_then(|server| call.call(&environment, &server))),
+        Command::Mcp => finish(server(file, &environment).and_then(bridge)),
         Command::Completions { shell } => finish(reference::completions(shell)),
         Command::Man { folder } => finish(reference::man(folder.as_deref())),
-        Command::Run => match load(file, &environment) {
-            Ok(loaded) => run::run(loaded, &environment),
-            Err(error) => finish(Err(error)),
-        },
+        Command::Run => daemon(Role::Run, file, &environment),
+        Command::Serve => daemon(Role::Serve, file, &environment),
+        Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
         Command::Ask(question) => {
             finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
         }
+    }
+}
+
+fn daemon(role: Role, file: Option<&Path>, environment: &Environment) -> ExitCode {
+    match load(file, environment) {
+        Ok(loaded) => run::run(role, loaded, environment),
+        Err(error) => finish(Err(error)),
     }
 }
 
@@ -155,16 +167,26 @@ fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places,
 }
 
 /// Where an agent reaches the server: its environment says so; for everyone else the configuration does.
-fn mcp_socket(file: Option<&Path>, environment: &Environment) -> Result<PathBuf, CliError> {
-    match environment.variable("COORDINATOR_MCP_SOCKET").filter(|path| !path.is_empty()) {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => Ok(find_daemon(file, environment)?.mcp_socket),
+fn server(file: Option<&Path>, environment: &Environment) -> Result<ServerAddress, CliError> {
+    let variable = |name: &str| environment.variable(name).filter(|value| !value.is_empty());
+    if let Some(path) = variable("COORDINATOR_MCP_SOCKET") {
+        return Ok(ServerAddress::Socket(PathBuf::from(path)));
+    }
+    match variable("COORDINATOR_MCP_URL") {
+        Some(url) => url.parse().map_err(|invalid| CliError::Usage(format!("COORDINATOR_MCP_URL: {invalid}"))),
+        None => Ok(find_daemon(file, environment)?.server),
     }
 }
 
-fn bridge(socket: PathBuf) -> Result<(), CliError> {
+fn bridge(server: ServerAddress) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let carried = runtime.block_on(bridge::run(socket, tokio::io::stdin(), tokio::io::stdout()));
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let carried = runtime.block_on(async {
+        match server {
+            ServerAddress::Socket(socket) => bridge::run(socket, input, output).await,
+            ServerAddress::Url(url) => http_bridge::run(&url, input, output).await,
+        }
+    });
     // The thread that reads standard input can't be interrupted.
     runtime.shutdown_background();
     carried
@@ -172,7 +194,7 @@ fn bridge(socket: PathBuf) -> Result<(), CliError> {
 
 fn ask(question: Question, places: Places, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let client = Client::new(places.control_socket);
+    let client = Client::new(places.control_socket, places.coordinator_socket);
     runtime.block_on(async {
         match question {
             Question::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,

@@ -33,7 +33,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::domain::{AgentId, Language};
+use crate::domain::{AgentId, Language, ServerAddress};
 
 use paths::Paths;
 use reader::{Reader, Section};
@@ -72,6 +72,10 @@ pub struct Config {
     pub mcp_socket: PathBuf,
     /// Where the command line reaches the daemon: `control.sock` in `state_dir`.
     pub control_socket: PathBuf,
+    /// The same for a coordinator without its server: `coordinator.sock` in `state_dir`.
+    pub coordinator_socket: PathBuf,
+    /// Where a coordinator without its server reaches that; its own MCP socket unless set.
+    pub server: ServerAddress,
     /// Where the server keeps its state.
     pub store: StoreUrl,
     /// By `ai_type`. An `ai_type` without an entry is `provider`'s business.
@@ -95,13 +99,16 @@ pub struct Config {
 impl Config {
     /// All defaults, with everything that is stored below `state_dir`.
     pub fn with_state_dir(state_dir: impl Into<PathBuf>) -> Self {
-        let Paths { state_dir, mcp_socket, control_socket, store } = Paths::below(state_dir.into());
+        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
+            Paths::below(state_dir.into());
         Self {
             polling_interval: Duration::from_secs(10),
             max_concurrent: 3,
             state_dir,
             mcp_socket,
             control_socket,
+            coordinator_socket,
+            server,
             store,
             providers: BTreeMap::new(),
             agents: BTreeMap::new(),
@@ -119,7 +126,7 @@ impl Config {
     }
 
     fn read(mut top: Section<'_, '_>) -> Self {
-        let Paths { state_dir, mcp_socket, control_socket, store } = Paths::read(&mut top);
+        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } = Paths::read(&mut top);
         let default = Self::with_state_dir(&state_dir);
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
         let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
@@ -129,6 +136,8 @@ impl Config {
             state_dir,
             mcp_socket,
             control_socket,
+            coordinator_socket,
+            server,
             store,
             providers: providers::read(&mut top),
             agents: agents::read(&mut top),
@@ -200,8 +209,12 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
 /// Where a daemon is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
+    /// Of a daemon with a server.
     pub control_socket: PathBuf,
-    pub mcp_socket: PathBuf,
+    /// Of a coordinator without one.
+    pub coordinator_socket: PathBuf,
+    /// Where MCP is spoken.
+    pub server: ServerAddress,
 }
 
 /// As [`load`], but only as far as a client of the daemon needs it: a passkey whose variable is set for the daemon alone, or a
@@ -213,7 +226,8 @@ pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Pla
     let nothing = || Source::new("the default settings", environment.working_directory(), "");
     let source = find(path, environment)?.unwrap_or_else(nothing);
     let paths = Reader::new(&source, environment).peek(Paths::read).map_err(ConfigError::Invalid)?;
-    Ok(Places { control_socket: paths.control_socket, mcp_socket: paths.mcp_socket })
+    let Paths { control_socket, coordinator_socket, server, .. } = paths;
+    Ok(Places { control_socket, coordinator_socket, server })
 }
 
 fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {

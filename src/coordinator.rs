@@ -8,6 +8,7 @@ mod act;
 mod control;
 mod local;
 mod processes;
+mod remote;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -19,9 +20,10 @@ use tokio::time::Instant;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 pub use local::LocalControlPlane;
 pub use processes::ProcessLayer;
+pub use remote::{LinkState, RemoteConfig, RemoteControlPlane};
 
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
-use crate::domain::{CoordinatorId, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, Instance, StopReason, Timestamp};
 use crate::nudge::Wakeups;
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -69,14 +71,17 @@ pub struct Coordinator<C, P> {
     reported: Option<CoordinatorStatus>,
     /// When the last cycle wanted the next one.
     look_again_at: Option<Timestamp>,
-    /// Whether the last attempt to reach the server failed; logged when it changes.
-    is_cut_off: bool,
+    /// Attempts to reach the server that failed in a row; told when it becomes or stops being 0.
+    n_failed: u32,
     /// Started with another provider; each is told once.
     unknown_ai_types: Mutex<BTreeSet<String>>,
 }
 
-/// How soon the loop asks again where the server didn't answer, and tells again what it didn't take.
+/// How soon the loop asks again where the server didn't answer, and tells again what it didn't take. Doubled with each further
+/// failure, up to the polling interval: a server that is back announces itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long an agent that is to end waits for the server to hear why.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// `wakeups` are those of the server and of the process table.
@@ -98,7 +103,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             counters,
             reported: None,
             look_again_at: None,
-            is_cut_off: false,
+            n_failed: 0,
             unknown_ai_types: Mutex::default(),
         }
     }
@@ -114,8 +119,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             let wake_in = match self.cycle(woken_by, mode).await {
                 Ok(wake_in) => wake_in,
                 Err(error) => {
-                    self.note_cut_off(&error);
-                    Some(RETRY_AFTER)
+                    self.note_failure(&error);
+                    Some(self.retry_after())
                 }
             };
             if self.is_finished(mode) {
@@ -142,7 +147,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         match mode {
             Mode::Running => false,
             Mode::LeavingAgents => true,
-            Mode::StoppingAgents => self.processes.instances().is_empty(),
+            // What has ended stays listed until the server knows; one that is away learns it from the next coordinator.
+            Mode::StoppingAgents => {
+                let instances = self.processes.instances();
+                instances.is_empty() || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
+            }
             // Their keepers end them; nobody waits.
             Mode::StoppingAgentsNow => true,
         }
@@ -153,15 +162,21 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self.counters.cycles += 1;
         // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
         self.end_agents(mode).await;
-        let snapshot = self.observe(mode).await?;
-        if self.is_cut_off {
-            self.is_cut_off = false;
+        let mut mode_seen = self.mode.clone();
+        let snapshot = tokio::select! {
+            biased;
+            // Looking changes nothing and may take long: what is to end doesn't wait for it.
+            Ok(()) = mode_seen.changed() => return Ok(Some(Duration::ZERO)),
+            snapshot = self.observe(mode) => snapshot?,
+        };
+        if self.n_failed > 0 {
+            self.n_failed = 0;
             tracing::info!("the server answers again");
         }
         let plan = plan(&snapshot);
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
         let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= snapshot.now);
-        if woken_by == WokenBy::Poll && !is_announced {
+        if woken_by == WokenBy::Poll && !is_announced && self.control.announces() {
             self.count_found_by_poll(&plan);
         }
         log_stops(&plan);
@@ -185,10 +200,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// Instances first: what was claimed is then never missing from the server's launches while its process is seen.
     async fn observe(&self, mode: Mode) -> Result<Snapshot, ControlError> {
         let instances = self.processes.instances();
-        let view = self.control.observe().await?;
+        let view = self.control.observe(&instances).await?;
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         Ok(Snapshot {
-            now: self.control.now(),
+            now: view.at,
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
@@ -204,15 +219,21 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Mode::StoppingAgents => None,
             Mode::StoppingAgentsNow => Some(Duration::ZERO),
         };
-        for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
-            if instance.stop.is_some() && timeout.is_none() {
-                continue;
-            }
-            if let Err(error) = self.control.want_stop(&instance.launch, StopReason::Shutdown).await {
-                tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "the stop is not marked");
+        let instances = self.processes.instances();
+        let to_end =
+            instances.iter().filter(|instance| instance.is_live() && (instance.stop.is_none() || timeout.is_some()));
+        let ends = to_end.map(|instance| async move {
+            let told = self.control.want_stop(&instance.launch, StopReason::Shutdown);
+            match tokio::time::timeout(LAST_WORDS, told).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "the stop is not marked");
+                }
+                Err(_) => tracing::debug!(launch_id = %instance.launch, "the stop is not marked yet"),
             }
             self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
-        }
+        });
+        futures::future::join_all(ends).await;
     }
 
     fn count_found_by_poll(&mut self, plan: &Plan) {
@@ -240,11 +261,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    fn note_cut_off(&mut self, error: &ControlError) {
-        if self.is_cut_off {
+    fn retry_after(&self) -> Duration {
+        let doublings = self.n_failed.saturating_sub(1).min(16);
+        (RETRY_AFTER * 2u32.pow(doublings)).min(self.config.polling_interval.max(RETRY_AFTER))
+    }
+
+    fn note_failure(&mut self, error: &ControlError) {
+        self.n_failed = self.n_failed.saturating_add(1);
+        if self.n_failed > 1 {
             tracing::debug!(error = %ErrorChain(error), "the server did not answer");
         } else {
-            self.is_cut_off = true;
             tracing::error!(error = %ErrorChain(error), "the server did not answer; running agents go on, will ask again");
         }
     }

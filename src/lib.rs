@@ -11,7 +11,7 @@
 //! service                               use cases, one file each; who may do what
 //! store   process   provider            adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config   telemetry   nudge   peer   folder_watch   instance_dir   crash_point    leaves
+//! config   telemetry   nudge   peer   mcp_client   folder_watch   instance_dir   crash_point    leaves
 //! domain                                pure decisions
 //! ```
 
@@ -24,6 +24,7 @@ pub mod domain;
 pub mod folder_watch;
 pub mod instance_dir;
 pub mod mcp;
+pub mod mcp_client;
 pub mod nudge;
 pub mod peer;
 pub mod process;

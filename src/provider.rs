@@ -29,7 +29,9 @@ pub struct Providers {
     /// The daemon's own environment; each provider says what of it is passed on.
     pub environment: BTreeMap<String, String>,
     /// Where the agent reaches the server.
-    pub mcp_socket: PathBuf,
+    pub mcp_socket: Option<PathBuf>,
+    /// The same over HTTP.
+    pub mcp_url: Option<String>,
     /// The daemon's own program, for agents that are scripts.
     pub program: PathBuf,
 }
@@ -90,10 +92,11 @@ impl Providers {
             ("AGENT_PASSKEY", request.passkey.clone()),
             ("WORKING_DIRECTORY", path(&request.working_directory)),
             ("AGENT_LAUNCH_ID", Secret::new(request.launch.as_str())),
-            ("COORDINATOR_MCP_SOCKET", path(&self.mcp_socket)),
             ("AGENT_COORDINATOR", path(&self.program)),
         ];
-        variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let socket = self.mcp_socket.as_deref().map(|socket| ("COORDINATOR_MCP_SOCKET", path(socket)));
+        let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
+        variables.extend(own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value)));
         variables.into_iter().collect()
     }
 }
@@ -111,7 +114,8 @@ mod tests {
                 ("PATH".to_owned(), "/bin".to_owned()),
                 ("DEV_PASSKEY".to_owned(), "somebody's secret".to_owned()),
             ]),
-            mcp_socket: PathBuf::from("/run/mcp.sock"),
+            mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
+            mcp_url: None,
             program: PathBuf::from("/bin/agent-coordinator"),
         }
     }

@@ -8,9 +8,13 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 
+use crate::config::Config;
 use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
 use crate::domain::{CoordinatorId, Secret};
 use crate::service::world::{SystemWorld, World};
+
+/// In the state directory.
+const COORDINATOR_TOKEN: &str = "coordinator_token";
 
 /// Makes the state directory, for its owner only, with the folders above it.
 pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
@@ -39,10 +43,20 @@ pub(super) fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> 
 /// What coordinators elsewhere show to this server.
 pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
     let world: &dyn World = &SystemWorld;
-    let token = read_or_make(&state_dir.join("coordinator_token"), || {
+    let token = read_or_make(&state_dir.join(COORDINATOR_TOKEN), || {
         world.new_token(COORDINATOR_TOKEN_PREFIX).reveal().to_owned()
     })?;
     Ok(Secret::new(token))
+}
+
+/// What this coordinator shows to its server: the token of a server that shares the state directory, if there is one.
+pub(super) fn known_coordinator_token(config: &Config) -> anyhow::Result<Option<Secret>> {
+    let path = config.state_dir.join(COORDINATOR_TOKEN);
+    match fs::read_to_string(&path) {
+        Ok(token) => Ok(Some(token.trim()).filter(|token| !token.is_empty()).map(Secret::new)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("could not read `{}`", path.display())),
+    }
 }
 
 /// The line in a private file; made if there is none. A file that a full disk left empty counts as none.

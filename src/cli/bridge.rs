@@ -162,7 +162,7 @@ async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
             }
             Err(error) if Instant::now() + pause > give_up_at => {
                 eprintln!("agent-coordinator mcp: {}: {error}", socket.display());
-                return Err(CliError::NoDaemon { socket: socket.to_owned() });
+                return Err(CliError::NoDaemon { at: socket.display().to_string() });
             }
             Err(_) => tokio::time::sleep(pause).await,
         }

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::error::CliError;
+use super::http_door::{self, HttpDoor};
 use super::output::print_line;
 use crate::config::Environment;
+use crate::domain::ServerAddress;
 
 /// The variable in which a script keeps what `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
@@ -33,7 +35,7 @@ const REPEATABLE: [&str; 6] =
 #[command(
     after_help = "authenticate takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and PROJECT_ID where \
                         the JSON doesn't say them; every tool takes session_token from AGENT_SESSION_TOKEN. The server is the one \
-                        of COORDINATOR_MCP_SOCKET, else that of the configuration. Called by an agent, it waits up to a \
+                        of COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL, else that of the configuration. Called by an agent, it waits up to a \
                         minute for a server that is being restarted."
 )]
 pub(super) struct CallArguments {
@@ -47,11 +49,11 @@ pub(super) struct CallArguments {
 }
 
 impl CallArguments {
-    pub(super) fn call(self, environment: &Environment, socket: &Path) -> Result<(), CliError> {
+    pub(super) fn call(self, environment: &Environment, server: &ServerAddress) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
         // An agent outlives a restart of its server, and so do its words; a person wants to know at once.
         let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() { AGENTS_PATIENCE } else { Duration::ZERO };
-        let result = exchange(socket, &self.tool, arguments, patience)?;
+        let result = exchange(server, &self.tool, arguments, patience)?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -105,13 +107,22 @@ fn complete(tool: &str, mut arguments: Map<String, Value>, environment: &Environ
 
 /// One request, one answer: the server takes a call without a handshake. With `patience` a server that is away is waited for,
 /// and a call whose answer was lost with it is made again.
-fn exchange(socket: &Path, tool: &str, arguments: Map<String, Value>, patience: Duration) -> Result<Value, CliError> {
+fn exchange(
+    server: &ServerAddress,
+    tool: &str,
+    arguments: Map<String, Value>,
+    patience: Duration,
+) -> Result<Value, CliError> {
     let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
     let give_up_at = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
-        let error = match connect_and_ask(socket, tool, &request) {
+        let asked = match server {
+            ServerAddress::Socket(socket) => connect_and_ask(socket, tool, &request),
+            ServerAddress::Url(url) => post(url, tool, &request),
+        };
+        let error = match asked {
             Ok(answer) => return answer,
             Err(Lost::Connection(error)) => error,
             Err(Lost::Answer(error)) if REPEATABLE.contains(&tool) => error,
@@ -136,7 +147,7 @@ enum Lost {
 fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            Lost::Connection(CliError::NoDaemon { socket: socket.to_owned() })
+            Lost::Connection(CliError::NoDaemon { at: socket.display().to_string() })
         }
         _ => Lost::Connection(CliError::Failed(format!("could not reach the server at {}: {error}", socket.display()))),
     })?;
@@ -144,23 +155,51 @@ fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Va
         |error: std::io::Error| Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")));
     writeln!(stream, "{request}").map_err(lost)?;
     for line in BufReader::new(stream).lines() {
-        let line = line.map_err(lost)?;
-        let mut answer: Value = match serde_json::from_str(&line) {
-            Ok(answer) => answer,
-            Err(error) => {
-                let problem = format!("the server's answer to {tool} is not understood: {error}");
-                return Ok(Err(CliError::Failed(problem)));
-            }
-        };
-        if answer.get("id") != Some(&json!(1)) {
-            continue;
+        if let Some(answer) = read(tool, line.map_err(lost)?.as_bytes()) {
+            return Ok(answer);
         }
-        if let Some(error) = answer.get("error") {
-            let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
-            return Ok(Err(CliError::Failed(message.to_owned())));
-        }
-        return Ok(Ok(answer["result"].take()));
     }
-    let problem = format!("the server closed the connection without answering {tool}");
-    Err(Lost::Answer(CliError::Failed(problem)))
+    Err(unanswered(tool))
+}
+
+fn unanswered(tool: &str) -> Lost {
+    Lost::Answer(CliError::Failed(format!("the server closed the connection without answering {tool}")))
+}
+
+/// The answer in a message of the server; `None` if it is something else.
+fn read(tool: &str, message: &[u8]) -> Option<Result<Value, CliError>> {
+    let mut answer: Value = match serde_json::from_slice(message) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let problem = format!("the server's answer to {tool} is not understood: {error}");
+            return Some(Err(CliError::Failed(problem)));
+        }
+    };
+    if answer.get("id") != Some(&json!(1)) {
+        return None;
+    }
+    if let Some(error) = answer.get("error") {
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
+        return Some(Err(CliError::Failed(message.to_owned())));
+    }
+    Some(Ok(answer["result"].take()))
+}
+
+/// The same over HTTP.
+fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
+    let failed =
+        |error: &dyn std::fmt::Display| Lost::Connection(CliError::Failed(format!("could not use HTTP: {error}")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
+    let door = HttpDoor::new(url).map_err(|error| failed(&error))?;
+    let mut answer = None;
+    let take = |message: Vec<u8>| answer = read(tool, &message).or(answer.take());
+    match runtime.block_on(door.post(request.as_bytes(), None, take)) {
+        Ok(()) => answer.ok_or_else(|| unanswered(tool)),
+        Err(http_door::Lost::Connection(problem)) => {
+            Err(Lost::Connection(CliError::NoDaemon { at: format!("{url} ({problem})") }))
+        }
+        Err(http_door::Lost::Answer(problem)) => {
+            Err(Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {problem}"))))
+        }
+    }
 }

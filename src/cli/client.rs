@@ -14,14 +14,15 @@ use tokio::net::UnixStream;
 use super::error::CliError;
 use crate::rest::Problem;
 
-/// One daemon, by its control socket. Each request is a connection of its own: the command line asks little.
+/// One daemon, by its control socket; a coordinator without its server where there is none. Each request is a connection of its own: the command line asks little.
 pub(super) struct Client {
     socket: PathBuf,
+    coordinator_socket: PathBuf,
 }
 
 impl Client {
-    pub(super) const fn new(socket: PathBuf) -> Self {
-        Self { socket }
+    pub(super) const fn new(socket: PathBuf, coordinator_socket: PathBuf) -> Self {
+        Self { socket, coordinator_socket }
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
@@ -73,13 +74,26 @@ impl Client {
         Ok(())
     }
 
+    async fn connect(&self) -> Result<UnixStream, CliError> {
+        let is_absent =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        let failed = match UnixStream::connect(&self.socket).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if is_absent(&error) => match UnixStream::connect(&self.coordinator_socket).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if is_absent(&error) => {
+                    return Err(CliError::NoDaemon { at: self.socket.display().to_string() });
+                }
+                Err(error) => (&self.coordinator_socket, error),
+            },
+            Err(error) => (&self.socket, error),
+        };
+        let (socket, error) = failed;
+        Err(CliError::Failed(format!("could not reach the daemon at {}: {error}", socket.display())))
+    }
+
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, CliError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                CliError::NoDaemon { socket: self.socket.clone() }
-            }
-            _ => CliError::Failed(format!("could not reach the daemon at {}: {error}", self.socket.display())),
-        })?;
+        let stream = self.connect().await?;
         let broken = |error: hyper::Error| CliError::Failed(format!("the daemon did not answer: {error}"));
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;

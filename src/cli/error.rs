@@ -1,7 +1,6 @@
 //! Why a command didn't succeed, and the exit code that says so.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
 
 use crate::config::ConfigError;
 use crate::rest::Problem;
@@ -20,7 +19,8 @@ pub(super) enum CliError {
     /// Asked for in a way that makes no sense.
     Usage(String),
     NoDaemon {
-        socket: PathBuf,
+        /// Where it was looked for.
+        at: String,
     },
     Configuration(ConfigError),
     /// Reports of several lines about a file.
@@ -44,10 +44,9 @@ impl CliError {
     pub(super) fn print(&self) {
         let text = match self {
             Self::Failed(text) | Self::Usage(text) => format!("agent-coordinator: {text}"),
-            Self::NoDaemon { socket } => format!(
-                "agent-coordinator: no daemon is running: nobody listens on {}\n\
+            Self::NoDaemon { at } => format!(
+                "agent-coordinator: no daemon is running: nobody listens on {at}\n\
                  Start one with `agent-coordinator run`, or name its configuration with --config.",
-                socket.display()
             ),
             Self::Configuration(error @ ConfigError::Unreadable { .. }) => {
                 format!("agent-coordinator: {}", ErrorChain(error))

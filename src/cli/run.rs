@@ -1,16 +1,16 @@
-//! `run`: the daemon.
+//! `run`, `serve`, `supervise`: the daemon in its roles.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use crate::app::{self, Ending, Signals};
+use crate::app::{self, Ending, Role, Signals};
 use crate::config::{Environment, Loaded, LogConfig};
 use crate::telemetry::{self, LineForm};
 
 /// Threads that serve; a daemon that mostly waits needs few.
 const N_WORKERS: usize = 2;
 
-pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
+pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
     let Loaded { config, source } = loaded;
     let _guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
         Ok(guard) => guard,
@@ -47,7 +47,7 @@ pub(super) fn run(loaded: Loaded, environment: &Environment) -> ExitCode {
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        app::run(config, environment, &invocation, signals).await
+        app::run(role, config, environment, &invocation, signals).await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();

@@ -1,7 +1,9 @@
-//! `state_dir`, `mcp_socket_path`, `store.url`: where things lie.
+//! `state_dir`, `mcp_socket_path`, `server`, `store.url`: where things lie.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use crate::domain::ServerAddress;
 
 use super::environment::Environment;
 use super::reader::{Field, Reader, Section};
@@ -35,15 +37,20 @@ pub(super) struct Paths {
     pub state_dir: PathBuf,
     pub mcp_socket: PathBuf,
     pub control_socket: PathBuf,
+    pub coordinator_socket: PathBuf,
+    pub server: ServerAddress,
     pub store: StoreUrl,
 }
 
 impl Paths {
     /// The defaults, which all lie in the state folder.
     pub fn below(state_dir: PathBuf) -> Self {
+        let mcp_socket = state_dir.join("mcp.sock");
         Self {
-            mcp_socket: state_dir.join("mcp.sock"),
+            server: ServerAddress::Socket(mcp_socket.clone()),
+            mcp_socket,
             control_socket: state_dir.join("control.sock"),
+            coordinator_socket: state_dir.join("coordinator.sock"),
             store: StoreUrl::Sqlite(state_dir.join("state.db")),
             state_dir,
         }
@@ -60,15 +67,18 @@ impl Paths {
         let mcp_socket = top.field("mcp_socket_path");
         let mcp_span = mcp_socket.as_ref().map(Field::span);
         let mcp_socket = mcp_socket.and_then(|field| field.path()).unwrap_or(default.mcp_socket);
+        let server = top.field("server").and_then(|field| read_server(&field, reader));
         let store = top.section("store").field("url").and_then(|field| read_store_url(&field, reader));
 
-        check_socket(reader, "control socket", &default.control_socket, "state_dir", state_span.clone());
+        // The longer of the two in `state_dir`.
+        check_socket(reader, "control socket", &default.coordinator_socket, "state_dir", state_span.clone());
         if let Some(span) = mcp_span {
             check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path", Some(span));
         } else {
             check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path` or `state_dir", state_span);
         }
-        Self { mcp_socket, store: store.unwrap_or(default.store), ..default }
+        let server = server.unwrap_or_else(|| ServerAddress::Socket(mcp_socket.clone()));
+        Self { mcp_socket, server, store: store.unwrap_or(default.store), ..default }
     }
 }
 
@@ -83,6 +93,23 @@ pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
         Some(folder) => folder.join("agent-coordinator"),
         None => PathBuf::from(SYSTEM_STATE_DIR),
     }
+}
+
+/// A relative path starts at the folder of the file, as everywhere.
+fn read_server(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<ServerAddress> {
+    let what = "`unix:` and the path of its socket, or the URL of its MCP endpoint, such as `https://host/mcp`";
+    let address = field.parsed(what, |text| text.parse().ok())?;
+    let ServerAddress::Socket(path) = address else { return Some(address) };
+    let path = match path.strip_prefix("~/") {
+        Ok(below_home) => reader.environment().folder("HOME").map(|home| home.join(below_home)),
+        Err(_) => Some(path),
+    };
+    if path.is_none() {
+        field.expected("a path that needs no home folder, as the environment variable `HOME` is not set");
+    }
+    let path = reader.source().folder().join(path?);
+    check_socket(reader, "server's socket", &path, "server", Some(field.span()));
+    Some(ServerAddress::Socket(path))
 }
 
 fn read_store_url(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<StoreUrl> {

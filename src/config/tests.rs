@@ -60,6 +60,7 @@ fn the_seeds_file_means_what_the_seed_says() {
     assert_eq!(config.providers["codex"], ProviderConfig::new("codex"));
     let expected = Config {
         mcp_socket: PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock"),
+        server: ServerAddress::Socket(PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
         ..defaults()
@@ -88,6 +89,7 @@ max_concurrent: 12
 language: ja
 state_dir: state
 mcp_socket_path: /run/ac/mcp.sock
+server: https://coordinator.example/mcp
 store: { url: "sqlite:other.db" }
 manifest: manifest.yaml
 ai_providers:
@@ -125,6 +127,7 @@ output: { max_file: 1 MiB, files: 2 }
         polling_interval: Duration::from_millis(250),
         max_concurrent: 12,
         mcp_socket: PathBuf::from("/run/ac/mcp.sock"),
+        server: ServerAddress::Url("https://coordinator.example/mcp".to_owned()),
         store: StoreUrl::Sqlite(PathBuf::from("/etc/ac/other.db")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),

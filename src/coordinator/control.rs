@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::domain::plan::ProcessReport;
-use crate::domain::{InstanceKey, LaunchId, Secret, StopReason, Timestamp};
+use crate::domain::{Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
 use crate::service::{CoordinatorStatus, ServerView};
 
 /// The server can't be asked or didn't understand.
@@ -33,10 +33,16 @@ pub enum ClaimAnswer {
 
 /// What a coordinator asks and tells. Each call may be repeated; none is cancelled half-way by the loop.
 pub trait ControlPlane: Send + Sync + 'static {
-    /// The server's time.
+    /// The server's time, as far as it is known.
     fn now(&self) -> Timestamp;
 
-    fn observe(&self) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
+    /// Whether wake-ups announce what the server has to say; otherwise only polls find it.
+    fn announces(&self) -> bool {
+        true
+    }
+
+    /// What the server wants. `instances` are what runs here: a server that keeps no account of launches has it from them.
+    fn observe(&self, instances: &[Instance]) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
 
     /// Reserves the start of `key` for this coordinator.
     fn claim(&self, key: &InstanceKey) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;

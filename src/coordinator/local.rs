@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{CoordinatorId, InstanceKey, LaunchId, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
 use crate::service::{CoordinatorStatus, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
@@ -28,7 +28,8 @@ impl ControlPlane for LocalControlPlane {
         self.service.time()
     }
 
-    async fn observe(&self) -> Result<ServerView, ControlError> {
+    async fn observe(&self, _: &[Instance]) -> Result<ServerView, ControlError> {
+        self.service.heard_from(&self.id);
         self.service.view().await.map_err(failed("look at the server's state"))
     }
 

@@ -1,0 +1,160 @@
+//! The server's half of a daemon: the store, the use cases, and the doors by which they are reached.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+
+use super::parts::Parts;
+use super::{ManifestProblems, identity, locate, lock, socket};
+use crate::config::manifest::{self, Manifest};
+use crate::config::{Config, Environment, StoreUrl};
+use crate::domain::Secret;
+use crate::domain::pair::Backoff;
+use crate::mcp::{self, McpServer};
+use crate::nudge::Nudge;
+use crate::rest::{self, RestState};
+use crate::service::world::SystemWorld;
+use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use crate::store::sqlite::SqliteStore;
+use crate::telemetry::ErrorChain;
+
+/// Store and use cases, before and after the doors are open.
+pub(super) struct Server {
+    pub(super) store: Arc<SqliteStore>,
+    pub(super) service: Arc<Service>,
+    coordinator_token: Secret,
+    /// Held for the life of the daemon.
+    _locks: [lock::RoleLock; 2],
+}
+
+/// The sockets, bound: from then on connections wait, until somebody serves them.
+pub(super) struct Doors {
+    mcp: UnixListener,
+    control: UnixListener,
+}
+
+impl Server {
+    /// Opens the store and applies what the configuration says. Each change that concerns coordinators wakes `nudge`.
+    pub(super) async fn start(
+        config: &Config,
+        environment: &Environment,
+        invocation: &str,
+        nudge: Nudge,
+    ) -> anyhow::Result<Self> {
+        // Before anything is made: a daemon that refuses to start leaves nothing behind.
+        let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
+        let state_dir = &config.state_dir;
+        identity::create_state_dir(state_dir)?;
+        let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
+        let StoreUrl::Sqlite(database) = &config.store;
+        // A store has one daemon, wherever that keeps the rest of its state.
+        let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
+        let store = Arc::new(SqliteStore::open(database).await?);
+        let coordinator_token = identity::coordinator_token(state_dir)?;
+        let settings = settings(config, &coordinator_token);
+        let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
+        if let (Some(path), Some(manifest)) = (&config.manifest, &manifest) {
+            apply_manifest(&service, path, manifest, invocation).await?;
+        }
+        let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
+        for unknown in service.learn_passkeys(passkeys).await? {
+            tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
+        }
+        Ok(Self { store, service, coordinator_token, _locks: [lock, store_lock] })
+    }
+
+    /// Binds the sockets.
+    pub(super) fn bind(config: &Config) -> anyhow::Result<Doors> {
+        Ok(Doors { mcp: socket::bind(&config.mcp_socket)?, control: socket::bind(&config.control_socket)? })
+    }
+
+    /// Serves until `parts.serving` is cancelled.
+    pub(super) fn serve(&self, config: &Config, doors: Doors, parts: &Parts) {
+        let Self { service, store, .. } = self;
+        let serving = &parts.serving;
+        let mcp_server = McpServer::new(service.clone(), self.coordinator_token.clone());
+        parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
+        let router = rest::router(RestState { service: service.clone(), closing: serving.clone() });
+        parts.spawn(serve_control(doors.control, router, serving.clone()));
+        parts.spawn(clean_up(service.clone(), config.session.cleanup_interval, serving.clone()));
+        let (storage, serves) = (store.clone(), serving.clone());
+        parts.spawn(async move {
+            tokio::select! {
+                () = serves.cancelled() => {}
+                () = storage.closed() => tracing::error!("the store's writer ended"),
+            }
+        });
+    }
+}
+
+fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
+    Settings {
+        language: config.language,
+        start_timeout: config.start.timeout,
+        stop_timeout: config.stop.timeout,
+        linger: config.run.linger,
+        session_default: config.session.default_timeout,
+        session_maximum: config.session.max_timeout,
+        backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        state_dir: config.state_dir.clone(),
+        ticket_key: coordinator_token.derive("", "launch tickets"),
+    }
+}
+
+pub(super) async fn serve_control(listener: UnixListener, router: axum::Router, cancel: CancellationToken) {
+    if let Err(error) = rest::serve_control(listener, router, cancel).await {
+        tracing::error!(%error, "the control socket broke");
+    }
+}
+
+async fn clean_up(service: Arc<Service>, interval: Duration, cancel: CancellationToken) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        if let Err(error) = service.cleanup().await {
+            tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
+        }
+    }
+}
+
+async fn apply_manifest(service: &Service, path: &Path, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
+    let applied = match service.apply(&Wanted::from(manifest)).await {
+        Ok(applied) => applied,
+        Err(ApplyError::Problems(problems)) => {
+            let located = problems.into_iter().map(|problem| (locate(manifest, &problem), problem.message));
+            return Err(ManifestProblems(manifest.report(located)).into());
+        }
+        Err(ApplyError::Service(error)) => return Err(error).context("could not apply the manifest"),
+    };
+    let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
+    tracing::info!(manifest = %path.display(), n_entries = applied.len(), n_changed, "manifest applied");
+    say_what_is_left(service, manifest, invocation).await
+}
+
+/// A manifest whose tasks are all finished starts nothing; say so, and how to go on.
+async fn say_what_is_left(service: &Service, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
+    let mut open = 0;
+    for task in &manifest.tasks {
+        open += usize::from(service.task(&task.id.value).await?.task.status.is_open());
+    }
+    if let (Some(last), 0) = (manifest.tasks.last(), open) {
+        let assignee = last.assignee.as_ref().map_or("AGENT", |assignee| assignee.value.as_str());
+        tracing::info!(
+            task_id = %last.id.value, status = "done",
+            next = format!(
+                "{invocation} task add --project {} --assignee {assignee} --status in_progress --title '…'",
+                last.project.value
+            ),
+            "every task of the manifest is done; give the next one"
+        );
+    }
+    Ok(())
+}

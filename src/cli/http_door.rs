@@ -1,0 +1,156 @@
+//! A server's MCP endpoint as `call` and the bridge use it: one JSON-RPC message by a POST, the server's messages as its answer.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use serde_json::Value;
+
+use crate::mcp_client::http_client;
+use crate::telemetry::ErrorChain;
+
+/// The revision from which on requests repeat in headers what they say (SEP-2243).
+const STANDARD_HEADERS: &str = "2026-07-28";
+/// Where a request of such a revision names it.
+const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
+/// For the head of an answer; what is held back for news comes within a minute.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// The longest message that is taken.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// Nobody was asked.
+    Connection(String),
+    /// Somebody was asked; whether the call was carried out, nobody knows.
+    Answer(String),
+}
+
+pub(super) struct HttpDoor {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl HttpDoor {
+    pub(super) fn new(url: &str) -> Result<Self, reqwest::Error> {
+        Ok(Self { http: http_client()?, url: url.to_owned() })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Sends `message` as it is and hands each message of the answer to `take`. `version` is what was agreed on.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub(super) async fn post(
+        &self,
+        message: &[u8],
+        version: Option<&str>,
+        mut take: impl FnMut(Vec<u8>),
+    ) -> Result<(), Lost> {
+        let mut request = self
+            .http
+            .post(&self.url)
+            .timeout(PATIENCE)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream");
+        for (name, value) in headers(message, version) {
+            request = request.header(name, value);
+        }
+        let response = request.body(message.to_vec()).send().await.map_err(|error| {
+            let text = ErrorChain(&error.without_url()).to_string();
+            // Only a connection that never was has certainly carried nothing.
+            if text.contains("connect") { Lost::Connection(text) } else { Lost::Answer(text) }
+        })?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_stream = kind.starts_with("text/event-stream");
+        let mut body = response.bytes_stream();
+        let mut buffer = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece.map_err(|error| Lost::Answer(ErrorChain(&error.without_url()).to_string()))?;
+            buffer.extend_from_slice(&piece);
+            if buffer.len() > MAX_MESSAGE {
+                return Err(Lost::Answer(format!("an answer of more than {MAX_MESSAGE} bytes")));
+            }
+            while let (true, Some((event, length))) = (is_stream, next_event(&buffer)) {
+                if !event.is_empty() {
+                    take(event);
+                }
+                buffer.drain(..length);
+            }
+        }
+        let rest = buffer.trim_ascii();
+        if !status.is_success() {
+            return Err(Lost::Answer(refusal(status, rest)));
+        }
+        if !is_stream && !rest.is_empty() {
+            take(rest.to_vec());
+        }
+        Ok(())
+    }
+}
+
+/// What a request repeats outside its body.
+fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> {
+    let message: Value = serde_json::from_slice(message).unwrap_or(Value::Null);
+    let params = &message["params"];
+    let version = params["_meta"][VERSION_IN_META].as_str().or(agreed);
+    let Some(version) = version.filter(|version| version.bytes().all(|byte| byte.is_ascii_graphic())) else {
+        return Vec::new();
+    };
+    let mut headers = vec![("mcp-protocol-version", version.to_owned())];
+    if version >= STANDARD_HEADERS {
+        let texts = [("mcp-method", message["method"].as_str()), ("mcp-name", params["name"].as_str())];
+        let plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        headers.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text.filter(plain)?.to_owned()))));
+    }
+    headers
+}
+
+/// The data of the first whole event of a stream, and how many bytes it took.
+fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let text = String::from_utf8_lossy(buffer);
+    let ends = ["\n\n", "\r\n\r\n"].into_iter().filter_map(|end| Some((text.find(end)?, end.len())));
+    let (at, n_end) = ends.min()?;
+    let lines = text[..at].lines().filter_map(|line| line.strip_prefix("data:"));
+    let data = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    Some((data.into_bytes(), at + n_end))
+}
+
+/// What a server said instead of an answer: problem+json, a JSON-RPC error, or any text.
+fn refusal(status: reqwest::StatusCode, body: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let said = json["detail"].as_str().or_else(|| json["error"]["message"].as_str());
+    let text = String::from_utf8_lossy(body);
+    let said = said.unwrap_or_else(|| text.lines().next().unwrap_or_default());
+    let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
+    format!("HTTP {status}: {said}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_cut_out_whole() {
+        assert_eq!(next_event(b"data: {\"a\":1}\n"), None);
+        let two = b"id: 0\nretry: 3000\ndata:\n\ndata: {\"a\":1}\n\n";
+        let (first, length) = next_event(two).unwrap();
+        assert_eq!(first, b"");
+        assert_eq!(next_event(&two[length..]).unwrap().0, b"{\"a\":1}");
+        assert_eq!(next_event(b"data: x\r\ndata: y\r\n\r\nrest").unwrap(), (b"x\ny".to_vec(), 20));
+    }
+
+    #[test]
+    fn a_request_repeats_its_revision_outside() {
+        let old = headers(br#"{"method":"tools/call","params":{"name":"x"}}"#, Some("2025-06-18"));
+        assert_eq!(old, [("mcp-protocol-version", "2025-06-18".to_owned())]);
+        let new = br#"{"method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        assert_eq!(headers(new, None).len(), 3);
+        assert_eq!(headers(b"no json", None), []);
+    }
+}

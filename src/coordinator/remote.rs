@@ -1,0 +1,288 @@
+//! The control plane of a coordinator whose server is elsewhere: an MCP client, over a socket of the same machine or over HTTP.
+//!
+//! A server of this program is asked with `wait_for_work`, which says everything that a plan is made from; any other that
+//! offers the seed's three steps (`health_check`, `list_active_projects_with_agents`, `should_start`) is asked with those
+//! ([`seed`]). A server that is away, slow or garbled fails single calls, each within its time; nothing here waits for it.
+
+mod answers;
+mod link;
+mod seed;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::control::{ClaimAnswer, ControlError, ControlPlane};
+use crate::domain::pair::{Backoff, StartReason};
+use crate::domain::plan::ProcessReport;
+use crate::domain::{
+    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
+};
+use crate::mcp_client::{CallError, McpClient};
+use crate::nudge::Nudge;
+use crate::service::world::World;
+use crate::service::{CoordinatorStatus, ServerView, Work};
+use crate::telemetry::ErrorChain;
+use answers::Claimed;
+use link::{Link, LinkError};
+use seed::SeedSteps;
+
+/// What a coordinator needs to know of its server and itself.
+#[derive(Debug, Clone)]
+pub struct RemoteConfig {
+    pub server: ServerAddress,
+    /// What it shows to the server.
+    pub token: Option<Secret>,
+    pub coordinator: CoordinatorId,
+    /// Of the agents that it starts; others it leaves alone (seed 004).
+    pub passkeys: BTreeMap<AgentId, Secret>,
+    /// For a server that names no deadline.
+    pub start_timeout: Duration,
+    /// For a server that keeps no account of failures.
+    pub backoff: Backoff,
+    pub max_concurrent: usize,
+    /// Between two looks at a server that announces nothing.
+    pub polling_interval: Duration,
+    /// Asks with the seed's three steps even a server that has more.
+    pub only_seed_steps: bool,
+}
+
+/// How it stands with the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// What the last call failed with; `None` while the server answers.
+    pub problem: Option<String>,
+}
+
+/// Calls a server elsewhere.
+pub struct RemoteControlPlane {
+    config: RemoteConfig,
+    world: Arc<dyn World>,
+    link: Link,
+    seed: SeedSteps,
+    /// The server's clock minus this machine's, in milliseconds, as last seen.
+    clock_offset: AtomicI64,
+    /// What the coordinator last said of itself.
+    status: watch::Sender<Option<CoordinatorStatus>>,
+    announces: Mutex<bool>,
+}
+
+const OBSERVE: &str = "ask the server for work";
+const CLAIM: &str = "claim a start";
+const REPORT: &str = "report a process";
+const WANT_STOP: &str = "tell the server about a stop";
+const REPORT_STATUS: &str = "report the status";
+
+const WAIT_FOR_WORK: &str = "wait_for_work";
+const SHOULD_START: &str = "should_start";
+
+/// For an answer that the server has at hand.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the server may hold a question for news.
+const HOLD: Duration = Duration::from_secs(25);
+/// Between two attempts to listen to a server that is away, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl RemoteControlPlane {
+    pub fn new(config: RemoteConfig, world: Arc<dyn World>) -> Self {
+        Self {
+            link: Link::new(config.server.clone(), config.token.clone()),
+            seed: SeedSteps::default(),
+            clock_offset: AtomicI64::new(0),
+            status: watch::Sender::new(None),
+            announces: Mutex::new(false),
+            config,
+            world,
+        }
+    }
+
+    /// How it stands with the server, now and whenever that changes.
+    pub fn link_state(&self) -> watch::Receiver<LinkState> {
+        self.link.state()
+    }
+
+    /// What the coordinator last said of itself.
+    pub fn status(&self) -> watch::Receiver<Option<CoordinatorStatus>> {
+        self.status.subscribe()
+    }
+
+    /// Wakes `nudge` whenever the server has news, for as long as it is polled. Cancel-safe.
+    pub async fn listen(&self, nudge: &Nudge) {
+        let mut pause = FIRST_PAUSE;
+        let mut seen: Option<String> = None;
+        loop {
+            match self.wait_for_news(seen.as_deref()).await {
+                Ok(Some(news)) => {
+                    pause = FIRST_PAUSE;
+                    if seen.as_deref() != Some(news.as_str()) {
+                        nudge.wake();
+                    }
+                    seen = Some(news);
+                }
+                // It announces nothing: the loop polls. It may be replaced by one that does.
+                Ok(None) => tokio::time::sleep(self.config.polling_interval).await,
+                Err(error) => {
+                    tracing::debug!(error = %ErrorChain(&error), "could not listen to the server");
+                    seen = None;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// The server's mark once there is news since `seen`; `None` if it can't be asked so.
+    async fn wait_for_news(&self, seen: Option<&str>) -> Result<Option<String>, LinkError> {
+        let client = self.link.client().await?;
+        let announces = self.asks_for_work(&client);
+        *self.announces.lock().unwrap_or_else(PoisonError::into_inner) = announces;
+        if !announces {
+            return Ok(None);
+        }
+        let mut arguments = json!({ "coordinator_id": self.config.coordinator, "timeout_seconds": HOLD.as_secs() });
+        if let Some(seen) = seen {
+            arguments["seen"] = seen.into();
+        }
+        let work: Work = self.link.call(&client, WAIT_FOR_WORK, arguments, HOLD + PATIENCE).await?;
+        Ok(Some(work.seen))
+    }
+
+    fn asks_for_work(&self, client: &McpClient) -> bool {
+        !self.config.only_seed_steps && client.offers(WAIT_FOR_WORK)
+    }
+
+    async fn ask_for_work(&self, client: &Arc<McpClient>) -> Result<ServerView, LinkError> {
+        let arguments = json!({ "coordinator_id": self.config.coordinator });
+        let work: Work = self.link.call(client, WAIT_FOR_WORK, arguments, PATIENCE).await?;
+        let mut view = work.view;
+        self.set_clock(view.at);
+        for candidate in &mut view.startable {
+            if !self.config.passkeys.contains_key(&candidate.key.agent) && candidate.reason == StartReason::Ready {
+                candidate.reason = StartReason::NoPasskey;
+            }
+        }
+        Ok(view)
+    }
+
+    /// `should_start`; `None` if the answer is no.
+    async fn ask_for_start(&self, client: &Arc<McpClient>, key: &InstanceKey) -> Result<Option<Claimed>, LinkError> {
+        let arguments = json!({
+            "agent_id": key.agent, "project_id": key.project, "coordinator_id": self.config.coordinator
+        });
+        let answer: answers::ShouldStart = self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
+        Ok(answer.claimed())
+    }
+
+    fn granted(&self, key: &InstanceKey, claimed: Claimed) -> ClaimAnswer {
+        let Some(ticket) = claimed.ticket.or_else(|| self.config.passkeys.get(&key.agent).cloned()) else {
+            return ClaimAnswer::NotNow;
+        };
+        let start_timeout = claimed.deadline.map_or(self.config.start_timeout, |deadline| deadline.since(self.now()));
+        let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
+        self.seed.note_claim(&launch, key);
+        ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
+    }
+
+    /// Tells the server, if it wants to know; what it doesn't know any more is told.
+    async fn tell(&self, tool: &'static str, arguments: serde_json::Value) -> Result<(), LinkError> {
+        let client = self.link.client().await?;
+        if !client.offers(tool) {
+            return Ok(());
+        }
+        match self.link.call::<serde_json::Value>(&client, tool, arguments, PATIENCE).await {
+            Ok(_) => Ok(()),
+            Err(LinkError::Call(CallError::Refused { code, message, .. })) if is_settled(&code) => {
+                tracing::warn!(tool, code, message, "the server has another view of a launch");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn set_clock(&self, server: Timestamp) {
+        let offset = server.as_millis().saturating_sub(self.world.now().as_millis());
+        self.clock_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// The server's time, as far as it is known.
+    fn now(&self) -> Timestamp {
+        let here = self.world.now().as_millis();
+        Timestamp::from_millis(here.saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+    }
+}
+
+/// A refusal that stays the same however often it is asked: there is nothing left to tell.
+fn is_settled(code: &str) -> bool {
+    matches!(code, "launch_not_found" | "not_your_launch" | "launch_ended" | "ambiguous_launch")
+}
+
+fn failed(action: &'static str) -> impl FnOnce(LinkError) -> ControlError {
+    move |error| ControlError { action, source: error.into() }
+}
+
+impl ControlPlane for Arc<RemoteControlPlane> {
+    fn now(&self) -> Timestamp {
+        RemoteControlPlane::now(self)
+    }
+
+    fn announces(&self) -> bool {
+        *self.announces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn observe(&self, instances: &[Instance]) -> Result<ServerView, ControlError> {
+        let client = self.link.client().await.map_err(failed(OBSERVE))?;
+        if self.asks_for_work(&client) {
+            self.ask_for_work(&client).await.map_err(failed(OBSERVE))
+        } else {
+            self.observe_by_seed_steps(&client, instances).await.map_err(failed(OBSERVE))
+        }
+    }
+
+    async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
+        let client = self.link.client().await.map_err(failed(CLAIM))?;
+        let claimed = match self.seed.take_claim(key) {
+            Some(claimed) => Some(claimed),
+            None => self.ask_for_start(&client, key).await.map_err(failed(CLAIM))?,
+        };
+        Ok(claimed.map_or(ClaimAnswer::NotNow, |claimed| self.granted(key, claimed)))
+    }
+
+    async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
+        let client = self.link.client().await.map_err(failed(REPORT))?;
+        if !self.asks_for_work(&client) {
+            return self.report_by_seed_steps(&client, launch, report).await.map_err(failed(REPORT));
+        }
+        let (tool, arguments) = answers::report(&self.config.coordinator, launch, report);
+        self.tell(tool, arguments).await.map_err(failed(REPORT))
+    }
+
+    async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
+        let arguments = json!({
+            "coordinator_id": self.config.coordinator, "launch_id": launch, "reason": reason
+        });
+        self.tell("report_process_stopping", arguments).await.map_err(failed(WANT_STOP))
+    }
+
+    async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
+        let counters = status.counters;
+        let arguments = json!({
+            "coordinator_id": status.coordinator,
+            "max_concurrent": status.max_concurrent,
+            "instances": status.instances,
+            "deferred": status.deferred,
+            "counters": {
+                "cycles": counters.cycles,
+                "starts": counters.starts,
+                "adoptions": counters.adoptions,
+                "found_by_poll_only": counters.found_by_poll_only,
+            },
+        });
+        self.status.send_replace(Some(status));
+        self.tell("report_status", arguments).await.map_err(failed(REPORT_STATUS))
+    }
+}

@@ -1,0 +1,103 @@
+//! The words between a coordinator and its server: answers as they are read, reports as they are told.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::domain::launch::ProcessEnd;
+use crate::domain::plan::ProcessReport;
+use crate::domain::{AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
+
+/// `should_start`. Servers of the seeds' time say only the first two.
+#[derive(Deserialize)]
+pub(super) struct ShouldStart {
+    should_start: bool,
+    #[serde(default)]
+    ai_type: Option<String>,
+    #[serde(default)]
+    launch_id: Option<LaunchId>,
+    #[serde(default)]
+    start_deadline: Option<Timestamp>,
+    #[serde(default)]
+    launch_ticket: Option<String>,
+}
+
+/// A start that the server granted.
+#[derive(Debug, Clone)]
+pub(super) struct Claimed {
+    pub(super) ai_type: String,
+    /// `None` where the server keeps no account of launches.
+    pub(super) launch: Option<LaunchId>,
+    /// On the server's clock.
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) ticket: Option<Secret>,
+}
+
+impl ShouldStart {
+    pub(super) fn claimed(self) -> Option<Claimed> {
+        self.should_start.then(|| Claimed {
+            ai_type: self.ai_type.unwrap_or_else(|| crate::domain::agent::DEFAULT_AI_TYPE.to_owned()),
+            launch: self.launch_id,
+            deadline: self.start_deadline,
+            ticket: self.launch_ticket.map(Secret::new),
+        })
+    }
+}
+
+/// `health_check`.
+#[derive(Deserialize)]
+pub(super) struct Health {
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) timestamp: Option<Timestamp>,
+}
+
+/// `list_active_projects_with_agents`.
+#[derive(Deserialize)]
+pub(super) struct ActiveProjects {
+    pub(super) projects: Vec<ActiveProject>,
+    #[serde(default)]
+    pub(super) next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ActiveProject {
+    pub(super) project_id: ProjectId,
+    pub(super) working_directory: Option<std::path::PathBuf>,
+    pub(super) agents: Vec<AgentId>,
+}
+
+/// The tool that takes a report, and its arguments.
+pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &ProcessReport) -> (&'static str, Value) {
+    let mut arguments = json!({ "coordinator_id": coordinator, "launch_id": launch });
+    let tool = match report {
+        ProcessReport::Started { pid, at } => {
+            arguments["pid"] = json!(pid);
+            arguments["started_at"] = json!(at);
+            "report_process_started"
+        }
+        ProcessReport::Exited { exit } => {
+            arguments["outcome"] = "exited".into();
+            arguments["exit_code"] = json!(exit.exit_code);
+            arguments["signal"] = json!(exit.signal);
+            "report_process_exit"
+        }
+        ProcessReport::Ended { end, at } => {
+            arguments["ended_at"] = json!(at);
+            arguments["outcome"] = match end {
+                ProcessEnd::Exited(exit) => {
+                    arguments["exit_code"] = json!(exit.exit_code);
+                    arguments["signal"] = json!(exit.signal);
+                    "ended".into()
+                }
+                ProcessEnd::StartFailed(reason) => {
+                    arguments["reason"] = json!(reason);
+                    "start_failed".into()
+                }
+                ProcessEnd::FuseBurnt => "fuse_burnt".into(),
+                ProcessEnd::Lost => "lost".into(),
+            };
+            "report_process_exit"
+        }
+    };
+    (tool, arguments)
+}

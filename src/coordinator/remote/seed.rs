@@ -1,0 +1,243 @@
+//! The seed's three steps (004 "ポーリングループ"), for a server that offers no more: is it healthy, which projects have which
+//! agents, should each of them start?
+//!
+//! Such a server keeps no account of launches. What runs is then known from the processes here alone, and so is what failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt as _;
+use futures::stream;
+use serde_json::json;
+
+use super::answers::{ActiveProjects, Claimed, Health};
+use super::link::LinkError;
+use super::{PATIENCE, RemoteControlPlane};
+use crate::domain::launch::{ProcessEnd, Verdict};
+use crate::domain::pair::{PairRecord, StartReason};
+use crate::domain::plan::ProcessReport;
+use crate::domain::{Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
+use crate::mcp_client::McpClient;
+use crate::service::ServerView;
+
+/// Pairs that are asked about at the same time.
+const N_AT_ONCE: usize = 16;
+
+/// What is kept between two cycles.
+#[derive(Default)]
+pub(super) struct SeedSteps {
+    kept: Mutex<Kept>,
+    /// Where the last cycle left off: not always the same pairs get the free slots.
+    next: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Granted in this cycle, and not claimed yet.
+    granted: BTreeMap<InstanceKey, Claimed>,
+    /// How the pairs' ends went.
+    records: BTreeMap<InstanceKey, PairRecord>,
+    /// Whose launch is whose.
+    keys: BTreeMap<LaunchId, InstanceKey>,
+    /// Ended, told, and not forgotten yet.
+    told: BTreeSet<LaunchId>,
+}
+
+impl SeedSteps {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The grant of this cycle, once.
+    pub(super) fn take_claim(&self, key: &InstanceKey) -> Option<Claimed> {
+        self.kept().granted.remove(key)
+    }
+
+    pub(super) fn note_claim(&self, launch: &LaunchId, key: &InstanceKey) {
+        self.kept().keys.insert(launch.clone(), key.clone());
+    }
+}
+
+impl RemoteControlPlane {
+    /// Health, projects, and the question for each pair, until the free slots are filled.
+    pub(super) async fn observe_by_seed_steps(
+        &self,
+        client: &Arc<McpClient>,
+        instances: &[Instance],
+    ) -> Result<ServerView, LinkError> {
+        let health: Health = self.link.call(client, "health_check", json!({}), PATIENCE).await?;
+        if !matches!(health.status.as_str(), "ok" | "healthy") {
+            return Err(LinkError::Unhealthy(health.status));
+        }
+        if let Some(at) = health.timestamp {
+            self.set_clock(at);
+        }
+        let n_live = instances.iter().filter(|instance| instance.is_live()).count();
+        let n_free = self.config.max_concurrent.saturating_sub(n_live);
+        let startable = if n_free == 0 { Vec::new() } else { self.ask_for_starts(client, instances, n_free).await? };
+        Ok(ServerView { at: self.now(), startable, launches: self.launches_of(instances) })
+    }
+
+    async fn ask_for_starts(
+        &self,
+        client: &Arc<McpClient>,
+        instances: &[Instance],
+        n_free: usize,
+    ) -> Result<Vec<Candidate>, LinkError> {
+        let live: BTreeSet<&InstanceKey> =
+            instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
+        let mut pairs = self.pairs(client).await?;
+        pairs.retain(|(key, _)| !live.contains(key) && self.config.passkeys.contains_key(&key.agent));
+        if pairs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let n_pairs = pairs.len();
+        pairs.rotate_left(self.seed.next.load(Ordering::Relaxed) % n_pairs);
+
+        let now = self.now();
+        let mut startable = Vec::new();
+        let mut to_ask = Vec::new();
+        for (key, working_directory) in pairs {
+            let record = self.seed.kept().records.get(&key).cloned();
+            match record.and_then(|record| self.config.backoff.until(&record, now)) {
+                Some(until) => startable.push(Candidate {
+                    until: Some(until),
+                    ..candidate(key, working_directory, String::new(), StartReason::Backoff, now)
+                }),
+                None => to_ask.push((key, working_directory)),
+            }
+        }
+        self.seed.kept().granted.clear();
+        let mut answers = stream::iter(to_ask)
+            .map(|(key, working_directory)| async move {
+                let claimed = self.ask_for_start(client, &key).await;
+                (key, working_directory, claimed)
+            })
+            .buffered(N_AT_ONCE);
+        let mut n_asked = 0;
+        let mut n_granted = 0;
+        while n_granted < n_free {
+            let Some((key, working_directory, claimed)) = answers.next().await else { break };
+            n_asked += 1;
+            if let Some(claimed) = claimed? {
+                n_granted += 1;
+                let ai_type = claimed.ai_type.clone();
+                startable.push(candidate(key.clone(), working_directory, ai_type, StartReason::Ready, now));
+                self.seed.kept().granted.insert(key, claimed);
+            }
+        }
+        self.seed.next.fetch_add(n_asked % n_pairs, Ordering::Relaxed);
+        Ok(startable)
+    }
+
+    /// All pairs of active projects and agents, page by page.
+    async fn pairs(&self, client: &Arc<McpClient>) -> Result<Vec<(InstanceKey, PathBuf)>, LinkError> {
+        let mut pairs = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut arguments = json!({ "coordinator_id": self.config.coordinator });
+            if let Some(cursor) = &cursor {
+                arguments["cursor"] = cursor.as_str().into();
+            }
+            let page: ActiveProjects =
+                self.link.call(client, "list_active_projects_with_agents", arguments, PATIENCE).await?;
+            for project in page.projects {
+                // Without one there is nowhere to start an agent.
+                let Some(directory) = project.working_directory else { continue };
+                pairs.extend(project.agents.into_iter().map(|agent| {
+                    (InstanceKey::new(agent, project.project_id.clone(), Purpose::Task), directory.clone())
+                }));
+            }
+            // A server that names the same page again has no end.
+            if page.next_cursor.is_none() || page.next_cursor == cursor {
+                return Ok(pairs);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    /// Launches as this side sees them: what runs is taken for authenticated, for nobody says otherwise.
+    fn launches_of(&self, instances: &[Instance]) -> Vec<LaunchFacts> {
+        let mut kept = self.seed.kept();
+        kept.told.retain(|launch| instances.iter().any(|instance| instance.launch == *launch));
+        kept.keys = instances.iter().map(|instance| (instance.launch.clone(), instance.key.clone())).collect();
+        let open = instances.iter().filter(|instance| !kept.told.contains(&instance.launch));
+        open.map(|instance| LaunchFacts {
+            id: instance.launch.clone(),
+            key: instance.key.clone(),
+            coordinator: Some(self.config.coordinator.clone()),
+            state: state_of(instance, self.now()),
+            pid: pid_of(instance),
+            is_authenticated: true,
+        })
+        .collect()
+    }
+
+    /// Remembers the end, and tells it to a server that wants to know; nothing else interests it.
+    pub(super) async fn report_by_seed_steps(
+        &self,
+        client: &McpClient,
+        launch: &LaunchId,
+        report: &ProcessReport,
+    ) -> Result<(), LinkError> {
+        let ProcessReport::Ended { end, .. } = report else { return Ok(()) };
+        let key = self.seed.kept().keys.get(launch).cloned();
+        let (tool, mut arguments) = super::answers::report(&self.config.coordinator, launch, report);
+        if let (Some(key), false) = (&key, client.takes(tool, "launch_id")) {
+            arguments = json!({
+                "agent_id": key.agent, "project_id": key.project, "exit_code": end.exit().and_then(|exit| exit.exit_code)
+            });
+        }
+        self.tell(tool, arguments).await?;
+        self.remember(launch, key, end);
+        Ok(())
+    }
+
+    fn remember(&self, launch: &LaunchId, key: Option<InstanceKey>, end: &ProcessEnd) {
+        let verdict = match end {
+            ProcessEnd::Exited(exit) if exit.exit_code == Some(0) => Verdict::Fine,
+            _ => Verdict::Failure,
+        };
+        let mut kept = self.seed.kept();
+        kept.told.insert(launch.clone());
+        if let Some(key) = key {
+            let record = kept.records.remove(&key).unwrap_or_else(|| PairRecord::new(key.clone()));
+            kept.records.insert(key, record.after_end(verdict, self.now()));
+        }
+    }
+}
+
+fn candidate(
+    key: InstanceKey,
+    working_directory: PathBuf,
+    ai_type: String,
+    reason: StartReason,
+    waiting_since: Timestamp,
+) -> Candidate {
+    Candidate { key, ai_type, working_directory, waiting_since, reason, until: None }
+}
+
+/// What the server would say of it, as far as the loop goes by that.
+fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
+    match (&instance.phase, instance.stop) {
+        (Phase::Exited { .. } | Phase::Ended { .. }, _) => LaunchState::Ending,
+        (Phase::Starting | Phase::Running { .. }, Some(reason)) => LaunchState::Stopping { reason, ladder_at: now },
+        (Phase::Starting | Phase::Running { .. }, None) => {
+            LaunchState::Running { session: NO_SESSION.parse().expect("a literal in the grammar of ids") }
+        }
+    }
+}
+
+/// A session that only the server knows.
+const NO_SESSION: &str = "ses_unknown";
+
+/// Known to be known: such a server isn't told of starts.
+fn pid_of(instance: &Instance) -> Option<i32> {
+    match instance.phase {
+        Phase::Starting => None,
+        Phase::Running { pid, .. } | Phase::Exited { pid, .. } => Some(pid),
+        Phase::Ended { pid, .. } => pid,
+    }
+}

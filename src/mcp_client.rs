@@ -1,0 +1,168 @@
+//! A client of an MCP server, over its Unix socket or its URL: connecting, and calling its tools.
+//!
+//! Every wait here has an end. A connection that failed is not mended: its owner makes another. Knows no tool. Called by
+//! `coordinator` and `cli`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rmcp::model::{CallToolRequestParams, JsonObject};
+use rmcp::service::{RoleClient, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::domain::{Secret, ServerAddress};
+
+/// For the connection, the handshake and the list of tools together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a TCP connection alone.
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shorter than servers keep idle connections: a request on one that is just being closed is lost.
+const POOL_IDLE: Duration = Duration::from_secs(10);
+/// Requests on their way at the same time over HTTP.
+const MAX_REQUESTS: usize = 32;
+
+/// A connection to a server.
+pub struct McpClient {
+    running: RunningService<RoleClient, ()>,
+    /// The server's tools, each with the names of its arguments.
+    tools: BTreeMap<String, Vec<String>>,
+}
+
+/// No connection came to be.
+#[derive(Debug, thiserror::Error)]
+#[error("could not connect to the server at {address}")]
+pub struct ConnectError {
+    address: ServerAddress,
+    #[source]
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A call without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The tool's own answer: no.
+    #[error("{tool}: {message}")]
+    Refused { tool: String, code: String, message: String },
+    /// No answer, and nobody knows whether the call was carried out.
+    #[error("no answer to {tool}")]
+    Lost {
+        tool: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An answer that isn't what the tool answers.
+    #[error("the answer to {tool} is not understood: {problem}")]
+    NotUnderstood { tool: String, problem: String },
+}
+
+impl McpClient {
+    /// Connects, shakes hands and learns the tools. `token` travels as a bearer token over HTTP, and not at all over a socket.
+    ///
+    /// # Errors
+    /// [`ConnectError`], after at most ten seconds.
+    pub async fn connect(address: &ServerAddress, token: Option<&Secret>) -> Result<Self, ConnectError> {
+        let failed = |source| ConnectError { address: address.clone(), source };
+        match tokio::time::timeout(CONNECT_TIMEOUT, Self::try_connect(address, token)).await {
+            Ok(connected) => connected.map_err(failed),
+            Err(elapsed) => Err(failed(elapsed.into())),
+        }
+    }
+
+    async fn try_connect(
+        address: &ServerAddress,
+        token: Option<&Secret>,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let running = match address {
+            ServerAddress::Socket(path) => rmcp::serve_client((), UnixStream::connect(path).await?).await?,
+            ServerAddress::Url(url) => {
+                let config =
+                    StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_concurrent_requests(MAX_REQUESTS);
+                let config = match token {
+                    Some(token) => config.auth_header(token.reveal()),
+                    None => config,
+                };
+                let transport = StreamableHttpClientTransport::with_client(http_client()?, config);
+                rmcp::serve_client((), transport).await?
+            }
+        };
+        let tools = running.list_all_tools().await?;
+        let arguments = |schema: &JsonObject| -> Vec<String> {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
+        };
+        let tools = tools.into_iter().map(|tool| (tool.name.to_string(), arguments(&tool.input_schema))).collect();
+        Ok(Self { running, tools })
+    }
+
+    /// Whether the server has this tool.
+    pub fn offers(&self, tool: &str) -> bool {
+        self.tools.contains_key(tool)
+    }
+
+    /// Whether the server's tool has this argument.
+    pub fn takes(&self, tool: &str, argument: &str) -> bool {
+        self.tools.get(tool).is_some_and(|arguments| arguments.iter().any(|each| each == argument))
+    }
+
+    /// Calls a tool. Cancel-safe for this side only: the server may carry out what was sent.
+    ///
+    /// # Errors
+    /// [`CallError`]; `Lost` after `patience`.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        patience: Duration,
+    ) -> Result<T, CallError> {
+        let lost = |source| CallError::Lost { tool: tool.to_owned(), source };
+        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let result = match tokio::time::timeout(patience, self.running.call_tool(request)).await {
+            Err(elapsed) => return Err(lost(elapsed.into())),
+            Ok(Err(ServiceError::McpError(error))) => {
+                let (tool, message) = (tool.to_owned(), error.message.into_owned());
+                return Err(CallError::Refused { tool, code: "protocol_error".to_owned(), message });
+            }
+            Ok(Err(error)) => return Err(lost(error.into())),
+            Ok(Ok(result)) => result,
+        };
+        let is_error = result.is_error.unwrap_or(false);
+        // Servers of the seeds' time answer with text alone.
+        let answer = result.structured_content.or_else(|| {
+            let text = result.content.first()?.as_text()?;
+            serde_json::from_str(&text.text).ok().or_else(|| Some(Value::String(text.text.clone())))
+        });
+        let answer = answer.unwrap_or(Value::Null);
+        if is_error || answer.get("success") == Some(&Value::Bool(false)) {
+            let text = |name: &str| answer.get(name).and_then(Value::as_str);
+            let message = text("error").or(answer.as_str()).unwrap_or("refused").to_owned();
+            let code = text("error_code").unwrap_or("refused").to_owned();
+            return Err(CallError::Refused { tool: tool.to_owned(), code, message });
+        }
+        serde_json::from_value(answer)
+            .map_err(|error| CallError::NotUnderstood { tool: tool.to_owned(), problem: error.to_string() })
+    }
+
+    /// Whether the connection is over; further calls are lost.
+    pub fn is_closed(&self) -> bool {
+        self.running.is_closed()
+    }
+}
+
+/// HTTP and HTTPS, with the certificates of the machine.
+///
+/// # Errors
+/// When these can't be read.
+pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    // Nothing else in this program brings one; a second time changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(TCP_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("agent-coordinator/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
