@@ -13,6 +13,7 @@ mod logout;
 
 mod manifest;
 mod my_task;
+mod older_clients;
 mod operate;
 mod output;
 mod report;
@@ -34,6 +35,7 @@ pub use coordination::ServerView;
 
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
+pub use older_clients::{AgentAction, ManagedAgent};
 pub use operate::{Force, StopTarget, Stopped};
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
