@@ -11,6 +11,7 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod older_clients;
 pub mod pair;
 pub mod plan;
 pub mod printable;

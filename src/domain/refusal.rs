@@ -1,6 +1,7 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
-use super::id::{AgentId, LaunchId, ProjectId, TaskId};
+use super::id::{AgentId, ExecutionId, LaunchId, ProjectId, TaskId};
+use super::key::Purpose;
 use super::task::TaskStatus;
 
 /// Why not. `Display` is the wording people and agents read (the seeds' where they give one).
@@ -36,6 +37,16 @@ pub enum Refusal {
     NotYourLaunch { launch: LaunchId },
     #[error("The server is being stopped")]
     ServerStopping,
+    #[error("No launch of {agent} in {project} is open{}", of_process(*pid))]
+    NoOpenLaunch { agent: AgentId, project: ProjectId, pid: Option<i32> },
+    #[error("More than one launch of {agent} in {project} fits: {}", list_launches(launches))]
+    AmbiguousLaunch { agent: AgentId, project: ProjectId, launches: Vec<(LaunchId, Purpose)> },
+    #[error("No project of {agent} stands out: project_id must say which is meant")]
+    NeedsProject { agent: AgentId },
+    #[error("Execution not found")]
+    ExecutionNotFound { execution: ExecutionId },
+    #[error("Task {task} can't begin: this session works on {current}")]
+    OtherTaskBegun { task: TaskId, current: TaskId },
     #[error("Task {task} is not assigned to you")]
     NotYourTask { task: TaskId },
     #[error("Task {task} is {from}: it can't become {to}")]
@@ -73,6 +84,11 @@ impl Refusal {
             Self::LaunchNotFound { .. } => "launch_not_found",
             Self::NotYourLaunch { .. } => "not_your_launch",
             Self::ServerStopping => "server_stopping",
+            Self::NoOpenLaunch { .. } => "no_open_launch",
+            Self::AmbiguousLaunch { .. } => "ambiguous_launch",
+            Self::NeedsProject { .. } => "needs_project",
+            Self::ExecutionNotFound { .. } => "execution_not_found",
+            Self::OtherTaskBegun { .. } => "other_task_begun",
             Self::NotYourTask { .. } => "not_your_task",
             Self::ImpossibleStatus { .. } => "impossible_status",
             Self::PeopleOnly { .. } => "people_only",
@@ -108,7 +124,12 @@ impl Refusal {
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
             Self::NeedsAssignee { .. } => Some("assign an agent first"),
-            Self::ProjectNotFound { .. }
+            Self::AmbiguousLaunch { .. } => Some("say launch_id, or the pid that was reported as started"),
+            Self::NeedsProject { .. } => Some("use the PROJECT_ID of your environment as project_id"),
+            Self::OtherTaskBegun { .. } => Some("report on that one first"),
+            Self::NoOpenLaunch { .. }
+            | Self::ExecutionNotFound { .. }
+            | Self::ProjectNotFound { .. }
             | Self::AgentNotFound { .. }
             | Self::TaskNotFound { .. }
             | Self::LaunchNotFound { .. }
@@ -124,4 +145,12 @@ impl Refusal {
 
 fn list(ids: &[TaskId]) -> String {
     ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn list_launches(launches: &[(LaunchId, Purpose)]) -> String {
+    launches.iter().map(|(id, purpose)| format!("{id} ({purpose})")).collect::<Vec<_>>().join(", ")
+}
+
+fn of_process(pid: Option<i32>) -> String {
+    pid.map(|pid| format!(" that process {pid} could be of")).unwrap_or_default()
 }

@@ -100,7 +100,7 @@ impl Who for AgentSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
+        let token = incoming.session_token()?;
         Ok(Self(noted(incoming.service.identify(&token).await?)))
     }
 }
@@ -112,7 +112,7 @@ impl Who for Reporter {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        let token = incoming.token("session_token")?.ok_or_else(|| missing("session_token"))?;
+        let token = incoming.session_token()?;
         Ok(Self(noted(incoming.service.identify_reporter(&token).await?)))
     }
 }
@@ -185,6 +185,12 @@ impl Who for NamedCoordinator {
 }
 
 impl Incoming<'_> {
+    /// The token of a session; seed 004's overview calls it `token`.
+    fn session_token(&self) -> Result<Secret, CallError> {
+        let token = self.token("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
+        token.ok_or_else(|| missing("session_token"))
+    }
+
     /// A text argument, wherever it stands on the wire.
     fn token(&self, name: &str) -> Result<Option<Secret>, CallError> {
         match self.arguments.get(name) {

@@ -1,12 +1,17 @@
 //! The tools: one file each, one line each here.
 
 mod authenticate;
+mod get_agent_action;
 mod get_my_task;
+mod get_pending_tasks;
 mod health_check;
 mod list_active_projects_with_agents;
+mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
 mod report_completed;
+mod report_execution_complete;
+mod report_execution_start;
 mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
@@ -41,11 +46,17 @@ pub(super) fn all() -> Tools {
         Tool::of::<report_process_stopping::ReportProcessStopping>(),
         Tool::of::<report_process_exit::ReportProcessExit>(),
         Tool::of::<report_status::ReportStatus>(),
+        Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
+        // Deprecated: after what takes their place.
+        Tool::of::<list_managed_agents::ListManagedAgents>(),
+        Tool::of::<get_pending_tasks::GetPendingTasks>(),
+        Tool::of::<report_execution_start::ReportExecutionStart>(),
+        Tool::of::<report_execution_complete::ReportExecutionComplete>(),
     ])
 }
 

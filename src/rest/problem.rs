@@ -87,8 +87,10 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::ProjectNotFound { .. }
         | Refusal::AgentNotFound { .. }
         | Refusal::TaskNotFound { .. }
-        | Refusal::LaunchNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        | Refusal::LaunchNotFound { .. }
+        | Refusal::NoOpenLaunch { .. }
+        | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
+        Refusal::Invalid(_) | Refusal::NeedsProject { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }
@@ -105,6 +107,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NeedsAssignee { .. }
         | Refusal::DependenciesOpen { .. }
         | Refusal::SubtasksOpen { .. }
+        | Refusal::AmbiguousLaunch { .. }
+        | Refusal::OtherTaskBegun { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

@@ -129,7 +129,7 @@ impl Service {
     }
 }
 
-fn proof(agent: Option<&Agent>, ticketed: Option<Launch>, passkey: &Secret) -> Proof {
+pub(super) fn proof(agent: Option<&Agent>, ticketed: Option<Launch>, passkey: &Secret) -> Proof {
     let is_passkey = match agent.and_then(|agent| agent.passkey.as_ref()) {
         Some(hash) => hash.is_of(passkey),
         None => PasskeyHash::none_is_of(passkey),

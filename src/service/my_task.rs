@@ -82,7 +82,7 @@ impl Service {
         }
     }
 
-    fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
+    pub(super) fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         if !is_recorded {
             changes.push(Change::Execution(self.new_execution(&launch, task)));

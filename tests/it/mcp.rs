@@ -5,6 +5,7 @@ mod authenticate;
 mod bad_lines;
 mod coordinator;
 mod handshake;
+mod legacy;
 mod reports;
 mod sessions;
 mod tasks;

@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{Purpose, Refusal, Secret};
+use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::{AUTHENTICATE, Newcomer};
 use crate::service::{Service, ServiceError};
+
+static WITHOUT_PROJECT: Deprecated =
+    Deprecated::new("authenticate(agent_id, passkey)", "authenticate(agent_id, passkey, project_id)");
 
 pub(in crate::mcp) struct Authenticate;
 
@@ -17,7 +21,9 @@ pub(in crate::mcp) struct Input {
     /// Your passkey: the value of AGENT_PASSKEY.
     passkey: String,
     /// The project you work in: the value of PROJECT_ID.
-    project_id: String,
+    // Older clients leave it out; the schema doesn't say so.
+    #[schemars(with = "String")]
+    project_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -46,8 +52,15 @@ impl ToolSpec for Authenticate {
     async fn call(service: &Service, who: Newcomer, input: Input) -> Result<Output, ServiceError> {
         // Whatever can't be an id is the id of nobody.
         let agent: AgentId = input.agent_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
-        let project: ProjectId = input.project_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
-        let opened = service.authenticate(&agent, &Secret::new(input.passkey), &project, who.launch.as_ref()).await?;
+        let passkey = Secret::new(input.passkey);
+        let (project, opened) = if let Some(project) = input.project_id {
+            let project: ProjectId = project.parse().map_err(|_| Refusal::InvalidCredentials)?;
+            let opened = service.authenticate(&agent, &passkey, &project, who.launch.as_ref()).await?;
+            (project, opened)
+        } else {
+            WITHOUT_PROJECT.is_used();
+            service.authenticate_somewhere(&agent, &passkey, who.launch.as_ref()).await?
+        };
         tracing::info!(
             agent_id = %agent, project_id = %project, purpose = %opened.purpose, launch_id = %opened.launch,
             session_id = %opened.session, "agent authenticated"

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{Done, Effect, ToolSpec};
 use crate::domain::launch::{ExitStatus, ProcessEnd};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{LaunchId, Timestamp};
+use crate::domain::{AgentId, LaunchId, ProjectId, Refusal, Timestamp};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
 
@@ -13,9 +13,22 @@ pub(in crate::mcp) struct ReportProcessExit;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// The launch, as should_start named it.
+    /// The launch, as should_start named it. Without it agent_id and project_id say which launch is meant.
+    #[serde(default)]
     #[schemars(with = "String")]
-    launch_id: LaunchId,
+    launch_id: Option<LaunchId>,
+    /// The agent, where launch_id is not known.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    agent_id: Option<AgentId>,
+    /// The project, where launch_id is not known.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    project_id: Option<ProjectId>,
+    /// Process id of the agent: tells which launch, where more than one fits.
+    #[serde(default)]
+    #[schemars(with = "i32")]
+    pid: Option<i32>,
     /// exited: the agent is gone, what it started may live. ended: nothing of it lives (the default). start_failed: there never
     /// was a process. fuse_burnt: it came too late to be started. lost: nobody saw its end.
     #[serde(default)]
@@ -74,8 +87,17 @@ impl ToolSpec for ReportProcessExit {
     type Output = Done;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
-        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
-        service.report_process(&launch.id, &input.report(service.time())).await?;
+        let coordinator = who.id.as_ref();
+        let launch = match (&input.launch_id, &input.agent_id, &input.project_id) {
+            (Some(launch), _, _) => service.launch_of(coordinator, launch).await?.id,
+            (None, Some(agent), Some(project)) => {
+                service.find_launch_to_report(agent, project, input.pid, coordinator).await?
+            }
+            (None, _, _) => {
+                return Err(Refusal::Invalid("launch_id is missing, or agent_id and project_id are".to_owned()).into());
+            }
+        };
+        service.report_process(&launch, &input.report(service.time())).await?;
         Ok(Done::DONE)
     }
 }

@@ -6,8 +6,11 @@ use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::pair::StartReason;
 use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+
+static WITHOUT_PROJECT: Deprecated = Deprecated::new("should_start(agent_id)", "should_start(agent_id, project_id)");
 
 pub(in crate::mcp) struct ShouldStart;
 
@@ -17,8 +20,9 @@ pub(in crate::mcp) struct Input {
     #[schemars(with = "String")]
     agent_id: AgentId,
     /// The project it would work in.
+    // Older clients leave it out; the schema doesn't say so.
     #[schemars(with = "String")]
-    project_id: ProjectId,
+    project_id: Option<ProjectId>,
 }
 
 #[derive(Serialize)]
@@ -32,6 +36,9 @@ pub(in crate::mcp) struct Output {
 /// What comes with a yes.
 #[derive(Serialize)]
 struct Start {
+    /// Where, if the caller didn't say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<ProjectId>,
     ai_type: String,
     purpose: Purpose,
     launch_id: LaunchId,
@@ -50,14 +57,21 @@ impl ToolSpec for ShouldStart {
     type Output = Output;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
-        let key = InstanceKey::new(input.agent_id, input.project_id, Purpose::Task);
-        let answer = service.should_start(&key, who.id.as_ref()).await?;
+        let by = who.id.as_ref();
+        let (found, answer) = if let Some(project) = input.project_id {
+            let key = InstanceKey::new(input.agent_id, project, Purpose::Task);
+            (None, service.should_start(&key, by).await?)
+        } else {
+            WITHOUT_PROJECT.is_used();
+            service.should_start_anywhere(&input.agent_id, by).await?
+        };
         Ok(Output {
             should_start: answer.claim.is_some(),
             reason: answer.reason,
             start: answer.claim.map(|claim| Start {
+                project_id: found.map(|key| key.project),
                 ai_type: claim.ai_type,
-                purpose: key.purpose,
+                purpose: Purpose::Task,
                 launch_id: claim.launch,
                 start_deadline: claim.deadline,
                 launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),

@@ -91,8 +91,8 @@ fn a_malformed_call_names_the_tool_and_the_argument() {
     check("authenticate", json!({}), "authenticate: arguments: missing field `agent_id`");
     check(
         "authenticate",
-        json!({ "agent_id": "a", "passkey": "p" }),
-        "authenticate: arguments: missing field `project_id`",
+        json!({ "agent_id": "a", "project_id": "p" }),
+        "authenticate: arguments: missing field `passkey`",
     );
     check(
         "authenticate",
@@ -156,8 +156,9 @@ fn an_unknown_tool_and_params_that_are_none_are_told_so() {
     check(
         json!({ "name": "no_such_tool", "arguments": {} }),
         "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, wait_for_work, \
-         list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, authenticate, \
-         get_my_task, update_task_status, report_completed, logout",
+         list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, \
+         get_agent_action, authenticate, get_my_task, update_task_status, report_completed, logout, list_managed_agents, \
+         get_pending_tasks, report_execution_start, report_execution_complete",
     );
     let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
     check(json!({}), malformed);

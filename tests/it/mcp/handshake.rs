@@ -64,7 +64,15 @@ fn a_call_may_be_the_first_line_of_a_connection() {
 fn a_schema_has_nothing_that_some_client_does_not_take() {
     let daemon = Daemon::running("");
     let tools = list_tools(&mut daemon.client());
-    let agent_tools = ["get_my_task", "update_task_status", "report_completed", "logout"];
+    let agent_tools = [
+        "get_my_task",
+        "update_task_status",
+        "report_completed",
+        "logout",
+        "get_pending_tasks",
+        "report_execution_start",
+        "report_execution_complete",
+    ];
     for tool in &tools {
         let (name, schema) = (tool["name"].as_str().unwrap(), &tool["inputSchema"]);
         let text = schema.to_string();

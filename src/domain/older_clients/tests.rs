@@ -1,0 +1,144 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::domain::agent::AgentStatus;
+use crate::domain::key::{InstanceKey, Purpose};
+use crate::domain::launch::{Outcome, StopReason};
+use crate::domain::pair::{OpenLaunch, PairRecord};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
+const STARTING: LaunchState = LaunchState::Starting { deadline: NOW };
+
+fn key(project: &str, purpose: Purpose) -> InstanceKey {
+    InstanceKey::new("agt".parse().expect("an id"), project.parse().expect("an id"), purpose)
+}
+
+/// A pair whose work waits since then, with a launch in that state.
+fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) -> PairFacts {
+    let key = key(project, Purpose::Task);
+    PairFacts {
+        record: PairRecord::new(key.clone()),
+        key,
+        agent: Some((AgentStatus::Active, "claude".to_owned())),
+        project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
+        is_assigned: true,
+        waiting_since: waiting_since.map(Timestamp::from_millis),
+        open: open.map(|state| OpenLaunch { id: "lch".parse().expect("an id"), state }),
+        is_paused: false,
+    }
+}
+
+fn running() -> LaunchState {
+    LaunchState::Running { session: "ses".parse().expect("an id") }
+}
+
+#[track_caller]
+fn check_start(pairs: Vec<PairFacts>, expected: Option<&str>) {
+    let found = pair_to_start(pairs, BACKOFF, NOW).map(|pair| pair.key.project.to_string());
+    assert_eq!(found.as_deref(), expected);
+}
+
+#[test]
+fn a_start_without_a_project_is_where_work_waits_longest() {
+    check_start(vec![], None);
+    check_start(vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)], Some("c"));
+    check_start(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), None)], Some("b"));
+    check_start(vec![pair("a", None, None), pair("b", Some(10), Some(running()))], Some("b"));
+    check_start(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), Some(STARTING))], Some("b"));
+    let held = PairFacts { record: PairRecord::new(key("a", Purpose::Task)).held(NOW), ..pair("a", Some(10), None) };
+    check_start(vec![held.clone(), pair("b", Some(20), None)], Some("b"));
+    check_start(vec![pair("b", None, None), held], Some("a"));
+}
+
+#[track_caller]
+fn check_enter(pairs: Vec<PairFacts>, expected: Option<&str>) {
+    let found = pair_to_enter(pairs).map(|pair| pair.key.project.to_string());
+    assert_eq!(found.as_deref(), expected);
+}
+
+#[test]
+fn a_session_without_a_project_is_where_the_agent_is_starting_or_awaited() {
+    check_enter(vec![], None);
+    check_enter(vec![pair("a", None, None)], Some("a"));
+    check_enter(vec![pair("a", None, None), pair("b", None, None)], None);
+    check_enter(vec![pair("a", Some(10), None), pair("b", Some(20), Some(STARTING))], Some("b"));
+    check_enter(vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)], Some("c"));
+    check_enter(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), None)], Some("b"));
+    check_enter(vec![pair("a", Some(10), Some(running())), pair("b", None, None)], Some("a"));
+    let asleep =
+        PairFacts { project: Some((ProjectStatus::Archived, PathBuf::from("dir"))), ..pair("a", Some(10), None) };
+    check_enter(vec![asleep, pair("b", Some(20), None)], Some("b"));
+}
+
+/// An open launch of agent `agt` in project `prj`.
+fn launch(id: &str, purpose: Purpose, pid: Option<i32>, coordinator: Option<&str>) -> Launch {
+    let id = id.parse().expect("an id");
+    let claimed = Launch::claimed(id, key("prj", purpose), "claude".to_owned(), NOW, NOW);
+    Launch { pid, coordinator: coordinator.map(|id| id.parse().expect("an id")), ..claimed }
+}
+
+fn ended(launch: Launch) -> Launch {
+    Launch { state: LaunchState::Ended { outcome: Outcome::Stopped(StopReason::Person), at: NOW }, ..launch }
+}
+
+/// What a report about agent `agt` in project `prj` is about.
+fn find(launches: &[Launch], pid: Option<i32>, coordinator: Option<&str>) -> Result<String, Refusal> {
+    let coordinator = coordinator.map(|id| id.parse::<CoordinatorId>().expect("an id"));
+    let key = key("prj", Purpose::Task);
+    let by = ReportedBy { agent: &key.agent, project: &key.project, pid, coordinator: coordinator.as_ref() };
+    launch_to_report(launches, by).map(|id| id.to_string())
+}
+
+#[track_caller]
+fn check_found(launches: &[Launch], pid: Option<i32>, expected: &str) {
+    assert_eq!(find(launches, pid, None).as_deref(), Ok(expected));
+}
+
+#[track_caller]
+fn check_refused(launches: &[Launch], pid: Option<i32>, expected: &str) {
+    assert_eq!(find(launches, pid, None).expect_err("refused").to_string(), expected);
+}
+
+#[test]
+fn a_report_is_about_the_only_launch_that_fits() {
+    let task = launch("lch_t", Purpose::Task, None, None);
+    let chat = launch("lch_c", Purpose::Chat, None, None);
+    check_found(std::slice::from_ref(&task), None, "lch_t");
+    check_found(std::slice::from_ref(&task), Some(7), "lch_t");
+    check_found(&[task.clone(), ended(chat.clone())], None, "lch_t");
+    check_refused(&[], None, "No launch of agt in prj is open");
+    check_refused(&[ended(task.clone())], Some(7), "No launch of agt in prj is open that process 7 could be of");
+    check_refused(&[task, chat], None, "More than one launch of agt in prj fits: lch_t (task), lch_c (chat)");
+}
+
+#[test]
+fn a_known_process_means_its_own_launch_and_no_other() {
+    let task = launch("lch_t", Purpose::Task, Some(7), Some("crd_other"));
+    let chat = launch("lch_c", Purpose::Chat, Some(8), None);
+    let both = [task.clone(), chat.clone()];
+    check_found(&both, Some(7), "lch_t");
+    check_found(&both, Some(8), "lch_c");
+    check_refused(&both, Some(9), "No launch of agt in prj is open that process 9 could be of");
+    // Once more, after its end.
+    check_found(&[ended(task.clone()), chat.clone()], Some(7), "lch_t");
+    // A process id that came back.
+    let again = launch("lch_again", Purpose::Task, Some(7), None);
+    check_found(&[ended(task), again, chat], Some(7), "lch_again");
+}
+
+#[test]
+fn a_launch_that_another_coordinator_keeps_is_not_ended_by_a_guess() {
+    let kept = [launch("lch", Purpose::Task, None, Some("crd_keeper"))];
+    check_refused(&kept, None, "No launch of agt in prj is open");
+    check_refused(&kept, Some(7), "No launch of agt in prj is open that process 7 could be of");
+    assert!(find(&kept, None, Some("crd_other")).is_err());
+    assert_eq!(find(&kept, None, Some("crd_keeper")).as_deref(), Ok("lch"));
+}
+
+#[test]
+fn launches_of_other_pairs_are_not_looked_at() {
+    let elsewhere = Launch { key: key("prj_2", Purpose::Task), ..launch("lch", Purpose::Task, Some(7), None) };
+    check_refused(&[elsewhere], Some(7), "No launch of agt in prj is open that process 7 could be of");
+}

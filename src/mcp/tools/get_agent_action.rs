@@ -1,0 +1,79 @@
+//! `get_agent_action`: what a coordinator is to do about an agent in a project, in one word. The decision is that of
+//! `should_start`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::mcp::envelope::Coordinator;
+use crate::service::{AgentAction, Service, ServiceError};
+
+pub(in crate::mcp) struct GetAgentAction;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The agent.
+    #[schemars(with = "String")]
+    agent_id: AgentId,
+    /// The project it works or would work in.
+    #[schemars(with = "String")]
+    project_id: ProjectId,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    /// start, stop or hold.
+    action: &'static str,
+    /// With stop: why its end is wanted. Else the word that `should_start` has for it.
+    reason: &'static str,
+    purpose: Purpose,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_id: Option<LaunchId>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    start: Option<Start>,
+}
+
+/// What comes with a start.
+#[derive(Serialize)]
+struct Start {
+    /// The agent's ai_type: which CLI to start.
+    provider: String,
+    start_deadline: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch_ticket: Option<String>,
+}
+
+impl ToolSpec for GetAgentAction {
+    const NAME: &'static str = "get_agent_action";
+    const TEXT: &'static str = "For coordinators: what to do about an agent in a project now: start (reserved until \
+                                start_deadline, as by should_start), stop (end the process of launch_id), or hold.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
+        let key = InstanceKey::new(input.agent_id, input.project_id, Purpose::Task);
+        let purpose = key.purpose;
+        Ok(match service.agent_action(&key, who.id.as_ref()).await? {
+            AgentAction::Start(claim) => Output {
+                action: "start",
+                reason: "ready",
+                purpose,
+                launch_id: Some(claim.launch),
+                start: Some(Start {
+                    provider: claim.ai_type,
+                    start_deadline: claim.deadline,
+                    launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),
+                }),
+            },
+            AgentAction::Stop { launch, reason } => {
+                Output { action: "stop", reason: reason.as_str(), purpose, launch_id: Some(launch), start: None }
+            }
+            AgentAction::Hold(reason) => {
+                Output { action: "hold", reason: reason.as_str(), purpose, launch_id: None, start: None }
+            }
+        })
+    }
+}

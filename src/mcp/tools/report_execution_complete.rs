@@ -1,0 +1,61 @@
+//! `report_execution_complete`, deprecated (seed 004): the agent's last word, as an exit code.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::ExecutionId;
+use crate::domain::launch::ReportResult;
+use crate::mcp::deprecated::Deprecated;
+use crate::mcp::envelope::Reporter;
+use crate::service::{Report, Service, ServiceError};
+
+static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionComplete::NAME, "report_completed");
+
+pub(in crate::mcp) struct ReportExecutionComplete;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The execution_id that report_execution_start returned.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    execution_id: Option<ExecutionId>,
+    /// 0: the task is done; anything else: it failed.
+    exit_code: i32,
+    /// What went wrong.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    error_message: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution_id: Option<ExecutionId>,
+    status: &'static str,
+    instruction: &'static str,
+}
+
+impl ToolSpec for ReportExecutionComplete {
+    const NAME: &'static str = "report_execution_complete";
+    const TEXT: &'static str =
+        "Deprecated: use report_completed. Reports how your work ended and ends your session; exit afterwards.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = Reporter;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, Reporter(caller): Reporter, input: Input) -> Result<Output, ServiceError> {
+        DEPRECATED.is_used();
+        let (result, status) = match input.exit_code {
+            0 => (ReportResult::Success, "completed"),
+            _ => (ReportResult::Failed, "failed"),
+        };
+        let exit = (input.exit_code != 0).then(|| format!("exit code {}", input.exit_code));
+        let summary = input.error_message.or(exit);
+        let report = Report { result, summary: summary.as_deref(), next_steps: None };
+        let instruction = service.complete_execution(&caller, input.execution_id.as_ref(), report).await?;
+        tracing::info!(outcome = result.as_str(), "agent reported");
+        Ok(Output { success: true, execution_id: input.execution_id, status, instruction })
+    }
+}

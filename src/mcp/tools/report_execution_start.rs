@@ -1,0 +1,51 @@
+//! `report_execution_start`, deprecated (seed 004): the agent begins with a task; `get_my_task` records it by itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::Timestamp;
+use crate::domain::id::{ExecutionId, TaskId};
+use crate::mcp::deprecated::Deprecated;
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionStart::NAME, "get_my_task");
+
+pub(in crate::mcp) struct ReportExecutionStart;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The task you begin with.
+    #[schemars(with = "String")]
+    task_id: TaskId,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    execution_id: ExecutionId,
+    task_id: TaskId,
+    status: &'static str,
+    started_at: Timestamp,
+}
+
+impl ToolSpec for ReportExecutionStart {
+    const NAME: &'static str = "report_execution_start";
+    const TEXT: &'static str = "Deprecated: use get_my_task, which records the start by itself.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = AgentSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+        DEPRECATED.is_used();
+        let execution = service.start_execution(&caller, &input.task_id).await?;
+        Ok(Output {
+            success: true,
+            execution_id: execution.id,
+            task_id: execution.task,
+            status: "running",
+            started_at: execution.started_at,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! What older clients of the seeds' system ask, in their own form (seed 004, "後方互換性"; docs/migration.md): without a
+//! project, without a launch id, in two calls where there is one now. Each ends in the use case that took its place.
+
+use std::path::PathBuf;
+
+use crate::domain::agent::AgentStatus;
+use crate::domain::authentication::Proof;
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, TaskId};
+use crate::domain::launch::StopReason;
+use crate::domain::older_clients::{ReportedBy, launch_to_report, pair_to_enter, pair_to_start};
+use crate::domain::pair::StartReason;
+use crate::domain::{Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus};
+use crate::store::{Change, Commit, LaunchFilter};
+
+use super::authenticate::proof;
+use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
+
+/// What a coordinator is to do about a pair.
+#[derive(Debug, Clone)]
+pub enum AgentAction {
+    /// Start it; the start is reserved.
+    Start(Claim),
+    /// End its process: this launch is to be stopped.
+    Stop { launch: LaunchId, reason: StopReason },
+    /// Leave it as it is.
+    Hold(StartReason),
+}
+
+/// An active agent and the active projects it is assigned to.
+#[derive(Debug, Clone)]
+pub struct ManagedAgent {
+    pub id: AgentId,
+    pub name: String,
+    pub ai_type: String,
+    pub projects: Vec<ProjectId>,
+}
+
+impl Service {
+    /// The decision of [`Service::should_start`], with the third thing a coordinator may have to do.
+    pub async fn agent_action(&self, key: &InstanceKey, by: AskedBy<'_>) -> Result<AgentAction, ServiceError> {
+        let ShouldStart { reason, claim } = self.should_start(key, by).await?;
+        if let Some(claim) = claim {
+            return Ok(AgentAction::Start(claim));
+        }
+        if reason == StartReason::Stopping {
+            let open = self.store.pair_facts(key).await?.open;
+            // Until then it may go by itself.
+            if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open.map(|open| (open.id, open.state))
+                && ladder_at <= self.now()
+            {
+                return Ok(AgentAction::Stop { launch, reason });
+            }
+        }
+        Ok(AgentAction::Hold(reason))
+    }
+
+    /// The launch that a report about a process is about, where the client doesn't say its id.
+    ///
+    /// # Errors
+    /// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
+    pub async fn find_launch_to_report(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+        pid: Option<i32>,
+        coordinator: AskedBy<'_>,
+    ) -> Result<LaunchId, ServiceError> {
+        let recent = LaunchFilter {
+            agent: Some(agent.clone()),
+            project: Some(project.clone()),
+            purpose: None,
+            only_ended: true,
+            limit: N_ENDED,
+        };
+        let mut launches = self.store.open_launches().await?;
+        launches.extend(self.store.launches(&recent).await?);
+        Ok(launch_to_report(&launches, ReportedBy { agent, project, pid, coordinator })?)
+    }
+
+    /// Active agents, by id.
+    pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
+        let active = self.active_projects().await?;
+        let works_in = |agent: &AgentId| {
+            let projects = active.iter().filter(|project| project.agents.contains(agent));
+            projects.map(|project| project.id.clone()).collect()
+        };
+        let agents = self.store.agents().await?.into_iter().filter(|agent| agent.status == AgentStatus::Active);
+        Ok(agents
+            .map(|agent| ManagedAgent {
+                projects: works_in(&agent.id),
+                id: agent.id,
+                name: agent.name,
+                ai_type: agent.ai_type,
+            })
+            .collect())
+    }
+
+    /// [`Service::should_start`] for an agent wherever it has work; the key is the one that was asked about, if there is one.
+    pub async fn should_start_anywhere(
+        &self,
+        agent: &AgentId,
+        by: AskedBy<'_>,
+    ) -> Result<(Option<InstanceKey>, ShouldStart), ServiceError> {
+        let pairs = self.pairs_of(agent).await?;
+        let Some(pair) = pair_to_start(pairs, self.settings.backoff, self.now()) else {
+            let is_known = self.store.agent(agent).await?.is_some();
+            let reason = if is_known { StartReason::NotAssigned } else { StartReason::Unknown };
+            return Ok((None, ShouldStart { reason, claim: None }));
+        };
+        let answer = self.should_start(&pair.key, by).await?;
+        Ok((Some(pair.key), answer))
+    }
+
+    /// [`Service::authenticate`] for an agent that doesn't say where.
+    ///
+    /// # Errors
+    /// As there; [`Refusal::NeedsProject`] if it could be meant for several projects.
+    pub async fn authenticate_somewhere(
+        &self,
+        agent_id: &AgentId,
+        passkey: &Secret,
+        presented_by: Option<&LaunchId>,
+    ) -> Result<(ProjectId, Authenticated), ServiceError> {
+        let ticketed = self.store.launch_by_ticket(&passkey.token_hash()).await?;
+        let agent = self.store.agent(agent_id).await?;
+        let project = match proof(agent.as_ref(), ticketed, passkey) {
+            // Nothing is told to who has proven nothing.
+            Proof::None => return Err(Refusal::InvalidCredentials.into()),
+            Proof::Ticket(launch) => Some(launch.key.project),
+            Proof::Passkey => pair_to_enter(self.pairs_of(agent_id).await?).map(|pair| pair.key.project),
+        };
+        let project = project.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
+        let opened = self.authenticate(agent_id, passkey, &project, presented_by).await?;
+        Ok((project, opened))
+    }
+
+    /// What `caller` may work on, the most urgent first, and where.
+    pub async fn pending_tasks(&self, caller: &Caller) -> Result<(PathBuf, Vec<Task>), ServiceError> {
+        let key = &caller.session.key;
+        let mut tasks = self.tasks_in_progress(key).await?;
+        tasks.sort_by(|a, b| (b.priority, a.created_at, &a.id).cmp(&(a.priority, b.created_at, &b.id)));
+        let project = self.store.project(&key.project).await?;
+        Ok((project.map(|project| project.working_directory).unwrap_or_default(), tasks))
+    }
+
+    /// Binds a task to the launch of `caller`, as its first `get_my_task` would; repeated, the same execution.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NotYourTask`; `OtherTaskBegun` if the launch works on another one that is still in progress.
+    pub async fn start_execution(&self, caller: &Caller, id: &TaskId) -> Result<Execution, ServiceError> {
+        let key = &caller.session.key;
+        self.transact(|| async move {
+            let (launch, expect) = self.fence(caller).await?;
+            let task = self.store.task(id).await?.filter(|task| task.project == key.project);
+            let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
+            if task.assignee.as_ref() != Some(&key.agent) {
+                return Err(Refusal::NotYourTask { task: task.id }.into());
+            }
+            if task.status != TaskStatus::InProgress {
+                let problem = format!("Task {} is {}: only what is in progress can be worked on", task.id, task.status);
+                return Err(Refusal::Invalid(problem).into());
+            }
+            if let Some(current) = launch.task.clone().filter(|current| *current != task.id) {
+                let is_open = self.store.task(&current).await?.is_some_and(|t| t.status == TaskStatus::InProgress);
+                if is_open {
+                    return Err(Refusal::OtherTaskBegun { task: task.id, current }.into());
+                }
+            }
+            let executions = self.store.executions_of_launch(&launch.id).await?;
+            let earlier = executions.into_iter().find(|execution| execution.task == task.id);
+            let changes = self.changes_to_bind(launch, &task, earlier.is_some());
+            let execution = match earlier {
+                Some(earlier) => earlier,
+                None => changes
+                    .iter()
+                    .find_map(|change| match change {
+                        Change::Execution(execution) => Some(execution.clone()),
+                        _ => None,
+                    })
+                    .expect("an execution is begun where there was none"),
+            };
+            Ok((Commit { expect, changes }, execution))
+        })
+        .await
+    }
+
+    /// [`Service::report`], after a look at what it is about.
+    ///
+    /// # Errors
+    /// As there; `ExecutionNotFound` if `execution` is not the work of this launch.
+    pub async fn complete_execution(
+        &self,
+        caller: &Caller,
+        execution: Option<&ExecutionId>,
+        report: Report<'_>,
+    ) -> Result<&'static str, ServiceError> {
+        if let Some(id) = execution {
+            let executions = self.store.executions_of_launch(&caller.launch.id).await?;
+            if !executions.iter().any(|execution| execution.id == *id) {
+                return Err(Refusal::ExecutionNotFound { execution: id.clone() }.into());
+            }
+        }
+        self.report(caller, report).await
+    }
+
+    /// The pairs of an agent for tasks, by project.
+    async fn pairs_of(&self, agent: &AgentId) -> Result<Vec<PairFacts>, ServiceError> {
+        let mut pairs = Vec::new();
+        for assignment in self.store.assignments().await?.into_iter().filter(|a| a.agent == *agent) {
+            let key = InstanceKey::new(assignment.agent, assignment.project, Purpose::Task);
+            pairs.push(self.store.pair_facts(&key).await?);
+        }
+        Ok(pairs)
+    }
+}
+
+/// How far back a repeated report finds its launch.
+const N_ENDED: usize = 20;
