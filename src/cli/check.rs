@@ -35,7 +35,8 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         entries: config.providers.clone(),
         guidance: Guidance::new(config.language),
         environment: environment.variables().collect(),
-        mcp_socket: config.mcp_socket.clone(),
+        mcp_socket: Some(config.mcp_socket.clone()),
+        mcp_url: None,
         program: std::env::current_exe().unwrap_or_default(),
     };
     if config.providers.is_empty() {
@@ -80,7 +81,7 @@ fn describe(name: &str, providers: &Providers) -> Vec<String> {
     };
     let command = match providers.command(&request) {
         Ok(command) => command,
-        Err(unknown) => return vec![unknown.to_string()],
+        Err(error) => return vec![error.to_string()],
     };
     let found = match crate::app::find_program(&command) {
         Ok(found) => format!("  program: {}", found.display()),
