@@ -9,8 +9,8 @@ pub(super) const CODEX: BuiltIn = BuiltIn {
     program: "codex",
     arguments,
     environment: &[],
-    logins: &["CODEX_API_KEY", "OPENAI_API_KEY"],
-    places: &["CODEX_HOME", "OPENAI_BASE_URL"],
+    logins: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"],
+    places: &["CODEX_HOME"],
     installation: "npm install -g @openai/codex; run `codex login` once",
 };
 

@@ -190,14 +190,42 @@ fn live(cli: &str, providers: &str, user: Option<u32>) -> Option<Vec<String>> {
     Some(bed.strays())
 }
 
+/// Its shell goes where its user may; its own tools don't (docs/providers.md).
 #[test]
-fn claude_does_its_task_and_writes_nothing_outside_its_project() {
+fn claude_does_its_task_and_edits_nothing_outside_its_project() {
     let Some(strays) = live("claude", "{}", None) else { return };
-    assert_eq!(strays, [""; 0]);
+    assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn codex_does_its_task_and_writes_nothing_outside_its_project() {
     let Some(strays) = live("codex", "{}", None) else { return };
     assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn claude_does_its_task_for_an_ordinary_user() {
+    let providers = "{ claude: { preset: claude, model: sonnet, cli_args: [--max-turns, \"50\"] } }";
+    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn codex_does_its_task_for_an_ordinary_user() {
+    let Some(strays) = live("codex", "{ codex: { preset: codex, model: other } }", Some(USER)) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+/// Claude refuses that as root.
+#[test]
+fn claude_is_let_go_anywhere_by_bypass() {
+    let providers = "{ claude: { preset: claude, permissions: bypass } }";
+    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn codex_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
 }
