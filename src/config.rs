@@ -25,6 +25,7 @@ mod shutdown;
 mod source;
 mod start;
 mod stop;
+mod templates;
 mod tree;
 mod units;
 
@@ -46,13 +47,14 @@ pub use environment::Environment;
 pub use log::{LogConfig, LogFormat};
 pub use output::Output;
 pub use paths::StoreUrl;
-pub use providers::{PassEnvironment, PromptVia, ProviderConfig};
+pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig};
 pub use report::Report;
 pub use run::Run;
 pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
 pub use start::Start;
 pub use stop::Stop;
+pub use templates::{Template, fill};
 
 /// The name of the configuration file wherever it is looked for.
 const FILE_NAME: &str = "coordinator_config.yaml";

@@ -1,14 +1,20 @@
 //! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt.
 //!
 //! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by `cli check` to show what
-//! would be started.
+//! would be started. A provider is an entry of the configuration, a preset (one file each), or an entry on top of a preset.
 
+mod claude;
+mod codex;
+mod preset;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::{PromptVia, ProviderConfig};
+use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Template, fill};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, Secret};
+use preset::{BuiltIn, Run, SOCKET_VARIABLE, Server};
 
 /// What is to be started.
 #[derive(Debug, Clone)]
@@ -28,155 +34,177 @@ pub struct Providers {
     pub guidance: Guidance,
     /// The daemon's own environment; each provider says what of it is passed on.
     pub environment: BTreeMap<String, String>,
-    /// Where the agent reaches the server.
+    /// Where the agent reaches the server on this host.
     pub mcp_socket: Option<PathBuf>,
-    /// The same over HTTP.
+    /// Where the agent reaches it over HTTP; presets take this only without a socket.
     pub mcp_url: Option<String>,
-    /// The daemon's own program, for agents that are scripts.
+    /// The daemon's own program: the bridge to the server, and the client of agents that are scripts.
     pub program: PathBuf,
 }
 
-/// No way is known to start this `ai_type`.
+/// Why there is no command line for a launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no provider for ai_type `{ai_type}`: add ai_providers.{ai_type}, or ai_providers.claude for all without an entry"
-)]
-pub struct UnknownProvider {
-    ai_type: String,
+pub enum CommandError {
+    /// A template for an address that the server doesn't have.
+    #[error("provider `{provider}` uses {{{template}}}, but the server is not reached that way")]
+    NoAddress { provider: String, template: &'static str },
+    /// A preset has to be told where the server is.
+    #[error("provider `{provider}` needs the server's socket or URL, and neither is known")]
+    Unreachable { provider: String },
 }
 
 impl Providers {
-    /// The provider that starts `ai_type`: its entry, else `claude`'s (seed 004). Its name comes with it.
-    pub fn find(&self, ai_type: &str) -> Option<(&str, &ProviderConfig)> {
-        let entry = self.entries.get_key_value(ai_type).or_else(|| self.entries.get_key_value(DEFAULT_AI_TYPE));
-        entry.map(|(name, provider)| (name.as_str(), provider))
+    /// The provider that starts `ai_type`, with its name: its entry, else the preset of this name, else `claude`'s (seed 004).
+    pub fn find(&self, ai_type: &str) -> (&str, Cow<'_, ProviderConfig>) {
+        let find = |ai_type: &str| {
+            let entry = self.entries.get_key_value(ai_type).map(|(name, entry)| (name.as_str(), Cow::Borrowed(entry)));
+            entry.or_else(|| {
+                let (name, preset) = Preset::ALL.into_iter().find(|(name, _)| *name == ai_type)?;
+                Some((name, Cow::Owned(ProviderConfig::of_preset(preset))))
+            })
+        };
+        find(ai_type).or_else(|| find(DEFAULT_AI_TYPE)).expect("there is a preset of the default's name")
+    }
+
+    /// How to get what `ai_type` is started with; `None` for programs that are not built in.
+    pub fn installation(&self, ai_type: &str) -> Option<&'static str> {
+        built_in(&self.find(ai_type).1).map(|built_in| built_in.installation)
     }
 
     /// The command line of a launch.
     ///
     /// # Errors
-    /// [`UnknownProvider`].
-    pub fn command(&self, request: &LaunchRequest) -> Result<CommandSpec, UnknownProvider> {
-        let (_, provider) =
-            self.find(&request.ai_type).ok_or_else(|| UnknownProvider { ai_type: request.ai_type.clone() })?;
-        let shown = (provider.passkey_in_prompt || provider.prompt == PromptVia::Stdin).then_some(&request.passkey);
-        let prompt = self.guidance.prompt(&request.key, &request.working_directory, shown);
-        let mut arguments = provider.cli_args.clone();
-        let stdin = match provider.prompt {
-            PromptVia::Argument => {
-                arguments.extend(["-p".to_owned(), prompt]);
-                None
+    /// [`CommandError`], where the server has no address that the provider could use.
+    pub fn command(&self, request: &LaunchRequest) -> Result<CommandSpec, CommandError> {
+        let (name, provider) = self.find(&request.ai_type);
+        let is_shown = matches!(provider.command_line, CommandLine::Own { passkey_in_prompt: true, .. });
+        // An argument is for everyone to read, standard input only for the agent.
+        let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
+        let values = Values { providers: self, provider: name, request, prompt: &prompt };
+        let mut arguments = Vec::with_capacity(provider.cli_args.len());
+        for argument in &provider.cli_args {
+            arguments.push(values.fill(argument)?);
+        }
+        let environment = self.environment_of(&provider, &values)?;
+        let stdin = || Some(Secret::new(self.prompt(request, Some(&request.passkey))));
+        let (program, stdin) = match &provider.command_line {
+            CommandLine::Own { program, prompt: PromptVia::Stdin, .. } => (program.clone(), stdin()),
+            CommandLine::Own { program, prompt: PromptVia::Argument, .. } => {
+                if !provider.cli_args.iter().any(|argument| Template::Prompt.is_in(argument)) {
+                    arguments.extend(["-p".to_owned(), prompt]);
+                }
+                (program.clone(), None)
             }
-            PromptVia::Stdin => Some(Secret::new(prompt)),
+            CommandLine::Preset { preset, program, model, permissions } => {
+                let built_in = preset::of(*preset);
+                let server = self.server().ok_or_else(|| CommandError::Unreachable { provider: name.to_owned() })?;
+                let run = Run { server, permissions: *permissions, model: model.as_deref(), extra: &arguments };
+                arguments = (built_in.arguments)(&run);
+                (program.clone().unwrap_or_else(|| built_in.program.to_owned()), stdin())
+            }
         };
         Ok(CommandSpec {
-            program: provider.cli_command.clone(),
+            program,
             arguments,
-            environment: self.environment_of(provider, request),
+            redact: secrets(&provider, request, &environment),
+            environment: environment.into_iter().collect(),
             working_directory: request.working_directory.clone(),
             stdin,
-            redact: vec![request.passkey.clone()],
         })
     }
 
+    fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
+        self.guidance.prompt(&request.key, &request.working_directory, passkey)
+    }
+
+    fn server(&self) -> Option<Server<'_>> {
+        match (&self.mcp_socket, &self.mcp_url) {
+            (Some(socket), _) => Some(Server::Bridge { program: &self.program, socket }),
+            (None, Some(url)) => Some(Server::Url(url)),
+            (None, None) => None,
+        }
+    }
+
     /// What the provider passes on, then what it sets, then what is the launch's own: nothing overrides that.
-    fn environment_of(&self, provider: &ProviderConfig, request: &LaunchRequest) -> Vec<(String, Secret)> {
-        let path = |path: &Path| Secret::new(path.to_string_lossy());
-        let passed = self.environment.iter().filter(|(name, _)| provider.pass_environment.passes(name));
+    fn environment_of(
+        &self,
+        provider: &ProviderConfig,
+        values: &Values<'_>,
+    ) -> Result<BTreeMap<String, Secret>, CommandError> {
+        let request = values.request;
+        let built_in = built_in(provider);
+        let is_passed = |name: &str| {
+            let mut of_preset = built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
+            provider.pass_environment.passes(name) || of_preset.any(|each| *each == name)
+        };
+        let passed = self.environment.iter().filter(|(name, _)| is_passed(name));
         let mut variables: BTreeMap<String, Secret> =
             passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect();
-        variables.extend(provider.environment.clone());
+        let set = built_in.iter().flat_map(|built_in| built_in.environment);
+        variables.extend(set.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
+        for (name, value) in &provider.environment {
+            variables.insert(name.clone(), Secret::new(values.fill(value.reveal())?));
+        }
         let own = [
             ("AGENT_ID", Secret::new(request.key.agent.as_str())),
             ("PROJECT_ID", Secret::new(request.key.project.as_str())),
             ("AGENT_PASSKEY", request.passkey.clone()),
-            ("WORKING_DIRECTORY", path(&request.working_directory)),
+            ("WORKING_DIRECTORY", Secret::new(text(&request.working_directory))),
             ("AGENT_LAUNCH_ID", Secret::new(request.launch.as_str())),
-            ("AGENT_COORDINATOR", path(&self.program)),
+            ("AGENT_COORDINATOR", Secret::new(text(&self.program))),
         ];
-        let socket = self.mcp_socket.as_deref().map(|socket| ("COORDINATOR_MCP_SOCKET", path(socket)));
+        let socket = self.mcp_socket.as_deref().map(|socket| (SOCKET_VARIABLE, Secret::new(text(socket))));
         let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
         variables.extend(own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value)));
-        variables.into_iter().collect()
+        Ok(variables)
     }
+}
+
+/// What the agent's output is freed of: its passkey, and the logins of its preset.
+fn secrets(provider: &ProviderConfig, request: &LaunchRequest, environment: &BTreeMap<String, Secret>) -> Vec<Secret> {
+    let logins = built_in(provider).into_iter().flat_map(|built_in| built_in.logins);
+    let logins = logins.filter_map(|name| environment.get(*name).cloned());
+    std::iter::once(request.passkey.clone()).chain(logins).collect()
+}
+
+fn built_in(provider: &ProviderConfig) -> Option<&'static BuiltIn> {
+    match provider.command_line {
+        CommandLine::Preset { preset, .. } => Some(preset::of(preset)),
+        CommandLine::Own { .. } => None,
+    }
+}
+
+/// What templates become for one launch.
+struct Values<'a> {
+    providers: &'a Providers,
+    provider: &'a str,
+    request: &'a LaunchRequest,
+    /// As an argument may show it.
+    prompt: &'a str,
+}
+
+impl Values<'_> {
+    fn fill(&self, template: &str) -> Result<String, CommandError> {
+        let Self { providers, provider, request, prompt } = self;
+        let needed = |value: Option<String>, template| {
+            value.ok_or_else(|| CommandError::NoAddress { provider: (*provider).to_owned(), template })
+        };
+        fill(template, |template| match template {
+            Template::McpUrl => needed(providers.mcp_url.clone(), "mcp_url"),
+            Template::McpSocket => needed(providers.mcp_socket.as_deref().map(text), "mcp_socket"),
+            Template::Bridge => Ok(text(&providers.program)),
+            Template::AgentId => Ok(request.key.agent.to_string()),
+            Template::ProjectId => Ok(request.key.project.to_string()),
+            Template::WorkingDirectory => Ok(text(&request.working_directory)),
+            Template::LaunchId => Ok(request.launch.to_string()),
+            Template::Prompt => Ok((*prompt).to_owned()),
+        })
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::{Language, Purpose};
-
-    fn providers(provider: ProviderConfig) -> Providers {
-        Providers {
-            entries: BTreeMap::from([("claude".to_owned(), provider)]),
-            guidance: Guidance::new(Language::Japanese),
-            environment: BTreeMap::from([
-                ("PATH".to_owned(), "/bin".to_owned()),
-                ("DEV_PASSKEY".to_owned(), "somebody's secret".to_owned()),
-            ]),
-            mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
-            mcp_url: None,
-            program: PathBuf::from("/bin/agent-coordinator"),
-        }
-    }
-
-    fn request(ai_type: &str) -> LaunchRequest {
-        LaunchRequest {
-            launch: "lch_1".parse().expect("an id"),
-            key: InstanceKey::new("agt_x".parse().expect("an id"), "prj_a".parse().expect("an id"), Purpose::Task),
-            ai_type: ai_type.to_owned(),
-            working_directory: PathBuf::from("/proj_a"),
-            passkey: Secret::new("tkt_secret"),
-        }
-    }
-
-    fn with_seed_arguments() -> ProviderConfig {
-        let arguments = vec!["--dangerously-skip-permissions".to_owned()];
-        ProviderConfig { cli_args: arguments, ..ProviderConfig::new("claude") }
-    }
-
-    #[test]
-    fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
-        let command = providers(with_seed_arguments()).command(&request("claude")).expect("a provider");
-        assert_eq!(command.program, "claude");
-        assert_eq!(command.arguments[..2], ["--dangerously-skip-permissions", "-p"]);
-        assert_eq!(command.arguments.len(), 3);
-        assert!(command.stdin.is_none());
-    }
-
-    #[test]
-    fn no_argument_holds_the_passkey() {
-        let command = providers(with_seed_arguments()).command(&request("claude")).expect("a provider");
-        assert!(command.arguments.iter().all(|argument| !argument.contains("tkt_secret")));
-    }
-
-    #[test]
-    fn passkey_in_prompt_restores_the_seeds_text() {
-        let provider = ProviderConfig { passkey_in_prompt: true, ..with_seed_arguments() };
-        let command = providers(provider).command(&request("claude")).expect("a provider");
-        assert!(command.arguments[2].contains(r#"authenticate(agent_id="agt_x", passkey="tkt_secret""#));
-    }
-
-    #[test]
-    fn an_unknown_ai_type_is_started_as_claude() {
-        let command = providers(with_seed_arguments()).command(&request("gpt")).expect("a provider");
-        assert_eq!(command.program, "claude");
-        let none = Providers { entries: BTreeMap::new(), ..providers(with_seed_arguments()) };
-        assert!(none.command(&request("gpt")).is_err());
-    }
-
-    #[test]
-    fn the_environment_is_the_launchs_and_what_the_provider_passes() {
-        let command = providers(with_seed_arguments()).command(&request("claude")).expect("a provider");
-        let value = |name: &str| {
-            let found = command.environment.iter().find(|(each, _)| each == name);
-            found.map(|(_, value)| value.reveal().to_owned())
-        };
-        assert_eq!(value("AGENT_ID").as_deref(), Some("agt_x"));
-        assert_eq!(value("PROJECT_ID").as_deref(), Some("prj_a"));
-        assert_eq!(value("AGENT_PASSKEY").as_deref(), Some("tkt_secret"));
-        assert_eq!(value("WORKING_DIRECTORY").as_deref(), Some("/proj_a"));
-        assert_eq!(value("PATH").as_deref(), Some("/bin"));
-        assert_eq!(value("DEV_PASSKEY"), None);
-    }
-}
+mod tests;

@@ -1,10 +1,11 @@
 //! `check`: is the configuration right, and what would be started?
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::output::print_line;
-use crate::config::{Environment, Loaded, PassEnvironment, manifest};
+use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
 use crate::domain::{Guidance, InstanceKey, Purpose, Secret};
 use crate::provider::{LaunchRequest, Providers};
 
@@ -21,7 +22,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         Some(path) => print_line(&format!("{}: correct", path.display()))?,
         None => print_line("no configuration file found: all settings have their defaults")?,
     }
-    if let Some((path, manifest)) = manifest {
+    if let Some((path, manifest)) = &manifest {
         print_line(&format!(
             "{}: correct ({} agents, {} projects, {} tasks)",
             path.display(),
@@ -39,16 +40,34 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         mcp_url: None,
         program: std::env::current_exe().unwrap_or_default(),
     };
-    if config.providers.is_empty() {
-        print_line("no ai_providers: no agent can be started")?;
-    }
-    for name in config.providers.keys() {
-        print_line("")?;
-        for line in describe(name, &providers) {
-            print_line(&masked(line, environment))?;
-        }
+    let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
+    let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
+    for line in describe_all(&ai_types, &providers) {
+        print_line(&masked(line, environment))?;
     }
     Ok(())
+}
+
+/// The providers that are configured and those that the manifest's agents need; all presets where there are neither.
+fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Vec<String> {
+    let needed = ai_types.iter().map(|ai_type| providers.find(ai_type).0);
+    let names: BTreeSet<&str> = providers.entries.keys().map(String::as_str).chain(needed).collect();
+    let mut lines = Vec::new();
+    if names.is_empty() {
+        let presets = Preset::ALL.map(|(name, _)| name).join(", ");
+        lines.push(format!("no ai_providers: agents are started by the presets of these names: {presets}"));
+        let presets = Preset::ALL.into_iter().flat_map(|(name, _)| describe(name, providers, Absent::IsNotShown));
+        lines.extend(presets);
+        return lines;
+    }
+    for ai_type in ai_types {
+        let (name, _) = providers.find(ai_type);
+        if name != *ai_type {
+            lines.push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
+        }
+    }
+    lines.extend(names.into_iter().flat_map(|name| describe(name, providers, Absent::IsShown)));
+    lines
 }
 
 /// A line without the values of variables that a configuration may take secrets from; their names stand in their place.
@@ -65,8 +84,15 @@ fn masked(line: String, environment: &Environment) -> String {
     secrets.into_iter().fold(line, |line, (name, value)| line.replace(&value, &format!("${{{name}}}")))
 }
 
+/// Whether the command is shown of a program that isn't there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    IsShown,
+    IsNotShown,
+}
+
 /// The final command of a provider, for a made-up launch.
-fn describe(name: &str, providers: &Providers) -> Vec<String> {
+fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
     let key = InstanceKey::new(
         "AGENT_ID".parse().expect("a sample id"),
         "PROJECT_ID".parse().expect("a sample id"),
@@ -79,25 +105,43 @@ fn describe(name: &str, providers: &Providers) -> Vec<String> {
         working_directory: PathBuf::from("WORKING_DIRECTORY"),
         passkey: Secret::new("[passkey]"),
     };
+    let mut lines = vec![String::new(), format!("provider {name}:")];
     let command = match providers.command(&request) {
         Ok(command) => command,
-        Err(unknown) => return vec![unknown.to_string()],
+        Err(error) => {
+            lines.push(format!("  not startable: {error}"));
+            return lines;
+        }
     };
-    let found = match crate::app::find_program(&command) {
-        Ok(found) => format!("  program: {}", found.display()),
-        Err(error) => format!("  not startable: {error}"),
-    };
+    match crate::app::find_program(&command) {
+        Ok(found) => lines.push(format!("  program: {}", found.display())),
+        Err(error) => {
+            let path = command.environment.iter().find(|(name, _)| name == "PATH");
+            lines.push(format!("  not startable: {error}"));
+            lines.push(format!("  looked in: {}", path.map_or("no PATH is set", |(_, path)| path.reveal())));
+            lines.extend(providers.installation(name).map(|how| format!("  to install it: {how}")));
+            if absent == Absent::IsNotShown {
+                return lines;
+            }
+        }
+    }
     let words: Vec<String> =
         std::iter::once(&command.program).chain(&command.arguments).map(|word| quoted(word)).collect();
     let variables: Vec<&str> = command.environment.iter().map(|(name, _)| name.as_str()).collect();
     let stdin = if command.stdin.is_some() { "the prompt" } else { "nothing" };
-    vec![
-        format!("provider {name}:"),
-        found,
-        format!("  command: {}", words.join(" ")),
-        format!("  standard input: {stdin}"),
-        format!("  variables: {}", variables.join(" ")),
-    ]
+    lines.extend(hint(&providers.find(name).1));
+    lines.push(format!("  command: {}", words.join(" ")));
+    lines.push(format!("  standard input: {stdin}"));
+    lines.push(format!("  variables: {}", variables.join(" ")));
+    lines
+}
+
+/// For an entry in the seed's shape of a CLI that wants more than that.
+fn hint(provider: &ProviderConfig) -> Option<String> {
+    let CommandLine::Own { program, .. } = &provider.command_line else { return None };
+    let program = Path::new(program).file_name()?.to_str()?;
+    let (name, _) = Preset::ALL.into_iter().find(|(name, _)| *name == program)?;
+    Some(format!("  hint: `preset: {name}` would give it the coordinator's tools (docs/providers.md)"))
 }
 
 /// A word as a shell would take it.

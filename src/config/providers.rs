@@ -7,6 +7,7 @@ use crate::domain::Secret;
 
 use super::reader::{Field, Section};
 use super::report::Problem;
+use super::templates::{self, Template};
 
 /// Variables that every agent gets from the daemon; a `*` at the end stands for any rest. What is not here and not named in
 /// the configuration stays with the daemon: its environment may hold other programs' secrets.
@@ -38,63 +39,129 @@ const ALWAYS_PASSED: [&str; 25] = [
     "NO_PROXY",
 ];
 
+const PRESET_PROMPT: &str = "the prompt of a preset travels on standard input";
+
 /// How the prompt travels to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptVia {
-    /// `-p <prompt>` behind the other arguments (seed 004).
+    /// `-p <prompt>` behind the other arguments (seed 004), unless one of them holds `{prompt}`.
     Argument,
     /// On standard input.
     Stdin,
 }
 
+/// Built-in ways to start an agent CLI; `provider` knows what each of them is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    Claude,
+    Codex,
+}
+
+impl Preset {
+    /// Each with its name, which is also the `ai_type` it stands for without an entry.
+    pub const ALL: [(&'static str, Self); 2] = [("claude", Self::Claude), ("codex", Self::Codex)];
+}
+
+/// What an agent may do without asking; nobody is there to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permissions {
+    /// Edit and run commands in its project.
+    Project,
+    /// Anything its user may.
+    Bypass,
+}
+
+/// What is executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLine {
+    /// The entry's own program, in seed 004's shape.
+    Own {
+        /// Name of a program on the `PATH`, or a path.
+        program: String,
+        prompt: PromptVia,
+        /// Puts the passkey into a prompt that travels by argument, where every user of the machine can read it (seed 004).
+        passkey_in_prompt: bool,
+    },
+    /// A built-in one.
+    Preset {
+        preset: Preset,
+        /// Instead of the preset's own program.
+        program: Option<String>,
+        /// Instead of the model that the CLI takes by itself.
+        model: Option<String>,
+        permissions: Permissions,
+    },
+}
+
 /// How agents of one `ai_type` are started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderConfig {
-    /// Name of a program on the `PATH`, or a path.
-    pub cli_command: String,
-    /// Complete: variables and `~/` are replaced.
+    pub command_line: CommandLine,
+    /// Complete but for templates: variables and `~/` are replaced. Behind those of a preset.
     pub cli_args: Vec<String>,
-    /// How the prompt travels.
-    pub prompt: PromptVia,
-    /// Set in the agent, over whatever is passed on.
+    /// Set in the agent, over whatever is passed on. May hold templates.
     pub environment: BTreeMap<String, Secret>,
     /// Which of the daemon's variables it gets.
     pub pass_environment: PassEnvironment,
-    /// Puts the passkey into a prompt that travels by argument, where every user of the machine can read it (seed 004).
-    pub passkey_in_prompt: bool,
 }
 
 impl ProviderConfig {
     /// What an entry with nothing but `cli_command` means.
     pub fn new(cli_command: impl Into<String>) -> Self {
-        Self {
-            cli_command: cli_command.into(),
-            cli_args: Vec::new(),
-            prompt: PromptVia::Argument,
-            environment: BTreeMap::new(),
-            pass_environment: PassEnvironment::default(),
-            passkey_in_prompt: false,
-        }
+        let program = cli_command.into();
+        Self::of(CommandLine::Own { program, prompt: PromptVia::Argument, passkey_in_prompt: false })
+    }
+
+    /// What an entry with nothing but `preset` means.
+    pub fn of_preset(preset: Preset) -> Self {
+        Self::of(CommandLine::Preset { preset, program: None, model: None, permissions: Permissions::Project })
+    }
+
+    fn of(command_line: CommandLine) -> Self {
+        let (environment, pass_environment) = (BTreeMap::new(), PassEnvironment::default());
+        Self { command_line, cli_args: Vec::new(), environment, pass_environment }
     }
 
     fn read(mut section: Section<'_, '_>) -> Option<Self> {
-        let command = section.required("cli_command").and_then(|field| read_command(&field));
-        let default = Self::new(command.clone().unwrap_or_default());
-        let texts = |field: Field<'_, '_>| field.list().iter().filter_map(Field::text).collect();
-        let prompts = [("argument", PromptVia::Argument), ("stdin", PromptVia::Stdin)];
-        let provider = Self {
-            cli_args: section.field("cli_args").map(texts).unwrap_or_default(),
-            prompt: section.one_of("prompt", default.prompt, &prompts),
-            environment: section.field("environment").map(read_environment).unwrap_or_default(),
-            pass_environment: section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default(),
-            passkey_in_prompt: section
-                .field("passkey_in_prompt")
-                .and_then(|field| field.boolean())
-                .unwrap_or(default.passkey_in_prompt),
-            ..default
+        let command_line = match section.field("preset") {
+            Some(field) => read_preset(&mut section, field.one_of(&Preset::ALL)),
+            None => read_own(&mut section),
         };
-        command.map(|_| provider)
+        let is_preset = matches!(command_line, Some(CommandLine::Preset { .. }));
+        let arguments = section.field("cli_args").map(Field::list).unwrap_or_default();
+        let cli_args = arguments.iter().filter_map(|argument| read_argument(argument, is_preset)).collect();
+        let environment = section.field("environment").map(read_environment).unwrap_or_default();
+        let pass_environment = section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
+        Some(Self { command_line: command_line?, cli_args, environment, pass_environment })
     }
+}
+
+fn read_own(section: &mut Section<'_, '_>) -> Option<CommandLine> {
+    for key in ["model", "permissions"] {
+        if let Some(field) = section.field(key) {
+            let problem = Problem::new(format!("`{key}` has no meaning without `preset`"), field.span());
+            field.note(problem.help("say it in cli_args, in the words of the program"));
+        }
+    }
+    let program = section.required("cli_command").and_then(|field| read_command(&field));
+    let prompts = [("argument", PromptVia::Argument), ("flag", PromptVia::Argument), ("stdin", PromptVia::Stdin)];
+    let prompt = section.one_of("prompt", PromptVia::Argument, &prompts);
+    let passkey_in_prompt = section.field("passkey_in_prompt").and_then(|field| field.boolean()).unwrap_or(false);
+    Some(CommandLine::Own { program: program?, prompt, passkey_in_prompt })
+}
+
+fn read_preset(section: &mut Section<'_, '_>, preset: Option<Preset>) -> Option<CommandLine> {
+    for key in ["prompt", "passkey_in_prompt"] {
+        if let Some(field) = section.field(key) {
+            let problem = Problem::new(format!("`{key}` has no meaning beside `preset`"), field.span());
+            field.note(problem.help(PRESET_PROMPT));
+        }
+    }
+    let program = section.field("cli_command").and_then(|field| read_command(&field));
+    let model = section.field("model").and_then(|field| field.word());
+    let permissions = [("project", Permissions::Project), ("bypass", Permissions::Bypass)];
+    let permissions = section.one_of("permissions", Permissions::Project, &permissions);
+    Some(CommandLine::Preset { preset: preset?, program, model, permissions })
 }
 
 pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<String, ProviderConfig> {
@@ -139,13 +206,32 @@ fn read_environment(field: Field<'_, '_>) -> BTreeMap<String, Secret> {
                 let message = "not the name of an environment variable: expected a text without `=`";
                 value.note(Problem::new(message, name.span));
             }
-            Some((name.text, Secret::new(value.text()?)))
+            Some((name.text, Secret::new(read_template(&value)?)))
         })
         .collect()
 }
 
 fn is_variable_name(text: &str) -> bool {
     !text.contains(['=', '*', '\0'])
+}
+
+fn read_argument(field: &Field<'_, '_>, is_preset: bool) -> Option<String> {
+    let argument = read_template(field)?;
+    if is_preset && Template::Prompt.is_in(&argument) {
+        field.note(Problem::new("`{prompt}` has no meaning beside `preset`", field.span()).help(PRESET_PROMPT));
+    }
+    Some(argument)
+}
+
+/// A text in which templates may stand.
+fn read_template(field: &Field<'_, '_>) -> Option<String> {
+    // As it is written: what a variable holds is nobody's misspelling.
+    let written = field.verbatim()?;
+    if let Some((word, meant)) = templates::find_misspelt(&written) {
+        let problem = Problem::new(format!("unknown template `{{{word}}}`"), field.span());
+        field.note(problem.label(format!("did you mean `{{{meant}}}`?")));
+    }
+    field.text()
 }
 
 /// A bare name is looked up in the `PATH`; a relative path starts at the folder of the file, like all others in it.

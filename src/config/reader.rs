@@ -488,7 +488,7 @@ fn shown(c: char) -> impl Iterator<Item = char> {
 }
 
 /// The known word that `word` was probably meant to be.
-fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_QUOTED {
         return None;
     }

@@ -55,8 +55,8 @@ fn the_seeds_file_means_what_the_seed_says() {
     let claude =
         ProviderConfig { cli_args: vec!["--dangerously-skip-permissions".to_owned()], ..ProviderConfig::new("claude") };
     assert_eq!(config.providers["claude"], claude);
-    assert_eq!(config.providers["gemini"].cli_command, "gemini-cli");
-    assert_eq!(config.providers["gemini"].cli_args, ["--project", "my-project"]);
+    let arguments = ["--project", "my-project"].map(str::to_owned).to_vec();
+    assert_eq!(config.providers["gemini"], ProviderConfig { cli_args: arguments, ..ProviderConfig::new("gemini-cli") });
     assert_eq!(config.providers["codex"], ProviderConfig::new("codex"));
     let expected = Config {
         mcp_socket: PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock"),
@@ -100,6 +100,8 @@ ai_providers:
     environment: { A: 007, B: "${DEV_PASSKEY}" }
     pass_environment: [API_KEY, MY_*]
     passkey_in_prompt: true
+  fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, cli_args: [--bare] }
+  codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5 }
@@ -112,15 +114,24 @@ output: { max_file: 1 MiB, files: 2 }
 "#,
     );
     let local = &config.providers["local"];
-    assert_eq!(local.cli_command, "/etc/ac/agent.sh");
+    let program = "/etc/ac/agent.sh".to_owned();
+    let own = CommandLine::Own { program, prompt: PromptVia::Stdin, passkey_in_prompt: true };
+    assert_eq!(local.command_line, own);
     assert_eq!(local.cli_args, ["--turns", "10", "/home/me/x", "$HOME", "a$b"]);
-    assert_eq!(local.prompt, PromptVia::Stdin);
     assert_eq!(local.environment["A"].reveal(), "007");
     assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
     for (name, is_passed) in [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)] {
         assert_eq!(local.pass_environment.passes(name), is_passed, "{name}");
     }
-    assert!(local.passkey_in_prompt);
+    let fast = CommandLine::Preset {
+        preset: Preset::Claude,
+        program: Some("/home/me/bin/claude".to_owned()),
+        model: Some("haiku".to_owned()),
+        permissions: Permissions::Bypass,
+    };
+    assert_eq!(config.providers["fast"].command_line, fast);
+    assert_eq!(config.providers["fast"].cli_args, ["--bare"]);
+    assert_eq!(config.providers["codex"], ProviderConfig::of_preset(Preset::Codex));
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
     let seconds = Duration::from_secs;
     let expected = Config {
@@ -199,6 +210,16 @@ output:
 manifest: ${}
 unheard_of: "\e[31m"
 "#
+    ));
+}
+
+#[test]
+fn what_does_not_fit_a_preset_is_said() {
+    insta::assert_snapshot!(report(
+        "ai_providers:\n  a: { preset: cluade }\n  b: { preset: codex, prompt: stdin, passkey_in_prompt: true }\n  \
+         c: { cli_command: c, model: opus, permissions: bypass }\n  d: { preset: claude, cli_args: [\"{prompt}\"] }\n  \
+         e: { cli_command: e, cli_args: [\"--at={mcp_sokcet}\"], environment: { AGENT: \"{agent}\" } }\n  \
+         f: { preset: claude, permissions: al, modle: x }\n"
     ));
 }
 
@@ -422,8 +443,15 @@ fn the_example_is_valid_as_it_is() {
 fn the_example_shows_every_default() {
     let config = valid(&example_with_all_settings());
     let passkey = crate::domain::Secret::new("dev-hunter2");
+    // These two have no default that could be written down.
+    let (preset, model) = (Preset::Claude, Some("opus".to_owned()));
+    let command_line = CommandLine::Preset { preset, program: None, model, permissions: Permissions::Project };
     let expected = Config {
-        providers: [("claude".to_owned(), ProviderConfig::new("claude"))].into(),
+        providers: [
+            ("claude".to_owned(), ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }),
+            ("my_agent".to_owned(), ProviderConfig::new("my-agent")),
+        ]
+        .into(),
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
         ..defaults()
     };

@@ -129,7 +129,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             passkey: ticket,
         };
         let started = match self.config.providers.command(&request) {
-            Err(unknown) => Err(unknown.to_string()),
+            Err(error) => Err(error.to_string()),
             Ok(command) => {
                 let fuse = asked_at + start_timeout + FUSE_MARGIN;
                 let request = StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
@@ -138,7 +138,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         match started {
             Ok(()) => {
-                let provider = self.config.providers.find(&ai_type).map_or("", |(name, _)| name);
+                let (provider, _) = self.config.providers.find(&ai_type);
                 if provider != ai_type && self.is_first_of(&ai_type) {
                     tracing::warn!(ai_type, provider, "no provider of this name is configured; using another");
                 }

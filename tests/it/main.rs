@@ -11,6 +11,7 @@ mod main_job;
 mod mcp;
 mod processes;
 mod quickstart;
+mod real_clis;
 mod redacted;
 mod service;
 mod shim;

@@ -1,9 +1,10 @@
 //! `check` and `apply`: what is said of files, right and wrong ones.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 
 use super::check_fails;
-use crate::daemon::{Daemon, Said};
+use crate::daemon::{Daemon, PROGRAM, Said};
 
 /// Seed 004's configuration, as it stands there.
 const SEED: &str = include_str!("../../fixtures/seed_004.yaml");
@@ -28,6 +29,46 @@ fn the_seeds_configuration_is_right_as_it_stands() {
     let said = check(SEED, &SECRETS);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     insta::assert_snapshot!("seed", said.stdout);
+}
+
+/// `check` with these programs on the `PATH`; the folders of this machine are left out.
+fn check_with_programs(programs: &[&str], arguments: &[&str]) -> String {
+    let daemon = Daemon::configured("");
+    daemon.write("coordinator_config.yaml", "state_dir: state\n");
+    for program in programs {
+        daemon.write(program, "#!/bin/sh\n");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(daemon.folder().join(program), executable).unwrap();
+    }
+    let mut command = daemon.command();
+    command.env_clear().env("PATH", daemon.folder()).env("OPENAI_API_KEY", "sk-hidden").arg("check").args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains("sk-hidden"), "{said}");
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let said = said.replace(daemon.folder().to_str().unwrap(), "[folder]").replace(examples, "[examples]");
+    said.replace(PROGRAM, "[program]")
+}
+
+#[test]
+fn without_providers_the_presets_are_shown_that_can_be_used() {
+    insta::assert_snapshot!("presets", check_with_programs(&["claude"], &[]));
+}
+
+#[test]
+fn the_example_with_real_clis_is_right_and_says_what_is_missing() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/claude-and-codex/coordinator_config.yaml");
+    insta::assert_snapshot!("claude_and_codex", check_with_programs(&["codex"], &["--config", example]));
+}
+
+#[test]
+fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
+    let daemon = Daemon::configured("manifest: manifest.yaml");
+    daemon.write("manifest.yaml", "agents: { agt_a: { ai_type: gpt }, agt_b: { ai_type: codex } }");
+    let said = daemon.done(&["check"]);
+    assert!(said.contains("ai_type gpt: no provider of this name; started as claude"), "{said}");
+    assert!(said.contains("provider codex:") && !said.contains("provider gpt:"), "{said}");
 }
 
 #[test]

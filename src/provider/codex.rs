@@ -1,0 +1,52 @@
+//! The preset `codex`: Codex CLI, headless (`codex exec`).
+
+use std::path::Path;
+
+use super::preset::{BuiltIn, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
+use crate::config::Permissions;
+
+pub(super) const CODEX: BuiltIn = BuiltIn {
+    program: "codex",
+    arguments,
+    environment: &[],
+    logins: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"],
+    places: &["CODEX_HOME"],
+    installation: "npm install -g @openai/codex; run `codex login` once",
+};
+
+fn arguments(run: &Run<'_>) -> Vec<String> {
+    let mut arguments: Vec<String> = ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
+    match run.permissions {
+        Permissions::Project => arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]),
+        Permissions::Bypass => arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+    }
+    arguments.extend(["-c".to_owned(), mcp_server(&run.server)]);
+    if let Some(model) = run.model {
+        arguments.extend(["-m".to_owned(), model.to_owned()]);
+    }
+    arguments.extend_from_slice(run.extra);
+    // The prompt is on standard input.
+    arguments.push("-".to_owned());
+    arguments
+}
+
+/// `required`: without the server there is nothing to do, and codex would go on without it.
+fn mcp_server(server: &Server<'_>) -> String {
+    let place = match server {
+        Server::Bridge { program, socket } => {
+            format!("command={},args=[\"mcp\"],env={{{SOCKET_VARIABLE}={}}}", quoted_path(program), quoted_path(socket))
+        }
+        Server::Url(url) => format!("url={}", quoted(url)),
+    };
+    let rules = r#"required=true,default_tools_approval_mode="approve",startup_timeout_sec=60,tool_timeout_sec=600"#;
+    format!("mcp_servers.{SERVER_NAME}={{{place},{rules}}}")
+}
+
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// As TOML, whose basic strings understand what JSON escapes.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

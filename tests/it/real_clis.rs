@@ -1,0 +1,231 @@
+//! The presets with the real agent CLIs, spawned by the daemon, against a scripted model on a loopback port: never with an
+//! account, never beyond this machine.
+//!
+//! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
+//! (npm silently takes older releases of claude for an older one):
+//! ```sh
+//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex
+//! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis -- --nocapture
+//! ```
+//! Without the variable each test says that it is skipped, and passes.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod model;
+mod script;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{chown, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use self::model::Model;
+use self::script::{EDITED, Script, find_token};
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::processes_of;
+
+/// Names the folder with `node_modules`.
+const VARIABLE: &str = "AGENT_COORDINATOR_TEST_CLIS";
+/// Stands for a login; nothing that is written down may hold it.
+const KEY: &str = "sk-dummy-key-of-the-tests";
+/// `nobody` almost everywhere.
+const USER: u32 = 65534;
+/// A few seconds on an idle machine.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Says it on the terminal, where it is seen also of a test that passes.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// The program `cli`; says why where there is none.
+fn find(cli: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os(VARIABLE) else {
+        skip(&format!("{VARIABLE} names no folder with the real `{cli}` (see tests/it/real_clis.rs)"));
+        return None;
+    };
+    let modules = fs::canonicalize(&folder).unwrap().join("node_modules");
+    // Without npm's scripts, claude's own link leads to a text that asks for them.
+    let packages = fs::read_dir(modules.join("@anthropic-ai")).into_iter().flatten().flatten();
+    let native = packages.map(|entry| entry.path().join(cli)).find(|path| cli == "claude" && path.is_file());
+    let found = native.or_else(|| fs::canonicalize(modules.join(".bin").join(cli)).ok());
+    assert!(found.is_some(), "{VARIABLE} names {}, which has no {cli}", folder.display());
+    found
+}
+
+/// Whether `nobody` can be used, and may run these programs.
+fn has_ordinary_user(program: &Path) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let runs = |program: &Path| {
+        let mut command = Command::new(program);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+        command.status().is_ok_and(|status| status.success())
+    };
+    runs(Path::new(PROGRAM)) && runs(program)
+}
+
+/// One task for one agent of a CLI.
+struct Bed {
+    daemon: Daemon,
+    model: Model,
+    /// Where the agent has no business.
+    outside: TempDir,
+    /// The argument lists of all processes of the daemon while the model was asked.
+    arguments: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bed {
+    /// Not started yet. `providers` is what the configuration has below `ai_providers`.
+    fn new(cli: &str, program: &Path, providers: &str, user: Option<u32>) -> Self {
+        let mut daemon = Daemon::configured(&format!("ai_providers: {providers}\nbackoff: {{ initial: 1h, max: 1h }}"));
+        // Agents may use the folder for temporary files, so that is not outside.
+        let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+        let script = Script { work: daemon.work(), outside: outside.path().to_owned() };
+        let arguments = Arc::<Mutex<Vec<String>>>::default();
+        let (seen, state) = (arguments.clone(), daemon.state());
+        let model = Model::start(script, move || {
+            let lists =
+                processes_of(&state).into_iter().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+            seen.lock().unwrap().extend(lists.map(|list| String::from_utf8_lossy(&list).replace('\0', " ")));
+        });
+        for folder in ["bin", "home", "home/.codex"] {
+            fs::create_dir(daemon.folder().join(folder)).unwrap();
+        }
+        symlink(program, daemon.folder().join("bin").join(cli)).unwrap();
+        let provider = format!(
+            "model = \"scripted\"\nmodel_provider = \"local\"\n[model_providers.local]\nname = \"local\"\n\
+             base_url = \"http://127.0.0.1:{}/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n",
+            model.port
+        );
+        daemon.write("home/.codex/config.toml", provider);
+        if let Some(user) = user {
+            daemon.hand_over_to(user);
+            let home = ["home", "home/.codex", "home/.codex/config.toml"].map(|name| daemon.folder().join(name));
+            for path in home.iter().map(PathBuf::as_path).chain([outside.path()]) {
+                chown(path, Some(user), Some(user)).unwrap();
+            }
+        }
+        Self { daemon, model, outside, arguments }
+    }
+
+    /// Starts the daemon with a clean environment, and lets an agent of this `ai_type` do its task.
+    fn run(&mut self, ai_type: &str) -> Value {
+        let folder = self.daemon.folder().to_owned();
+        let mut command = self.daemon.command();
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", folder.join("bin").display())).env("HOME", folder.join("home"));
+        // Whatever a CLI wants elsewhere, it finds nobody there.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
+        command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
+        command.env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.model.port));
+        self.daemon.spawn_as(command);
+        self.daemon.until_ready();
+        self.daemon.project("prj");
+        self.daemon.done(&["agent", "add", "agt", "--ai-type", ai_type]);
+        self.daemon.done(&["project", "set", "prj", "--assign", "agt"]);
+        self.daemon.task("tsk", "prj", "agt");
+        let give_up_at = Instant::now() + DEADLINE;
+        loop {
+            if let Some(ended) = self.daemon.ended("agt").into_iter().next() {
+                return ended;
+            }
+            assert!(Instant::now() < give_up_at, "the agent does not end:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// For a person who wants to know why, and for the search for secrets.
+    fn said(&self) -> String {
+        format!("{}\n{}", self.daemon.log(), self.daemon.cli(&["logs", "agt", "prj"]).stdout)
+    }
+
+    /// It ended well, did what it was to do, and left no secret anywhere.
+    #[track_caller]
+    fn check(&self, ended: &Value) {
+        let said = self.said();
+        assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
+        assert_eq!(self.daemon.task_status("tsk"), "done");
+        let written = |name: &str| fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default();
+        assert_eq!(written("edited.txt"), EDITED, "{said}");
+        assert_eq!(written("ran.txt"), format!("{EDITED}{}\n", self.daemon.work().display()), "{said}");
+        self.daemon.until_nothing_is_left();
+        let requests: String = self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
+        let tokens = ["tkt_", "sess_"].map(|prefix| find_token(&requests, prefix).unwrap());
+        let arguments = self.arguments.lock().unwrap();
+        let is_cli = |list: &String| list.contains("mcp_servers.coordinator") || list.contains("mcpServers");
+        assert!(arguments.iter().any(is_cli), "no CLI was seen: {arguments:?}");
+        for secret in tokens.iter().map(String::as_str).chain([KEY]) {
+            assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
+            assert!(!said.contains(secret), "{secret} in {said}");
+        }
+    }
+
+    /// The files that the agent made where it has no business.
+    fn strays(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.outside.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The whole life of an agent of this CLI; which files it made outside its project.
+fn live(cli: &str, providers: &str, user: Option<u32>) -> Option<Vec<String>> {
+    let program = find(cli)?;
+    if user.is_some() && !has_ordinary_user(&program) {
+        skip("the tests can't run these programs as another user");
+        return None;
+    }
+    let mut bed = Bed::new(cli, &program, providers, user);
+    let ended = bed.run(cli);
+    bed.check(&ended);
+    Some(bed.strays())
+}
+
+/// Its shell goes where its user may; its own tools don't (docs/providers.md).
+#[test]
+fn claude_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("claude", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn codex_does_its_task_and_writes_nothing_outside_its_project() {
+    let Some(strays) = live("codex", "{}", None) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn claude_does_its_task_for_an_ordinary_user() {
+    let providers = "{ claude: { preset: claude, model: sonnet, cli_args: [--max-turns, \"50\"] } }";
+    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn codex_does_its_task_for_an_ordinary_user() {
+    let Some(strays) = live("codex", "{ codex: { preset: codex, model: other } }", Some(USER)) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+/// Claude refuses that as root.
+#[test]
+fn claude_is_let_go_anywhere_by_bypass() {
+    let providers = "{ claude: { preset: claude, permissions: bypass } }";
+    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn codex_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
