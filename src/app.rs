@@ -3,6 +3,7 @@
 //! The only module that names several front doors. Each start step that fails says what it was about; the end is a sequence in
 //! one function, `shutdown`, and each of its steps has a deadline.
 
+mod http;
 mod identity;
 mod lock;
 mod notify;
@@ -190,6 +191,9 @@ impl Daemon {
             max_file: config.output.max_file,
             files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
         };
+        // Before agents are adopted: an address that is taken is a reason not to start.
+        let http = http::Door::open(&config.http, state_dir).await?;
+        let http_address = http.as_ref().map(http::Door::address);
         has_agents.store(true, Ordering::Release);
         let (processes, adoption) = process::open(process_config, nudge.clone()).await?;
         tracing::info!(
@@ -205,14 +209,23 @@ impl Daemon {
         let serving = CancellationToken::new();
         let broken = CancellationToken::new();
         let doors = tokio_util::task::TaskTracker::new();
-        let mcp_server = McpServer::new(service.clone(), coordinator_token);
+        let mcp_server = McpServer::new(service.clone(), config.coordinator_token.clone().unwrap_or(coordinator_token));
+        let rest_state = RestState { service: service.clone(), http: http_address, closing: serving.clone() };
+        if let Some(http) = http {
+            let served = http.serve(&mcp_server, rest_state.clone(), config.http.allowed_hosts.clone());
+            doors.spawn(watched(broken.clone(), serving.clone(), served));
+        }
         doors.spawn(watched(
             broken.clone(),
             serving.clone(),
             mcp::socket::serve(mcp_listener, mcp_server, serving.clone()),
         ));
-        let router = rest::router(RestState { service: service.clone(), closing: serving.clone() });
-        doors.spawn(watched(broken.clone(), serving.clone(), serve_control(control_listener, router, serving.clone())));
+        let router = rest::router(rest_state);
+        doors.spawn(watched(
+            broken.clone(),
+            serving.clone(),
+            rest::serve_control(control_listener, router, serving.clone()),
+        ));
         doors.spawn(watched(
             broken.clone(),
             serving.clone(),
@@ -240,6 +253,7 @@ impl Daemon {
                     guidance: Guidance::new(config.language),
                     environment: environment.variables().collect(),
                     mcp_socket: config.mcp_socket.clone(),
+                    mcp_url: http_address.map(http::mcp_url),
                     program,
                 },
             },
@@ -251,7 +265,7 @@ impl Daemon {
         let coordinator = tokio::spawn(watched(broken.clone(), serving.clone(), coordinator.run()));
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), state_dir = %state_dir.display(),
-            mcp_socket = %config.mcp_socket.display(), "ready"
+            mcp_socket = %config.mcp_socket.display(), http = http_address.map(tracing::field::display), "ready"
         );
         notify::ready();
         Ok(Self {
@@ -326,12 +340,6 @@ impl Drop for OnEnd {
         if !self.serving.is_cancelled() {
             self.broken.cancel();
         }
-    }
-}
-
-async fn serve_control(listener: tokio::net::UnixListener, router: axum::Router, cancel: CancellationToken) {
-    if let Err(error) = rest::serve_control(listener, router, cancel).await {
-        tracing::error!(%error, "the control socket broke");
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Providers {
     pub environment: BTreeMap<String, String>,
     /// Where the agent reaches the server.
     pub mcp_socket: PathBuf,
+    /// The same over HTTP, where the server listens for that.
+    pub mcp_url: Option<String>,
     /// The daemon's own program, for agents that are scripts.
     pub program: PathBuf,
 }
@@ -93,6 +95,7 @@ impl Providers {
             ("COORDINATOR_MCP_SOCKET", path(&self.mcp_socket)),
             ("AGENT_COORDINATOR", path(&self.program)),
         ];
+        variables.extend(self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL".to_owned(), Secret::new(url))));
         variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         variables.into_iter().collect()
     }
@@ -112,6 +115,7 @@ mod tests {
                 ("DEV_PASSKEY".to_owned(), "somebody's secret".to_owned()),
             ]),
             mcp_socket: PathBuf::from("/run/mcp.sock"),
+            mcp_url: Some("http://127.0.0.1:7420/mcp".to_owned()),
             program: PathBuf::from("/bin/agent-coordinator"),
         }
     }

@@ -36,6 +36,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         guidance: Guidance::new(config.language),
         environment: environment.variables().collect(),
         mcp_socket: config.mcp_socket.clone(),
+        mcp_url: None,
         program: std::env::current_exe().unwrap_or_default(),
     };
     if config.providers.is_empty() {

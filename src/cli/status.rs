@@ -44,6 +44,9 @@ fn describe(status: &StatusBody) -> String {
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
     )];
+    if let Some(http) = &status.http {
+        parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
+    }
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());
     } else {
