@@ -59,6 +59,13 @@ fn describe(status: &StatusBody) -> String {
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
     )];
+    if let Some(http) = &status.http {
+        parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
+    }
+    if let Some(server) = &status.server {
+        let problem = server.problem.as_ref().map_or_else(String::new, |problem| format!("; cut off: {problem}"));
+        parts.push(format!("coordinator of {}{problem}", server.address));
+    }
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));

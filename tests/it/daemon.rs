@@ -81,7 +81,9 @@ impl Daemon {
         } else {
             format!("ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n", agent.display())
         };
-        fs::write(self.config(), format!("state_dir: state\n{provider}{settings}\n")).unwrap();
+        // No two daemons of the tests ask for the same port.
+        let http = if settings.contains("http:") { "" } else { "http: { listen: off }\n" };
+        fs::write(self.config(), format!("state_dir: state\n{provider}{http}{settings}\n")).unwrap();
     }
 
     /// Gives all of it to another user, who runs it from now on; the tests must be root.

@@ -6,6 +6,7 @@ mod control;
 mod daemon;
 mod faults;
 mod footprint;
+mod http;
 mod layering;
 mod main_job;
 mod mcp;

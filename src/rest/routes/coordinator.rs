@@ -49,6 +49,7 @@ impl From<CoordinatorLook> for StatusBody {
             at,
             paused: false,
             paused_since: None,
+            http: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
             coordinators: vec![CoordinatorBody::from(&view)],

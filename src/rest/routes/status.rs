@@ -1,8 +1,10 @@
-//! `/status`: everything at a glance, and `/health/live`.
+//! `/status`: everything at a glance; `/health/live` and `/health/ready`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,9 @@ pub struct StatusBody {
     pub paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
+    /// Absent where the server doesn't listen for HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpBody>,
     /// Of a coordinator without its server: where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
@@ -40,6 +45,12 @@ pub struct StatusBody {
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
+}
+
+/// Where the server listens for HTTP.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HttpBody {
+    pub address: SocketAddr,
 }
 
 /// The server as its coordinator sees it.
@@ -145,6 +156,7 @@ impl From<StatusView> for StatusBody {
             at: view.at,
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
+            http: None,
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
@@ -201,13 +213,27 @@ fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/status", get(status)).route("/health/live", get(live))
+    Router::new().route("/status", get(status)).merge(health())
+}
+
+pub(super) fn health() -> Router<RestState> {
+    Router::new().route("/health/live", get(live)).route("/health/ready", get(ready))
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
-    Ok(Json(state.service.status().await?.into()))
+    let body = StatusBody::from(state.service.status().await?);
+    Ok(Json(StatusBody { http: state.http.map(|address| HttpBody { address }), ..body }))
 }
 
 async fn live() -> &'static str {
     "ok\n"
+}
+
+/// Whether calls would be answered: the store does, and the server isn't on its way out.
+async fn ready(State(state): State<RestState>) -> Result<&'static str, Problem> {
+    if state.closing.is_cancelled() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+    }
+    state.service.health().await?;
+    Ok("ok\n")
 }
