@@ -82,7 +82,7 @@ impl LocalPeer {
 /// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
 fn kind_of(pid: i32) -> PeerKind {
     let unknown = PeerKind::Agent { launch: None };
-    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let mut pid = pid;
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
@@ -90,21 +90,18 @@ fn kind_of(pid: i32) -> PeerKind {
         if comm == SHIM_COMM {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
-        // What a killed keeper leaves behind falls to the daemon.
-        if parent == own_pid {
-            return unknown;
-        }
         if parent == 0 {
             return PeerKind::Operator;
         }
-        if comm_and_parent(parent).is_none() {
+        match comm_and_parent(parent) {
+            // What a killed keeper leaves behind falls to its daemon: this one, or a coordinator beside it.
+            Some((comm, _)) if comm == own_comm.trim_end() => return unknown,
+            Some(_) => pid = parent,
             // Hidden (`hidepid`): of another user, so no keeper of ours. Or just gone: then its child has a new parent by now.
-            match comm_and_parent(pid) {
+            None => match comm_and_parent(pid) {
                 Some((_, again)) if again == parent => return PeerKind::Operator,
                 _ => {}
-            }
-        } else {
-            pid = parent;
+            },
         }
         n_ancestors += 1;
     }

@@ -39,13 +39,10 @@ fn short(text: &str) -> String {
     text.chars().take(MAX_CELL - 1).chain(['…']).collect()
 }
 
-/// A coordinator that asks this rarely is not there.
-const SILENT_AFTER: Duration = Duration::from_mins(2);
-
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
-    (now.since(coordinator.heard_at) > SILENT_AFTER).then(|| {
+    (!coordinator.is_there).then(|| {
         format!(
-            "coordinator {} was last heard of {} ago: {} agents are with it",
+            "coordinator {} was last heard of {} ago; agents with it then: {}",
             coordinator.coordinator_id,
             ago(coordinator.heard_at, now),
             coordinator.running

@@ -1,5 +1,7 @@
 //! A server and a coordinator as two processes: over the socket, over HTTP, and over links that break in every way.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod failures;
 mod proxy;
 mod seed_server;
@@ -278,4 +280,15 @@ fn both_answer_a_second_term_and_a_coordinator_without_agents_goes_at_once() {
     assert_eq!(stopped.len(), 1);
     assert!(server.logged("still not finished; going on without it").is_empty(), "{}", server.log());
     assert!(coordinator.terminate().success());
+}
+
+#[test]
+fn a_server_that_comes_back_hears_how_its_coordinators_stand() {
+    let mut server = Daemon::serving("");
+    let _coordinator = supervising(&server, KNOWS_AGT);
+    let is_listed = |server: &Daemon| !server.status()["coordinators"].as_array().unwrap().is_empty();
+    until("it is known", || is_listed(&server));
+    server.kill();
+    server.start();
+    until("it is known again", || is_listed(&server));
 }

@@ -77,6 +77,8 @@ pub struct CoordinatorBody {
     pub coordinator_id: CoordinatorId,
     /// When it last asked for anything.
     pub heard_at: Timestamp,
+    /// Whether that was lately.
+    pub is_there: bool,
     pub max_concurrent: usize,
     pub running: usize,
 }
@@ -87,6 +89,7 @@ impl From<&CoordinatorView> for CoordinatorBody {
         Self {
             coordinator_id: coordinator.clone(),
             heard_at: view.heard_at,
+            is_there: view.is_there,
             max_concurrent: *max_concurrent,
             running: instances.iter().filter(|instance| instance.is_live()).count(),
         }
@@ -144,8 +147,9 @@ impl From<StatusView> for StatusBody {
             adoptions: sum.adoptions + coordinator.status.counters.adoptions,
             found_by_poll_only: sum.found_by_poll_only + coordinator.status.counters.found_by_poll_only,
         });
+        let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
         let limits = LimitsBody {
-            max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.status.max_concurrent).sum(),
+            max_concurrent: there().map(|coordinator| coordinator.status.max_concurrent).sum(),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances =
@@ -171,7 +175,7 @@ impl From<StatusView> for StatusBody {
 /// What waits, once each, however many coordinators said so: one that has no passkey for an agent says the least.
 fn all_deferred(view: &StatusView) -> Vec<&Deferred> {
     let mut all: Vec<&Deferred> =
-        view.coordinators.iter().flat_map(|coordinator| &coordinator.status.deferred).collect();
+        view.coordinators.iter().filter(|each| each.is_there).flat_map(|each| &each.status.deferred).collect();
     all.sort_by_key(|deferred| deferred.reason == StartReason::NoPasskey);
     let mut seen: BTreeSet<&InstanceKey> = view.open.iter().map(|launch| &launch.key).collect();
     all.retain(|deferred| seen.insert(&deferred.key));
