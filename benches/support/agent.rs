@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::clients::{Mcp, PATIENCE};
+use super::clients::{Mcp, PATIENCE, Web};
 
 /// The first argument of every agent.
 const IS_AGENT: &str = "agent";
@@ -63,8 +63,8 @@ pub fn is_agent() -> bool {
         },
         Some("work") => {
             let told = arguments.next().map(|path| tell(Path::new(&path), began));
-            if let (Some(Ok(())), Some(socket)) = (told, env::var_os("COORDINATOR_MCP_SOCKET")) {
-                let _ = work(Path::new(&socket));
+            if let Some(Ok(())) = told {
+                let _ = work();
             }
         }
         _ => {}
@@ -83,9 +83,27 @@ fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
     OpenOptions::new().write(true).open(beginnings)?.write_all(&nanoseconds.to_le_bytes())
 }
 
-fn work(socket: &Path) -> Result<()> {
-    let mut server = Mcp::connect(socket)?;
+/// As the agent reaches it.
+enum Server {
+    Socket(Mcp),
+    Web(Web),
+}
+
+impl Server {
+    fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
+        match self {
+            Self::Socket(mcp) => mcp.call(tool, arguments),
+            Self::Web(web) => web.call(tool, arguments),
+        }
+    }
+}
+
+fn work() -> Result<()> {
     let variable = |name| env::var(name).context("a variable of every agent");
+    let mut server = match env::var_os("COORDINATOR_MCP_SOCKET") {
+        Some(socket) => Server::Socket(Mcp::connect(Path::new(&socket))?),
+        None => Server::Web(Web::of_url(&variable("COORDINATOR_MCP_URL")?, "none")?),
+    };
     let who = json!({
         "agent_id": variable("AGENT_ID")?, "passkey": variable("AGENT_PASSKEY")?, "project_id": variable("PROJECT_ID")?,
     });

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use agent_coordinator::domain::ServerAddress;
+
 use super::agent::Role;
 use super::clients::{Control, Mcp, PATIENCE, Web};
 
@@ -24,6 +26,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Bed {
     folder: TempDir,
     daemon: Child,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy)]
+pub enum Link {
+    Socket,
+    Http,
 }
 
 /// How a daemon is started.
@@ -48,6 +57,56 @@ impl Bed {
     }
 
     pub fn start_in(folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
+        Self::start_as("run", folder, wanted)
+    }
+
+    /// A server without a coordinator.
+    pub fn serve(wanted: &Wanted<'_>) -> Result<Self> {
+        Self::start_as("serve", Self::folder()?, wanted)
+    }
+
+    /// A coordinator of `server`, reached at `link`, that starts all of its agents.
+    pub fn supervise(&self, link: Link, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
+        let passkeys: serde_json::Map<String, Value> =
+            (0..wanted.n_agents).map(|n| (format!("agt_{n}"), json!({ "passkey": "none" }))).collect();
+        let mut settings = json!({ "server": self.address(link)?.to_string(), "agents": passkeys });
+        if let Some(token) = self.token(link)? {
+            settings["coordinator_token"] = token.into();
+        }
+        // The rest of a flow mapping, without its braces.
+        let settings = settings.as_object().into_iter().flatten().map(|(key, value)| format!("{key}: {value}"));
+        let settings = format!("{}\n{}", wanted.settings, settings.collect::<Vec<_>>().join("\n"));
+        Self::start_as("supervise", folder, &Wanted { settings: &settings, role: wanted.role.clone(), n_agents: 0 })
+    }
+
+    /// Where this server is reached.
+    pub fn address(&self, link: Link) -> Result<ServerAddress> {
+        Ok(match link {
+            Link::Socket => ServerAddress::Socket(self.state().join("mcp.sock")),
+            Link::Http => {
+                let port = fs::read_to_string(self.state().join("http_port"))?;
+                ServerAddress::Url(format!("http://127.0.0.1:{}/mcp", port.trim()))
+            }
+        })
+    }
+
+    /// What is to be shown there.
+    pub fn token(&self, link: Link) -> Result<Option<String>> {
+        let token = fs::read_to_string(self.state().join("coordinator_token"))?;
+        Ok(matches!(link, Link::Http).then(|| token.trim().to_owned()))
+    }
+
+    /// Tells the daemon what a manifest says.
+    pub fn apply(&self, manifest: &str) -> Result<()> {
+        let file = self.path().join("more.yaml");
+        fs::write(&file, manifest)?;
+        let mut command = Command::new(PROGRAM);
+        command.arg("apply").arg(&file).arg("--config").arg(self.path().join("config.yaml")).stdout(Stdio::null());
+        ensure!(command.status()?.success(), "the manifest was not taken");
+        Ok(())
+    }
+
+    fn start_as(role: &str, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         // JSON is YAML.
         let provider = json!({ "cli_command": std::env::current_exe()?, "cli_args": wanted.role.arguments() });
         let config = format!(
@@ -59,7 +118,7 @@ impl Bed {
         fs::write(folder.path().join("config.yaml"), config)?;
         let log = File::create(folder.path().join("log"))?;
         let mut command = Command::new(PROGRAM);
-        command.arg("run").arg("--config").arg(folder.path().join("config.yaml")).stdin(Stdio::null()).stderr(log);
+        command.arg(role).arg("--config").arg(folder.path().join("config.yaml")).stdin(Stdio::null()).stderr(log);
         let daemon = command.spawn().context("could not start the daemon")?;
         let mut bed = Self { folder, daemon };
         bed.wait_until("the daemon is ready", |bed| {

@@ -112,6 +112,20 @@ impl Web {
         Ok(Self { stream: BufReader::new(stream), address: address.to_owned(), token: token.to_owned() })
     }
 
+    /// The same by the URL of the endpoint.
+    pub fn of_url(url: &str, token: &str) -> Result<Self> {
+        let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        Self::connect(address, token)
+    }
+
+    /// Calls a tool; its answer.
+    pub fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
+        let request = self.request(tool, arguments);
+        let mut answer: Value = serde_json::from_slice(&self.exchange(&request)?)?;
+        ensure!(answer["result"]["isError"] != true, "{tool}: {answer}");
+        Ok(answer["result"]["structuredContent"].take())
+    }
+
     /// A call as the bytes of a request.
     pub fn request(&self, tool: &str, arguments: &Value) -> String {
         let (Self { address, token, .. }, body) = (self, request(tool, arguments));

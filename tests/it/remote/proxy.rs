@@ -105,7 +105,7 @@ impl Shared {
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"",
                 );
                 for _ in 0..1024 {
-                    if client.write_all(&[b'x'; 64 * 1024]).is_err() {
+                    if client.write_all(&vec![b'x'; 64 * 1024]).is_err() {
                         return;
                     }
                 }
