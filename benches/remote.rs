@@ -77,6 +77,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
             start_timeout: Duration::from_mins(2),
             backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(1) },
             max_concurrent: 3,
+            state_dir: bed.path().join("none"),
             polling_interval: Duration::from_secs(10),
             only_seed_steps,
         },

@@ -228,6 +228,7 @@ async fn supervise(
             start_timeout: config.start.timeout,
             backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
             max_concurrent: config.max_concurrent,
+            state_dir: config.state_dir.clone(),
             polling_interval: config.polling_interval,
             only_seed_steps: false,
         },

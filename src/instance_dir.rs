@@ -123,3 +123,17 @@ mod tests {
         assert_eq!(find(state.path(), &launch), Some(instance(state.path(), &launch)));
     }
 }
+
+/// The last `most` bytes of what the agent of the launch in `dir` printed, as text; what began before them is cut off.
+///
+/// # Errors
+/// When there is no output, or it can't be read.
+pub fn output_tail(dir: &Path, most: u64) -> std::io::Result<String> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = std::fs::File::open(dir.join(OUTPUT_LOG))?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

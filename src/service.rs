@@ -178,7 +178,7 @@ fn concerns_coordinators(change: &Change) -> bool {
         | Change::Launch(_)
         | Change::Pair(_)
         | Change::Pause(_) => true,
-        Change::Session(_) | Change::Execution(_) | Change::Event(_) => false,
+        Change::Session(_) | Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => false,
     }
 }
 

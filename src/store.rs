@@ -61,6 +61,8 @@ pub enum Change {
     Launch(Launch),
     Session(Session),
     Execution(Execution),
+    /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts.
+    OutputTail(LaunchId, String),
     Pair(PairRecord),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
@@ -167,6 +169,9 @@ pub trait Store: Send + Sync + 'static {
     fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
     /// The work of one launch, the newest first.
     fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
+
+    /// What was kept of the output of a launch.
+    fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>>;
 
     /// The record of a key; a fresh one if nothing is remembered.
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord>;

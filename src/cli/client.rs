@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -53,17 +53,17 @@ impl Client {
         if response.status().is_success() { Ok(Ok(read(response).await?)) } else { Ok(Err(refusal(response).await?)) }
     }
 
-    /// Hands each piece of the body to `take` as it comes.
+    /// Hands each piece of the body to `take` as it comes; the headers of the answer.
     pub(super) async fn stream(
         &self,
         path: &str,
         mut take: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> Result<(), CliError> {
+    ) -> Result<HeaderMap, CliError> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         if !response.status().is_success() {
             return Err(refusal(response).await?.into());
         }
-        let mut body = response.into_body();
+        let (head, mut body) = response.into_parts();
         while let Some(frame) = body.frame().await {
             let frame =
                 frame.map_err(|_| CliError::Failed("the daemon went away; when it is back, ask again".to_owned()))?;
@@ -71,7 +71,7 @@ impl Client {
                 take(data)?;
             }
         }
-        Ok(())
+        Ok(head.headers)
     }
 
     async fn connect(&self) -> Result<UnixStream, CliError> {

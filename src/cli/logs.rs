@@ -6,7 +6,7 @@ use super::Pair;
 use super::client::Client;
 use super::error::CliError;
 use crate::domain::LaunchId;
-use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogsArguments {
@@ -38,11 +38,15 @@ impl LogsArguments {
             newest.ok_or_else(|| CliError::Failed(format!("{agent} has not been started in {project}")))?.launch_id
         };
         let mut stdout = io::stdout().lock();
-        client
+        let headers = client
             .stream(&format!("/launches/{launch}/output?follow={}", self.follow), |piece| {
                 stdout.write_all(piece)?;
                 stdout.flush()
             })
-            .await
+            .await?;
+        if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
+            eprintln!("agent-coordinator: this is the end of it; the whole output is on its coordinator's host");
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod link;
 mod seed;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::domain::plan::ProcessReport;
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
 };
+use crate::instance_dir;
 use crate::mcp_client::{CallError, McpClient};
 use crate::nudge::Nudge;
 use crate::service::world::World;
@@ -45,6 +47,8 @@ pub struct RemoteConfig {
     /// For a server that keeps no account of failures.
     pub backoff: Backoff,
     pub max_concurrent: usize,
+    /// Where the output of its agents is.
+    pub state_dir: PathBuf,
     /// Between two looks at a server that announces nothing.
     pub polling_interval: Duration,
     /// Asks with the seed's three steps even a server that has more.
@@ -82,6 +86,8 @@ const SHOULD_START: &str = "should_start";
 
 /// For an answer that the server has at hand.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest end of an output that goes with the report of an agent's end, in bytes.
+const MAX_TAIL: u64 = 64 * 1024;
 /// How long the server may hold a question for news.
 const HOLD: Duration = Duration::from_secs(25);
 /// Between two attempts to listen to a server that is away, at first and at most.
@@ -204,6 +210,12 @@ impl RemoteControlPlane {
         }
     }
 
+    /// For those who ask the server: the output itself stays here.
+    fn output_tail(&self, launch: &LaunchId) -> Option<String> {
+        let dir = instance_dir::find(&self.config.state_dir, launch)?;
+        instance_dir::output_tail(&dir, MAX_TAIL).ok()
+    }
+
     fn set_clock(&self, server: Timestamp) {
         let offset = server.as_millis().saturating_sub(self.world.now().as_millis());
         self.clock_offset.store(offset, Ordering::Relaxed);
@@ -257,7 +269,10 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         if !self.asks_for_work(&client) {
             return self.report_by_seed_steps(&client, launch, report).await.map_err(failed(REPORT));
         }
-        let (tool, arguments) = answers::report(&self.config.coordinator, launch, report);
+        let (tool, mut arguments) = answers::report(&self.config.coordinator, launch, report);
+        if let (ProcessReport::Ended { .. }, Some(tail)) = (report, self.output_tail(launch)) {
+            arguments["output_tail"] = tail.into();
+        }
         self.tell(tool, arguments).await.map_err(failed(REPORT))
     }
 

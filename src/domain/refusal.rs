@@ -1,6 +1,6 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
-use super::id::{AgentId, ExecutionId, LaunchId, ProjectId, TaskId};
+use super::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, TaskId};
 use super::key::Purpose;
 use super::task::TaskStatus;
 
@@ -35,6 +35,8 @@ pub enum Refusal {
     LaunchNotFound { launch: LaunchId },
     #[error("Launch {launch} is kept by another coordinator")]
     NotYourLaunch { launch: LaunchId },
+    #[error("The output of launch {launch} is on another host, with coordinator {coordinator}")]
+    OutputElsewhere { launch: LaunchId, coordinator: CoordinatorId },
     #[error("The server is being stopped")]
     ServerStopping,
     #[error("No launch of {agent} in {project} is open{}", of_process(*pid))]
@@ -83,6 +85,7 @@ impl Refusal {
             Self::TaskNotFound { .. } => "task_not_found",
             Self::LaunchNotFound { .. } => "launch_not_found",
             Self::NotYourLaunch { .. } => "not_your_launch",
+            Self::OutputElsewhere { .. } => "output_on_other_host",
             Self::ServerStopping => "server_stopping",
             Self::NoOpenLaunch { .. } => "no_open_launch",
             Self::AmbiguousLaunch { .. } => "ambiguous_launch",
@@ -119,6 +122,9 @@ impl Refusal {
             Self::CoordinatorOnly => Some("agents call get_my_task and report_completed"),
             Self::NotYourLaunch { .. } => {
                 Some("give the coordinator_id that claimed it; two coordinators need two of them")
+            }
+            Self::OutputElsewhere { .. } => {
+                Some("ask there: agent-coordinator logs; its end comes here with the end of the agent")
             }
             Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),

@@ -30,6 +30,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::AgentNotFound { .. }
         | Refusal::TaskNotFound { .. }
         | Refusal::LaunchNotFound { .. }
+        | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_) | Refusal::NeedsProject { .. } => StatusCode::UNPROCESSABLE_ENTITY,

@@ -9,7 +9,7 @@ use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
-use crate::store::Commit;
+use crate::store::{Change, Commit};
 
 use super::{CoordinatorStatus, Service, ServiceError};
 
@@ -34,6 +34,9 @@ pub struct Work {
     #[serde(flatten)]
     pub view: ServerView,
 }
+
+/// Longest tail that is kept of an agent's output, in bytes.
+const MAX_TAIL: usize = 64 * 1024;
 
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
@@ -110,6 +113,13 @@ impl Service {
             log_end(&launch);
         }
         Ok(())
+    }
+
+    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it.
+    pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
+        let from = tail.ceil_char_boundary(tail.len().saturating_sub(MAX_TAIL));
+        let change = Change::OutputTail(id.clone(), tail[from..].to_owned());
+        self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await
     }
 
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.

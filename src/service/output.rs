@@ -31,6 +31,21 @@ impl Service {
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
         read_output(&self.settings.state_dir, id, follow)
     }
+
+    /// What is known of the output of a launch whose coordinator is on another machine.
+    ///
+    /// # Errors
+    /// `OutputElsewhere` as long as nothing of it is here, `LaunchNotFound`.
+    pub async fn output_elsewhere(&self, id: &LaunchId) -> Result<Option<String>, ServiceError> {
+        let launch = self.launch(id).await?;
+        match launch.coordinator.filter(|coordinator| !self.coordinators.is_here(coordinator)) {
+            None => Ok(None),
+            Some(coordinator) => match self.store.output_tail(id).await? {
+                Some(tail) => Ok(Some(tail)),
+                None => Err(Refusal::OutputElsewhere { launch: id.clone(), coordinator }.into()),
+            },
+        }
+    }
 }
 
 /// As [`Service::output`], where there is no server: of the launches that were kept in `state_dir`.

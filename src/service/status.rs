@@ -67,6 +67,11 @@ impl CoordinatorBoard {
         self.lock().get(coordinator).is_some_and(|known| known.is_there(now))
     }
 
+    /// Whether it is in one process with this server.
+    pub(super) fn is_here(&self, coordinator: &CoordinatorId) -> bool {
+        self.lock().get(coordinator).is_some_and(|known| known.is_here)
+    }
+
     fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {
         let board = self.lock();
         let view = |known: &OnBoard| CoordinatorView {

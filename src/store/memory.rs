@@ -35,6 +35,7 @@ struct Tables {
     launches: BTreeMap<LaunchId, Launch>,
     sessions: BTreeMap<SessionId, Session>,
     executions: BTreeMap<ExecutionId, Execution>,
+    output_tails: BTreeMap<LaunchId, String>,
     pairs: BTreeMap<InstanceKey, PairRecord>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
@@ -132,6 +133,15 @@ impl Tables {
                             tables.assignments.insert(row);
                         }));
                     }
+                }
+                Change::OutputTail(launch, tail) => {
+                    let before = self.output_tails.insert(launch.clone(), tail);
+                    undo.push(Box::new(move |tables| {
+                        match before {
+                            Some(before) => tables.output_tails.insert(launch, before),
+                            None => tables.output_tails.remove(&launch),
+                        };
+                    }));
                 }
                 Change::Pause(since) => {
                     let before = std::mem::replace(&mut self.paused_since, since);
@@ -378,6 +388,10 @@ impl Store for MemoryStore {
             let rows = tables.executions.values().filter(|execution| execution.launch == *launch);
             sorted(rows.cloned(), |execution| Reverse((execution.started_at, execution.id.clone())))
         })
+    }
+
+    fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>> {
+        self.read(|tables| tables.output_tails.get(launch).cloned())
     }
 
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {

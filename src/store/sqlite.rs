@@ -266,6 +266,11 @@ impl Store for SqliteStore {
         self.list(sqlx::query(sql).bind(launch.as_str()), rows::execution)
     }
 
+    fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>> {
+        let sql = "SELECT tail FROM output_tails WHERE launch_id = $1";
+        self.find(sqlx::query(sql).bind(launch.as_str()), rows::output_tail)
+    }
+
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {
         let sql = "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
         let found = self.find(bind_key(sqlx::query(sql), key), rows::pair);

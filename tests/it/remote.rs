@@ -235,11 +235,17 @@ fn the_command_line_asks_a_coordinator_what_it_knows_and_says_whom_to_ask_else()
     let said = coordinator.cli(&["task", "list"]);
     assert_eq!(said.code, 1);
     assert!(said.stderr.contains("a coordinator without its server"), "{said:?}");
-    // On the server the output is the other machine's.
+    // The server has its end only once the agent has ended.
     let said = server.cli(&["logs", "agt", "prj"]);
     assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("is on another host"), "{said:?}");
     let known: Value = server.status()["coordinators"][0].clone();
     assert_eq!((&known["running"], &known["max_concurrent"]), (&1.into(), &3.into()));
+    server.done(&["stop", "agt", "prj"]);
+    server.until_ended("agt");
+    let said = server.cli(&["logs", "agt", "prj"]);
+    assert_eq!((said.code, said.stdout.lines().next()), (0, Some("a-line")), "{said:?}");
+    assert!(said.stderr.contains("this is the end of it"), "{said:?}");
 }
 
 #[test]

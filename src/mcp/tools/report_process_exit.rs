@@ -45,6 +45,10 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     reason: Option<String>,
+    /// The end of what the agent printed, for those who ask the server; 64 KiB of it are kept.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    output_tail: Option<String>,
     /// When it ended (RFC 3339); now without it.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -97,6 +101,9 @@ impl ToolSpec for ReportProcessExit {
                 return Err(Refusal::Invalid("launch_id is missing, or agent_id and project_id are".to_owned()).into());
             }
         };
+        if let Some(tail) = &input.output_tail {
+            service.keep_output_tail(&launch, tail).await?;
+        }
         service.report_process(&launch, &input.report(service.time())).await?;
         Ok(Done::DONE)
     }

@@ -141,11 +141,21 @@ async fn output(
 ) -> Result<Response, Problem> {
     let launch = state.service.launch(&id).await?;
     let Some(output) = state.service.output(&launch.id, query.follow)? else {
+        if let Some(tail) = state.service.output_elsewhere(&launch.id).await? {
+            return Ok(([(OUTPUT_IS, TAIL), (header::CONTENT_TYPE.as_str(), TEXT)], tail).into_response());
+        }
         let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
     Ok(as_text(output, state.closing.clone()))
 }
+
+/// Says that an output is not the whole of it.
+pub const OUTPUT_IS: &str = "output-is";
+/// The value of [`OUTPUT_IS`] for the end of an output on another host.
+pub const TAIL: &str = "tail";
+
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Output as it is sent, until the daemon closes.
 pub(super) fn as_text(
@@ -153,6 +163,6 @@ pub(super) fn as_text(
     closing: CancellationToken,
 ) -> Response {
     let stream = futures::StreamExt::take_until(output, closing.cancelled_owned());
-    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    let headers = [(header::CONTENT_TYPE, TEXT)];
     (headers, Body::from_stream(stream)).into_response()
 }

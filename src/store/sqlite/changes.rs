@@ -105,6 +105,11 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
             Change::Launch(launch) => write_launch(connection, launch).await?,
             Change::Session(session) => write_session(connection, session).await?,
             Change::Execution(execution) => write_execution(connection, execution).await?,
+            Change::OutputTail(launch, tail) => {
+                let sql = "INSERT INTO output_tails (launch_id, tail) VALUES ($1, $2) \
+                    ON CONFLICT (launch_id) DO UPDATE SET tail = excluded.tail";
+                execute(connection, sqlx::query(sql).bind(launch.as_str()).bind(tail)).await?;
+            }
             Change::Pair(pair) => write_pair(connection, pair).await?,
             Change::Pause(since) => write_pause(connection, *since).await?,
             Change::Event(event) => append_event(connection, event).await?,

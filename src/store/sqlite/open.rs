@@ -277,7 +277,10 @@ fn migrations() -> Migrator {
     let migration = |version, description: &'static str, sql: &'static str| {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(vec![migration(1, "coordination", include_str!("migrations/0001_coordination.sql"))])
+    Migrator::with_migrations(vec![
+        migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
+        migration(2, "output tails", include_str!("migrations/0002_output_tails.sql")),
+    ])
 }
 
 /// Finds the kind of a failure from what SQLite or the system says.

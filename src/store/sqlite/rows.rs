@@ -196,6 +196,10 @@ pub(super) fn assignment(row: &SqliteRow) -> Result<Assignment, StoreError> {
     read("assignment", row, |row| Ok(Assignment { project: row.parsed("project_id")?, agent: row.parsed("agent_id")? }))
 }
 
+pub(super) fn output_tail(row: &SqliteRow) -> Result<String, StoreError> {
+    read("output tail", row, |row| Ok(row.get("tail")?))
+}
+
 pub(super) fn task(row: &SqliteRow) -> Result<Task, StoreError> {
     read("task", row, |row| {
         let dependencies: Vec<TaskId> = serde_json::from_str(row.get("dependencies")?)?;

@@ -226,6 +226,7 @@ fn change() -> impl Strategy<Value = Change> {
         2 => session_row().prop_map(Change::Session),
         2 => execution_row().prop_map(Change::Execution),
         2 => pair_row().prop_map(Change::Pair),
+        1 => (select(&LAUNCHES), "[a-z]{0,3}").prop_map(|(name, tail)| Change::OutputTail(id(name), tail)),
         1 => option::of(time()).prop_map(Change::Pause),
         1 => event().prop_map(Change::Event),
     ]
@@ -295,7 +296,7 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
-            Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) | Change::Event(_) => {}
+            Change::Assign(_) | Change::Unassign(_) | Change::OutputTail(..) | Change::Pause(_) | Change::Event(_) => {}
         }
         commit.changes.push(change);
     }
@@ -348,6 +349,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
         ask!(store.launch_by_ticket(&ticket(launch)));
         ask!(store.sessions_of(&id(launch)));
         ask!(store.executions_of_launch(&id(launch)));
+        ask!(store.output_tail(&id(launch)));
     }
     for session in SESSIONS {
         ask!(store.session_by_token(&ticket(session)));
