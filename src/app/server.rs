@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
-use super::{ManifestProblems, identity, locate, lock, socket};
+use super::{Inherited, ManifestProblems, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, StoreUrl};
 use crate::domain::Secret;
@@ -67,9 +67,17 @@ impl Server {
         Ok(Self { store, service, coordinator_token, _locks: [lock, store_lock] })
     }
 
-    /// Binds the sockets.
-    pub(super) fn bind(config: &Config) -> anyhow::Result<Doors> {
-        Ok(Doors { mcp: socket::bind(&config.mcp_socket)?, control: socket::bind(&config.control_socket)? })
+    /// Binds the sockets that weren't inherited.
+    pub(super) fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
+        let Inherited { mcp, http } = inherited;
+        if http.is_some() {
+            bail!("a socket for HTTP was inherited, and this version doesn't serve HTTP: disable its socket unit");
+        }
+        let mcp = match mcp {
+            Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
+            None => socket::bind(&config.mcp_socket)?,
+        };
+        Ok(Doors { mcp, control: socket::bind(&config.control_socket)? })
     }
 
     /// Serves until `parts.serving` is cancelled.

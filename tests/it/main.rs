@@ -15,5 +15,6 @@ mod real_clis;
 mod redacted;
 mod service;
 mod shim;
+mod sockets;
 mod store;
 mod support;
