@@ -18,3 +18,4 @@ mod shim;
 mod sockets;
 mod store;
 mod support;
+mod units;
