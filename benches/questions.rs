@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     if agent::is_agent() {
         return Ok(());
     }
-    let questions = questions()?;
+    let (questions, over_http) = questions()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (few, many, waiting) = runtime.block_on(async {
         let few = cycles(1_000, Pairs::Idle).await?;
@@ -42,10 +42,15 @@ fn main() -> Result<()> {
         anyhow::Ok((few, many, waiting))
     })?;
     #[allow(clippy::cast_precision_loss, reason = "a count of some thousands")]
-    let rate = questions.len() as f64 / questions.total().as_secs_f64();
+    let rate = |times: &Times| times.len() as f64 / times.total().as_secs_f64();
     print(&[
-        Figure { target: Some(Target::AtLeast(5_000.0)), ..Figure::new("should_start, one connection", "1/s", rate) },
+        Figure {
+            target: Some(Target::AtLeast(5_000.0)),
+            ..Figure::new("should_start, one connection", "1/s", rate(&questions))
+        },
         Figure::of_times("should_start, one answer", &questions),
+        Figure { target: Some(Target::AtLeast(1_000.0)), ..Figure::new("the same over HTTP", "1/s", rate(&over_http)) },
+        Figure::of_times("the same over HTTP, one answer", &over_http),
         Figure::of_times("a cycle over 1,000 idle pairs", &few),
         Figure {
             target: Some(Target::AtMost(20.0)),
@@ -58,8 +63,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One client, one question after the other, about a pair that has nothing to do.
-fn questions() -> Result<Times> {
+/// One client, one question after the other, about a pair that has nothing to do: on the socket, and over HTTP.
+fn questions() -> Result<(Times, Times)> {
     let bed = Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Exit, n_agents: 1 })?;
     let mut server = bed.mcp()?;
     let pair = json!({ "agent_id": "agt_0", "project_id": "prj" });
@@ -72,7 +77,17 @@ fn questions() -> Result<Times> {
         server.exchange(&line)?;
         times.add(asked.elapsed());
     }
-    Ok(times)
+    let mut web = bed.web()?;
+    let request = web.request("should_start", &pair);
+    let body = String::from_utf8(web.exchange(&request)?)?;
+    ensure!(body.contains("no_work"), "{body}");
+    let mut over_http = Times::default();
+    for _ in 0..N_QUESTIONS {
+        let asked = Instant::now();
+        web.exchange(&request)?;
+        over_http.add(asked.elapsed());
+    }
+    Ok((times, over_http))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! start step that fails says what it was about; the end is a sequence in one function, `shutdown`, and each of its steps has a
 //! deadline.
 
+mod http;
 mod identity;
 mod inherited;
 mod lock;
@@ -164,30 +165,38 @@ impl Daemon {
         has_agents: &AtomicBool,
     ) -> anyhow::Result<Self> {
         let parts = Parts::default();
+        let mut http_address = None;
         let (server, supervisor) = match role {
             Role::Run => {
                 let nudge = Nudge::new();
                 let server = Server::start(config, environment, invocation, nudge.clone()).await?;
                 let id = identity::coordinator_id(&config.state_dir)?;
+                // Before agents are adopted: an address that is taken is a reason not to start.
+                let doors = Server::bind(config, inherited).await?;
+                http_address = doors.http_address();
                 has_agents.store(true, Ordering::Release);
                 let processes = supervisor::adopt(config, nudge.clone()).await?;
-                server.serve(config, Server::bind(config, inherited)?, &parts);
+                server.serve(config, doors, &parts);
                 let control = LocalControlPlane::new(server.service.clone(), id.clone());
-                let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url: None };
-                let supervisor =
-                    Supervisor::start(config, environment, id, reached_at, control, processes, &nudge, &parts)?;
+                let url = http_address.map(http::mcp_url);
+                let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
+                let coordinator = supervisor::coordinator_config(config, environment, id, reached_at)?;
+                let supervisor = Supervisor::start(coordinator, control, processes, &nudge, &parts);
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
                 let server = Server::start(config, environment, invocation, Nudge::new()).await?;
-                server.serve(config, Server::bind(config, inherited)?, &parts);
+                let doors = Server::bind(config, inherited).await?;
+                http_address = doors.http_address();
+                server.serve(config, doors, &parts);
                 (Some(server), None)
             }
             Role::Supervise => (None, Some(supervise(config, environment, has_agents, &parts).await?)),
         };
         tracing::info!(
             role = role.as_str(), version = env!("CARGO_PKG_VERSION"), pid = std::process::id(),
-            state_dir = %config.state_dir.display(), server = %config.server, "ready"
+            state_dir = %config.state_dir.display(), server = %config.server,
+            http = http_address.map(tracing::field::display), "ready"
         );
         notify::ready();
         Ok(Self { server, supervisor, parts })
@@ -243,8 +252,9 @@ async fn supervise(
         state_dir: config.state_dir.clone(),
         closing: parts.serving.clone(),
     });
-    parts.spawn(server::serve_control(listener, router, parts.serving.clone()));
-    Supervisor::start(config, environment, id, reached_at, control, processes, &nudge, parts)
+    parts.spawn(rest::serve_control(listener, router, parts.serving.clone()));
+    let coordinator = supervisor::coordinator_config(config, environment, id, reached_at)?;
+    Ok(Supervisor::start(coordinator, control, processes, &nudge, parts))
 }
 
 /// The end, in its order: start nothing more and end the agents while the server still answers them, stop serving, close the

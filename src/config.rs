@@ -11,6 +11,7 @@
 mod agents;
 mod backoff;
 mod environment;
+mod http;
 mod interpolate;
 mod log;
 pub mod manifest;
@@ -34,7 +35,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::domain::{AgentId, Language, ServerAddress};
+use crate::domain::{AgentId, Language, Secret, ServerAddress};
 
 use paths::Paths;
 use reader::{Reader, Section};
@@ -44,6 +45,7 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use environment::Environment;
+pub use http::Http;
 pub use log::{LogConfig, LogFormat};
 pub use output::Output;
 pub use paths::StoreUrl;
@@ -80,6 +82,10 @@ pub struct Config {
     pub server: ServerAddress,
     /// Where the server keeps its state.
     pub store: StoreUrl,
+    /// Where clients reach the server over HTTP.
+    pub http: Http,
+    /// What coordinators must show; without it, one that is made at the first start and kept in `state_dir`.
+    pub coordinator_token: Option<Secret>,
     /// By `ai_type`. An `ai_type` without an entry is `provider`'s business.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// For starting agents on behalf of a server elsewhere.
@@ -112,6 +118,8 @@ impl Config {
             coordinator_socket,
             server,
             store,
+            http: Http::default(),
+            coordinator_token: None,
             providers: BTreeMap::new(),
             agents: BTreeMap::new(),
             session: Session::default(),
@@ -131,6 +139,9 @@ impl Config {
         let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } = Paths::read(&mut top);
         let default = Self::with_state_dir(&state_dir);
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
+        let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
+        // Also one that is wrong is one; that is a problem of its own.
+        let token = if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
         let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
         Self {
             polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
@@ -141,6 +152,8 @@ impl Config {
             coordinator_socket,
             server,
             store,
+            http: Http::read(top.section("http"), token),
+            coordinator_token: coordinator_token.flatten(),
             providers: providers::read(&mut top),
             agents: agents::read(&mut top),
             session: Session::read(top.section("session")),

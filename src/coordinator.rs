@@ -68,7 +68,8 @@ pub struct Coordinator<C, P> {
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
-    reported: Option<CoordinatorStatus>,
+    /// What was last said of it, in which run of the server.
+    reported: Option<(String, CoordinatorStatus)>,
     /// When the last cycle wanted the next one.
     look_again_at: Option<Timestamp>,
     /// Attempts to reach the server that failed in a row; told when it becomes or stops being 0.
@@ -163,11 +164,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
         self.end_agents(mode).await;
         let mut mode_seen = self.mode.clone();
-        let snapshot = tokio::select! {
+        let (run, snapshot) = tokio::select! {
             biased;
             // Looking changes nothing and may take long: what is to end doesn't wait for it.
             Ok(()) = mode_seen.changed() => return Ok(Some(Duration::ZERO)),
-            snapshot = self.observe(mode) => snapshot?,
+            observed = self.observe(mode) => observed?,
         };
         if self.n_failed > 0 {
             self.n_failed = 0;
@@ -190,26 +191,27 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let deferred = plan.deferred;
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
-        self.report_status(snapshot.now, deferred).await;
+        self.report_status(&run, snapshot.now, deferred).await;
         // Nothing announces that the server can write again.
         let retry_at = (!acted.is_complete).then(|| snapshot.now + RETRY_AFTER);
         self.look_again_at = wake_at.into_iter().chain(retry_at).min();
         Ok(self.look_again_at.map(|at| at.since(snapshot.now)))
     }
 
-    /// Instances first: what was claimed is then never missing from the server's launches while its process is seen.
-    async fn observe(&self, mode: Mode) -> Result<Snapshot, ControlError> {
+    /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the server's launches while its process is seen.
+    async fn observe(&self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
-        Ok(Snapshot {
+        let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
             instances,
             limits: self.config.limits,
-        })
+        };
+        Ok((view.run, snapshot))
     }
 
     /// On the way out: the keepers are told, and the server why, as far as it listens.
@@ -243,7 +245,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    async fn report_status(&mut self, now: Timestamp, deferred: Vec<Deferred>) {
+    async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
         let status = CoordinatorStatus {
             coordinator: self.config.id.clone(),
             at: now,
@@ -252,10 +254,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             deferred,
             counters: self.counters,
         };
-        let is_news = self.reported.as_ref().is_none_or(|before| !says_the_same(before, &status));
+        let is_news =
+            self.reported.as_ref().is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
         if is_news {
             match self.control.report_status(status.clone()).await {
-                Ok(()) => self.reported = Some(status),
+                Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => tracing::debug!(error = %ErrorChain(&error), "the status was not taken"),
             }
         }

@@ -6,6 +6,7 @@ pub mod authentication;
 pub mod command;
 pub mod event;
 pub mod guidance;
+pub mod host;
 pub mod id;
 pub mod instance;
 pub mod key;

@@ -11,7 +11,7 @@
 //! service                               use cases, one file each; who may do what
 //! store   process   provider            adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config   telemetry   nudge   peer   mcp_client   folder_watch   instance_dir   crash_point    leaves
+//! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  crash_point    leaves
 //! domain                                pure decisions
 //! ```
 
@@ -22,6 +22,7 @@ pub mod coordinator;
 pub mod crash_point;
 pub mod domain;
 pub mod folder_watch;
+pub mod http;
 pub mod instance_dir;
 pub mod mcp;
 pub mod mcp_client;

@@ -1,4 +1,4 @@
-//! The agents' door: the Model Context Protocol over the Unix socket.
+//! The agents' door: the Model Context Protocol over the Unix socket and over HTTP.
 //!
 //! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
 //! `service` and `domain`.
@@ -6,10 +6,15 @@
 mod deprecated;
 mod envelope;
 mod lines;
+mod malformed;
 mod server;
 mod throttle;
 mod tools;
 
+pub mod http;
 pub mod socket;
 
 pub use server::McpServer;
+
+/// Longest message taken, in bytes; the content of a report is the longest thing an agent sends.
+const MAX_MESSAGE: usize = 1024 * 1024;

@@ -1,7 +1,9 @@
-//! Who is at the other end of a Unix socket. A process of the daemon's own user is a person's or a script's, unless one of its
-//! ancestors is a keeper of agents: then it is an agent, and has no operator's or coordinator's rights (supervision.md,
-//! "Security with one uid").
+//! Who is at the other end of a connection. On a Unix socket, a process of the daemon's own user is a person's or a script's,
+//! unless one of its ancestors is a keeper of agents: then it is an agent, and has no operator's or coordinator's rights
+//! (supervision.md, "Security with one uid"). Over the network nobody is anything before it shows a token.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -10,7 +12,36 @@ use nix::unistd::Uid;
 use crate::domain::LaunchId;
 use crate::domain::instance::SHIM_COMM;
 
-/// What a connection may be trusted with.
+/// The other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of this machine, on a Unix socket.
+    Local(LocalPeer),
+    /// Anyone who reaches the address that is listened on, loopback or not: known by what it shows only.
+    Network(SocketAddr),
+}
+
+impl Peer {
+    /// What its process may be trusted with; nothing is known of that over the network.
+    pub fn kind(&self) -> Option<&PeerKind> {
+        match self {
+            Self::Local(peer) => Some(&peer.kind),
+            Self::Network(_) => None,
+        }
+    }
+}
+
+/// For logs.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(peer) => write!(f, "pid {}", peer.pid),
+            Self::Network(address) => address.fmt(f),
+        }
+    }
+}
+
+/// What the process at the other end of a Unix socket may be trusted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerKind {
     /// The daemon's own user or root, outside every agent.
@@ -24,9 +55,9 @@ pub enum PeerKind {
     Stranger,
 }
 
-/// The other end of a connection, as the kernel noted it when it connected.
+/// A process at the other end of a Unix socket, as the kernel noted it when it connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
+pub struct LocalPeer {
     pub kind: PeerKind,
     pub pid: i32,
     pub uid: u32,
@@ -35,7 +66,7 @@ pub struct Peer {
 /// More ancestors than this are no process tree but a mistake.
 const MAX_ANCESTORS: usize = 4096;
 
-impl Peer {
+impl LocalPeer {
     /// Looks at the other end of a connected Unix socket.
     ///
     /// # Errors
@@ -51,7 +82,7 @@ impl Peer {
 /// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
 fn kind_of(pid: i32) -> PeerKind {
     let unknown = PeerKind::Agent { launch: None };
-    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let mut pid = pid;
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
@@ -59,21 +90,18 @@ fn kind_of(pid: i32) -> PeerKind {
         if comm == SHIM_COMM {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
-        // What a killed keeper leaves behind falls to the daemon.
-        if parent == own_pid {
-            return unknown;
-        }
         if parent == 0 {
             return PeerKind::Operator;
         }
-        if comm_and_parent(parent).is_none() {
+        match comm_and_parent(parent) {
+            // What a killed keeper leaves behind falls to its daemon: this one, or a coordinator beside it.
+            Some((comm, _)) if comm == own_comm.trim_end() => return unknown,
+            Some(_) => pid = parent,
             // Hidden (`hidepid`): of another user, so no keeper of ours. Or just gone: then its child has a new parent by now.
-            match comm_and_parent(pid) {
+            None => match comm_and_parent(pid) {
                 Some((_, again)) if again == parent => return PeerKind::Operator,
                 _ => {}
-            }
-        } else {
-            pid = parent;
+            },
         }
         n_ancestors += 1;
     }
@@ -122,7 +150,7 @@ mod tests {
     #[test]
     fn a_connection_tells_who_made_it() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let peer = Peer::of(&ours).unwrap();
+        let peer = LocalPeer::of(&ours).unwrap();
         assert_eq!((peer.pid, peer.uid), (i32::try_from(std::process::id()).unwrap(), Uid::effective().as_raw()));
     }
 }

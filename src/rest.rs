@@ -8,6 +8,7 @@ mod guard;
 mod problem;
 pub mod routes;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,12 +19,15 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use problem::{Place, Problem};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 
+use crate::http::{self, Limits};
 use crate::service::Service;
 
 /// What every route needs.
 #[derive(Clone)]
 pub struct RestState {
     pub service: Arc<Service>,
+    /// Where the server listens for HTTP, for those who ask.
+    pub http: Option<SocketAddr>,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
 }
@@ -34,9 +38,9 @@ pub fn router(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes.clone())
         .merge(routes)
-        .fallback(problem::no_such_route)
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(CatchPanicLayer::custom(problem::panicked))
+        .fallback(http::problem::no_such_route)
+        .method_not_allowed_fallback(http::problem::method_not_allowed)
+        .layer(CatchPanicLayer::custom(http::problem::panicked))
         .with_state(state)
 }
 
@@ -45,17 +49,22 @@ pub fn coordinator_router(state: CoordinatorState) -> Router {
     Router::new()
         .nest("/api", routes::coordinator::routes().fallback(routes::coordinator::ask_the_server))
         .fallback(routes::coordinator::ask_the_server)
-        .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(CatchPanicLayer::custom(problem::panicked))
+        .method_not_allowed_fallback(http::problem::method_not_allowed)
+        .layer(CatchPanicLayer::custom(http::problem::panicked))
         .with_state(state)
 }
 
+/// What may be asked over the network without a token: whether the server lives, and whether it is ready.
+pub fn health(state: RestState) -> Router {
+    routes::health().with_state(state)
+}
+
+/// Most people and scripts at the same time, where descriptors allow it.
+const MAX_CONNECTIONS: usize = 256;
+
 /// Serves `router` on the control socket until `cancel`; requests that are being answered are finished.
-///
-/// # Errors
-/// When the listener breaks.
-pub async fn serve_control(listener: UnixListener, router: Router, cancel: CancellationToken) -> std::io::Result<()> {
+pub async fn serve_control(listener: UnixListener, router: Router, cancel: CancellationToken) {
     let router = router.layer(axum::middleware::from_fn(guard::operators_only));
-    let service = router.into_make_service_with_connect_info::<guard::ControlPeer>();
-    axum::serve(listener, service).with_graceful_shutdown(async move { cancel.cancelled().await }).await
+    let limits = Limits::of(http::share_of_descriptors(16, MAX_CONNECTIONS));
+    http::serve(listener, router, limits, guard::ControlPeer::of, cancel).await;
 }

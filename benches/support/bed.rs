@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::agent::Role;
-use super::clients::{Control, Mcp, PATIENCE};
+use super::clients::{Control, Mcp, PATIENCE, Web};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// Between two looks at something that takes a while.
@@ -51,7 +51,7 @@ impl Bed {
         // JSON is YAML.
         let provider = json!({ "cli_command": std::env::current_exe()?, "cli_args": wanted.role.arguments() });
         let config = format!(
-            "state_dir: state\nmanifest: manifest.yaml\nai_providers: {{ claude: {provider} }}\n{}\n",
+            "state_dir: state\nmanifest: manifest.yaml\nhttp: {{ listen: '127.0.0.1:0' }}\nai_providers: {{ claude: {provider} }}\n{}\n",
             wanted.settings
         );
         fs::create_dir_all(folder.path().join("work"))?;
@@ -89,6 +89,12 @@ impl Bed {
 
     pub fn mcp(&self) -> Result<Mcp> {
         Mcp::connect(&self.state().join("mcp.sock"))
+    }
+
+    /// As a coordinator elsewhere.
+    pub fn web(&self) -> Result<Web> {
+        let kept = |name: &str| fs::read_to_string(self.state().join(name));
+        Web::connect(&format!("127.0.0.1:{}", kept("http_port")?.trim()), kept("coordinator_token")?.trim())
     }
 
     fn log_file(&self) -> PathBuf {

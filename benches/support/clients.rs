@@ -1,6 +1,7 @@
-//! Blocking clients of the two sockets: as little of a client as there can be, so that the server is what is measured.
+//! Blocking clients of the two sockets and the HTTP port: as little of a client as there can be, so that the server is what is measured.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -88,28 +89,70 @@ impl Control {
             body.len()
         );
         self.0.get_mut().write_all(request.as_bytes())?;
-        let status = self.line()?;
-        let mut length = 0;
-        loop {
-            let header = self.line()?.to_ascii_lowercase();
-            if header.is_empty() {
-                break;
-            }
-            if let Some(value) = header.strip_prefix("content-length:") {
-                length = value.trim().parse()?;
-            }
-        }
-        let mut text = vec![0; length];
-        self.0.read_exact(&mut text)?;
+        let (status, text) = answer(&mut self.0)?;
         let is_success = status.split(' ').nth(1).is_some_and(|code| code.starts_with('2'));
         ensure!(is_success, "{method} {path}: {status} {}", String::from_utf8_lossy(&text));
         Ok(if text.is_empty() { Value::Null } else { serde_json::from_slice(&text)? })
     }
+}
 
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line)?;
-        ensure!(!line.is_empty(), "the daemon closed the connection");
-        Ok(line.trim_end().to_owned())
+/// One connection to the HTTP port, for any number of tool calls.
+pub struct Web {
+    stream: BufReader<TcpStream>,
+    address: String,
+    token: String,
+}
+
+impl Web {
+    /// For a coordinator with this token.
+    pub fn connect(address: &str, token: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address).with_context(|| format!("could not connect to {address}"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream), address: address.to_owned(), token: token.to_owned() })
     }
+
+    /// A call as the bytes of a request.
+    pub fn request(&self, tool: &str, arguments: &Value) -> String {
+        let (Self { address, token, .. }, body) = (self, request(tool, arguments));
+        let length = body.len();
+        format!(
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-11-25\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+    }
+
+    /// One request to the server, the body of its answer back.
+    pub fn exchange(&mut self, request: &str) -> Result<Vec<u8>> {
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let (status, body) = answer(&mut self.stream)?;
+        ensure!(status.contains(" 200 "), "{status}: {}", String::from_utf8_lossy(&body));
+        Ok(body)
+    }
+}
+
+/// The first line and the body of what an HTTP server answers.
+fn answer(stream: &mut impl BufRead) -> Result<(String, Vec<u8>)> {
+    let status = line(stream)?;
+    let mut length = 0;
+    loop {
+        let header = line(stream)?.to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok((status, body))
+}
+
+fn line(stream: &mut impl BufRead) -> Result<String> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    ensure!(!line.is_empty(), "the daemon closed the connection");
+    Ok(line.trim_end().to_owned())
 }

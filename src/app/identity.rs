@@ -49,8 +49,11 @@ pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
     Ok(Secret::new(token))
 }
 
-/// What this coordinator shows to its server: the token of a server that shares the state directory, if there is one.
+/// What this coordinator shows to its server: the configured token, else that of a server that shares the state directory.
 pub(super) fn known_coordinator_token(config: &Config) -> anyhow::Result<Option<Secret>> {
+    if let Some(token) = &config.coordinator_token {
+        return Ok(Some(token.clone()));
+    }
     let path = config.state_dir.join(COORDINATOR_TOKEN);
     match fs::read_to_string(&path) {
         Ok(token) => Ok(Some(token.trim()).filter(|token| !token.is_empty()).map(Secret::new)),

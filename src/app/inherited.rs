@@ -5,7 +5,7 @@
 //! opens the doors with them.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
@@ -58,6 +58,11 @@ pub enum InheritedError {
         .bound.display(), .expected.display()
     )]
     Elsewhere { bound: PathBuf, expected: PathBuf },
+    #[error(
+        "the inherited socket `http` is bound to {bound}, and `http.listen` is {}; make `ListenStream=` of the socket unit the same",
+        .expected.map_or_else(|| "off".to_owned(), |address| address.to_string())
+    )]
+    HttpElsewhere { bound: SocketAddr, expected: Option<SocketAddr> },
     #[error("`{}` opens no door, and inherited a socket for one", .role.as_str())]
     NoDoors { role: Role },
 }
@@ -115,10 +120,20 @@ impl Inherited {
     /// Whether a daemon of this role and configuration can use them.
     ///
     /// # Errors
-    /// When it has no doors, or `mcp` isn't where the configuration says.
+    /// When it has no doors, or one isn't where the configuration says.
     pub(super) fn check(&self, role: Role, config: &Config) -> Result<(), InheritedError> {
         if role == Role::Supervise && (self.mcp.is_some() || self.http.is_some()) {
             return Err(InheritedError::NoDoors { role });
+        }
+        if let Some(http) = &self.http {
+            let bound = http.local_addr().map_err(|source| InheritedError::Unusable { door: "http", source })?;
+            let expected = config.http.listen;
+            // Never another address: the settings are checked for what may be reached from elsewhere.
+            let is_expected =
+                |address: SocketAddr| address == bound || (address.port() == 0 && address.ip() == bound.ip());
+            if !expected.is_some_and(is_expected) {
+                return Err(InheritedError::HttpElsewhere { bound, expected });
+            }
         }
         let Some(mcp) = &self.mcp else { return Ok(()) };
         let expected = &config.mcp_socket;

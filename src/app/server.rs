@@ -1,15 +1,16 @@
 //! The server's half of a daemon: the store, the use cases, and the doors by which they are reached.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
-use super::{Inherited, ManifestProblems, identity, locate, lock, socket};
+use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, StoreUrl};
 use crate::domain::Secret;
@@ -35,6 +36,14 @@ pub(super) struct Server {
 pub(super) struct Doors {
     mcp: UnixListener,
     control: UnixListener,
+    http: Option<http::Door>,
+}
+
+impl Doors {
+    /// Where the server listens for HTTP.
+    pub(super) fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(http::Door::address)
+    }
 }
 
 impl Server {
@@ -54,8 +63,10 @@ impl Server {
         // A store has one daemon, wherever that keeps the rest of its state.
         let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
         let store = Arc::new(SqliteStore::open(database).await?);
-        let coordinator_token = identity::coordinator_token(state_dir)?;
-        let settings = settings(config, &coordinator_token);
+        // Also where the configuration has another one: tickets are made with it, and outlive a change there.
+        let made_token = identity::coordinator_token(state_dir)?;
+        let settings = settings(config, &made_token);
+        let coordinator_token = config.coordinator_token.clone().unwrap_or(made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
         if let (Some(path), Some(manifest)) = (&config.manifest, &manifest) {
             apply_manifest(&service, path, manifest, invocation).await?;
@@ -68,16 +79,16 @@ impl Server {
     }
 
     /// Binds the sockets that weren't inherited.
-    pub(super) fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
-        let Inherited { mcp, http } = inherited;
-        if http.is_some() {
-            bail!("a socket for HTTP was inherited, and this version doesn't serve HTTP: disable its socket unit");
-        }
-        let mcp = match mcp {
+    pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
+        let http = match inherited.http {
+            Some(listener) => Some(http::Door::inherited(listener)?),
+            None => http::Door::open(&config.http, &config.state_dir).await?,
+        };
+        let mcp = match inherited.mcp {
             Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
             None => socket::bind(&config.mcp_socket)?,
         };
-        Ok(Doors { mcp, control: socket::bind(&config.control_socket)? })
+        Ok(Doors { mcp, control: socket::bind(&config.control_socket)?, http })
     }
 
     /// Serves until `parts.serving` is cancelled.
@@ -85,9 +96,12 @@ impl Server {
         let Self { service, store, .. } = self;
         let serving = &parts.serving;
         let mcp_server = McpServer::new(service.clone(), self.coordinator_token.clone());
+        let rest_state = RestState { service: service.clone(), http: doors.http_address(), closing: serving.clone() };
+        if let Some(http) = doors.http {
+            parts.spawn(http.serve(&mcp_server, rest_state.clone(), config.http.allowed_hosts.clone()));
+        }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
-        let router = rest::router(RestState { service: service.clone(), closing: serving.clone() });
-        parts.spawn(serve_control(doors.control, router, serving.clone()));
+        parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
         parts.spawn(clean_up(service.clone(), config.session.cleanup_interval, serving.clone()));
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {
@@ -110,12 +124,6 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
         state_dir: config.state_dir.clone(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
-    }
-}
-
-pub(super) async fn serve_control(listener: UnixListener, router: axum::Router, cancel: CancellationToken) {
-    if let Err(error) = rest::serve_control(listener, router, cancel).await {
-        tracing::error!(%error, "the control socket broke");
     }
 }
 

@@ -69,6 +69,28 @@ impl From<&ServerAddress> for ReachedAt {
     }
 }
 
+/// What the loop needs of the configuration.
+pub(super) fn coordinator_config(
+    config: &Config,
+    environment: &Environment,
+    id: CoordinatorId,
+    server: ReachedAt,
+) -> anyhow::Result<CoordinatorConfig> {
+    Ok(CoordinatorConfig {
+        id,
+        polling_interval: config.polling_interval,
+        limits: Limits { max_concurrent: config.max_concurrent, linger: config.run.linger },
+        providers: Providers {
+            entries: config.providers.clone(),
+            guidance: Guidance::new(config.language),
+            environment: environment.variables().collect(),
+            mcp_socket: server.socket,
+            mcp_url: server.url,
+            program: program()?,
+        },
+    })
+}
+
 /// How a coordinator is looked at: its processes as they are now, the rest as of its last cycle.
 pub(super) fn look(
     control: &RemoteControlPlane,
@@ -96,35 +118,14 @@ pub(super) fn look(
 impl Supervisor {
     /// Starts the loop. It is woken by `nudge`.
     pub(super) fn start(
-        config: &Config,
-        environment: &Environment,
-        id: CoordinatorId,
-        server: ReachedAt,
+        config: CoordinatorConfig,
         control: impl ControlPlane,
         processes: ProcessTable,
         nudge: &Nudge,
         parts: &Parts,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let (mode, mode_seen) = watch::channel(Mode::Running);
-        let coordinator = Coordinator::new(
-            CoordinatorConfig {
-                id,
-                polling_interval: config.polling_interval,
-                limits: Limits { max_concurrent: config.max_concurrent, linger: config.run.linger },
-                providers: Providers {
-                    entries: config.providers.clone(),
-                    guidance: Guidance::new(config.language),
-                    environment: environment.variables().collect(),
-                    mcp_socket: server.socket,
-                    mcp_url: server.url,
-                    program: program()?,
-                },
-            },
-            control,
-            processes.clone(),
-            nudge.listen(),
-            mode_seen,
-        );
+        let coordinator = Coordinator::new(config, control, processes.clone(), nudge.listen(), mode_seen);
         let coordinator = parts.spawn_apart(coordinator.run());
         // Without its owner the loop would run on as half a coordinator.
         let (table, serves) = (processes.clone(), parts.serving.clone());
@@ -134,7 +135,7 @@ impl Supervisor {
                 () = table.closed() => tracing::error!("the process table ended"),
             }
         });
-        Ok(Self { processes, mode, coordinator: Mutex::new(coordinator) })
+        Self { processes, mode, coordinator: Mutex::new(coordinator) }
     }
 
     /// Starts nothing more, and returns when the agents are left to their keepers or have ended, as `mode` says.

@@ -1,5 +1,6 @@
 //! `mcp`: for agents that speak only stdio MCP. Carries lines between standard input and output and the server's socket, byte for
-//! byte, and outlives a restart of the server: it connects again, and tells the client which of its calls were lost.
+//! byte, and outlives a restart of the server: it connects again, and tells the client which of its calls were lost. It connects
+//! when there is a line to send, not before: a server closes connections on which nothing comes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let mut bridge =
         Bridge { socket, input: BufReader::new(input), output, unanswered: BTreeMap::new(), unsent: Vec::new() };
-    loop {
+    while bridge.has_line().await? {
         let stream = match connect(&bridge.socket).await {
             Ok(stream) => stream,
             Err(error) => {
@@ -41,9 +42,10 @@ pub(super) async fn run(
         if bridge.carry(stream).await? == Carried::InputEnded {
             return bridge.say_what_was_lost().await;
         }
-        eprintln!("agent-coordinator mcp: the server closed the connection; connecting again");
+        eprintln!("agent-coordinator mcp: the server closed the connection; the next line will open another");
         bridge.say_what_was_lost().await?;
     }
+    Ok(())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +65,21 @@ struct Bridge<I, O> {
 }
 
 impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
-    /// Carries lines over one connection.
+    /// Waits for a line to send; `false` at the end of the input. The last line may lack its end.
+    async fn has_line(&mut self) -> Result<bool, CliError> {
+        if !self.unsent.ends_with(b"\n") {
+            self.input.read_until(b'\n', &mut self.unsent).await?;
+        }
+        Ok(!self.unsent.is_empty())
+    }
+
+    /// Carries lines over one connection, the first of which is there.
     async fn carry(&mut self, stream: UnixStream) -> Result<Carried, CliError> {
         let (reader, mut writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
         let mut answer = Vec::new();
         let mut input_ended = None;
-        // What the connection before didn't take.
-        if self.unsent.ends_with(b"\n") && !self.send(&mut writer).await {
+        if !self.send(&mut writer).await {
             return Ok(Carried::ConnectionLost);
         }
         loop {
@@ -227,10 +236,15 @@ mod tests {
     #[tokio::test]
     async fn bytes_go_through_as_they_are() {
         let mut bed = Bed::new();
-        let mut server = bed.accept().await;
         let request = format!("{{ \"id\" :1,\"method\":\"x\",\"big\":\"{}é\u{1f600}\" }}\r\n", "y".repeat(100_000));
-        let ((), received) = tokio::join!(bed.send(&request), line(&mut server));
-        assert_eq!(received, request);
+        let mut input = bed.input.take().unwrap();
+        let (sent, mut server) = tokio::join!(input.write_all(request.as_bytes()), async {
+            let mut server = bed.accept().await;
+            assert_eq!(line(&mut server).await, request);
+            server
+        });
+        sent.unwrap();
+        bed.input = Some(input);
         server.get_mut().write_all(b"{\"id\": 1,  \"result\": {}}\n").await.unwrap();
         assert_eq!(bed.answer().await, "{\"id\": 1,  \"result\": {}}\n");
         bed.end().await.unwrap();
@@ -242,14 +256,14 @@ mod tests {
     #[tokio::test]
     async fn a_restart_of_the_server_is_outlived_and_lost_calls_are_told() {
         let mut bed = Bed::new();
-        let mut server = bed.accept().await;
         bed.send("{\"id\":\"a\",\"method\":\"x\"}\n").await;
+        let mut server = bed.accept().await;
         line(&mut server).await;
         drop(server);
         let lost: Value = serde_json::from_str(&bed.answer().await).unwrap();
         assert_eq!((&lost["id"], &lost["error"]["code"]), (&json!("a"), &json!(CONNECTION_LOST)));
-        let mut server = bed.accept().await;
         bed.send("{\"id\":\"b\",\"method\":\"x\"}\n").await;
+        let mut server = bed.accept().await;
         assert_eq!(line(&mut server).await, "{\"id\":\"b\",\"method\":\"x\"}\n");
         server.get_mut().write_all(b"{\"id\":\"b\",\"result\":{}}\n").await.unwrap();
         assert_eq!(bed.answer().await, "{\"id\":\"b\",\"result\":{}}\n");
@@ -280,8 +294,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_in_flight_is_answered_after_the_end_of_the_input() {
         let mut bed = Bed::new();
-        let mut server = bed.accept().await;
         bed.send("{\"id\":1,\"method\":\"x\"}\n").await;
+        let mut server = bed.accept().await;
         line(&mut server).await;
         bed.input = None;
         server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
@@ -292,14 +306,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stays_away_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(Vec::new()), Vec::new()).await;
+        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(b"a line\n"), Vec::new()).await;
         assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
     }
 
     #[tokio::test]
     async fn the_end_of_the_input_ends_the_bridge() {
         let bed = Bed::new();
-        let _server = bed.accept().await;
+        bed.end().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_asked_of_the_server_before_there_is_a_line() {
+        let mut bed = Bed::new();
+        bed.send("no line yet").await;
+        assert!(tokio::time::timeout(PATIENCE, bed.accept()).await.is_err());
+        bed.send("\n").await;
+        let mut server = bed.accept().await;
+        assert_eq!(line(&mut server).await, "no line yet\n");
+        // Neither after the server has closed.
+        drop(server);
+        assert!(tokio::time::timeout(PATIENCE, bed.accept()).await.is_err());
+        bed.send("the next\n").await;
+        assert_eq!(line(&mut bed.accept().await).await, "the next\n");
         bed.end().await.unwrap();
     }
 }

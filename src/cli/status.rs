@@ -39,13 +39,10 @@ fn short(text: &str) -> String {
     text.chars().take(MAX_CELL - 1).chain(['…']).collect()
 }
 
-/// A coordinator that asks this rarely is not there.
-const SILENT_AFTER: Duration = Duration::from_mins(2);
-
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
-    (now.since(coordinator.heard_at) > SILENT_AFTER).then(|| {
+    (!coordinator.is_there).then(|| {
         format!(
-            "coordinator {} was last heard of {} ago: {} agents are with it",
+            "coordinator {} was last heard of {} ago; agents with it then: {}",
             coordinator.coordinator_id,
             ago(coordinator.heard_at, now),
             coordinator.running
@@ -59,6 +56,13 @@ fn describe(status: &StatusBody) -> String {
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
     )];
+    if let Some(http) = &status.http {
+        parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
+    }
+    if let Some(server) = &status.server {
+        let problem = server.problem.as_ref().map_or_else(String::new, |problem| format!("; cut off: {problem}"));
+        parts.push(format!("coordinator of {}{problem}", server.address));
+    }
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));

@@ -91,6 +91,8 @@ state_dir: state
 mcp_socket_path: /run/ac/mcp.sock
 server: https://coordinator.example/mcp
 store: { url: "sqlite:other.db" }
+http: { listen: "[::]:80", allowed_hosts: [coordinator.example, "10.0.0.7:80"] }
+coordinator_token: ${DEV_PASSKEY}
 manifest: manifest.yaml
 ai_providers:
   local:
@@ -140,6 +142,11 @@ output: { max_file: 1 MiB, files: 2 }
         mcp_socket: PathBuf::from("/run/ac/mcp.sock"),
         server: ServerAddress::Url("https://coordinator.example/mcp".to_owned()),
         store: StoreUrl::Sqlite(PathBuf::from("/etc/ac/other.db")),
+        http: Http {
+            listen: Some("[::]:80".parse().expect("an address")),
+            allowed_hosts: ["coordinator.example", "10.0.0.7:80"].map(|host| host.parse().expect("a host")).into(),
+        },
+        coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
         session: Session {
@@ -261,6 +268,17 @@ fn cross_checks_name_both_sides() {
         "d".repeat(100),
         "é".repeat(60)
     )));
+}
+
+#[test]
+fn a_listener_for_other_machines_needs_a_token_and_names() {
+    insta::assert_snapshot!("beyond_loopback_everywhere", report("http:\n  listen: 0.0.0.0:7420\n"));
+    insta::assert_snapshot!("beyond_loopback", report("http:\n  listen: 10.0.0.7:7420\ncoordinator_token: null\n"));
+    insta::assert_snapshot!("no_address", report("http: { listen: 7420, allowed_hosts: [a/b, 'http://x'] }\n"));
+    valid("http: { listen: '10.0.0.7:7420' }\ncoordinator_token: secret\n");
+    valid("http: { listen: '0.0.0.0:0', allowed_hosts: [a] }\ncoordinator_token: secret\n");
+    assert_eq!(valid("http: { listen: off }\n").http.listen, None);
+    assert_eq!(valid("http: { listen: 'localhost:80' }\n").http.listen, "127.0.0.1:80".parse().ok());
 }
 
 #[test]
@@ -442,10 +460,10 @@ fn the_example_is_valid_as_it_is() {
 #[test]
 fn the_example_shows_every_default() {
     let config = valid(&example_with_all_settings());
-    let passkey = crate::domain::Secret::new("dev-hunter2");
     // These two have no default that could be written down.
     let (preset, model) = (Preset::Claude, Some("opus".to_owned()));
     let command_line = CommandLine::Preset { preset, program: None, model, permissions: Permissions::Project };
+    let passkey = Secret::new("dev-hunter2");
     let expected = Config {
         providers: [
             ("claude".to_owned(), ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }),

@@ -29,7 +29,6 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn observe(&self, _: &[Instance]) -> Result<ServerView, ControlError> {
-        self.service.heard_from(&self.id);
         self.service.view().await.map_err(failed("look at the server's state"))
     }
 
@@ -53,7 +52,7 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
-        self.service.report_status(status);
+        self.service.report_own_status(status);
         Ok(())
     }
 }

@@ -13,10 +13,18 @@ use crate::telemetry::ErrorChain;
 /// The tool by which an agent comes in: its refusals end the agent, and wrong passkeys are held back.
 pub(super) const AUTHENTICATE: &str = "authenticate";
 
+/// Who sent a call, as far as its transport knows.
+#[derive(Debug, Clone)]
+pub(super) struct Sender {
+    pub(super) peer: Peer,
+    /// What came as `Authorization: Bearer`; stands for the token argument that is not there.
+    pub(super) bearer: Option<Secret>,
+}
+
 /// One call, before anything is known of it.
 pub(super) struct Incoming<'a> {
     pub(super) service: &'a Service,
-    pub(super) peer: &'a Peer,
+    pub(super) sender: &'a Sender,
     pub(super) coordinator_token: &'a Secret,
     pub(super) arguments: &'a JsonObject,
 }
@@ -79,9 +87,9 @@ impl Who for Newcomer {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        let launch = match &incoming.peer.kind {
-            PeerKind::Agent { launch } => launch.clone(),
-            PeerKind::Operator | PeerKind::Stranger => None,
+        let launch = match incoming.sender.peer.kind() {
+            Some(PeerKind::Agent { launch }) => launch.clone(),
+            Some(PeerKind::Operator | PeerKind::Stranger) | None => None,
         };
         Ok(Self { launch })
     }
@@ -151,12 +159,12 @@ impl Who for Coordinator {
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let is_coordinator = match incoming.token("coordinator_token")? {
             Some(token) => token == *incoming.coordinator_token,
-            None => incoming.peer.kind == PeerKind::Operator,
+            None => incoming.sender.peer.kind() == Some(&PeerKind::Operator),
         };
         if !is_coordinator {
             return Err(Refusal::CoordinatorOnly.into());
         }
-        let id = match incoming.token("coordinator_id")? {
+        let id = match incoming.text("coordinator_id")? {
             None => None,
             Some(id) => Some(
                 id.reveal()
@@ -187,12 +195,17 @@ impl Who for NamedCoordinator {
 impl Incoming<'_> {
     /// The token of a session; seed 004's overview calls it `token`.
     fn session_token(&self) -> Result<Secret, CallError> {
-        let token = self.token("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
+        let token = self.text("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
         token.ok_or_else(|| missing("session_token"))
     }
 
-    /// A text argument, wherever it stands on the wire.
+    /// A token: the argument, else what the transport brought.
     fn token(&self, name: &str) -> Result<Option<Secret>, CallError> {
+        Ok(self.text(name)?.or_else(|| self.sender.bearer.clone()))
+    }
+
+    /// A text argument.
+    fn text(&self, name: &str) -> Result<Option<Secret>, CallError> {
         match self.arguments.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(Secret::new(text.as_str()))),

@@ -8,22 +8,20 @@ use rmcp::RoleServer;
 use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Longest line taken, in bytes; the content of a report is the longest thing an agent sends.
-const MAX_LINE: usize = 1024 * 1024;
+use super::{MAX_MESSAGE, malformed};
+use crate::http::crowd::Standing;
+
 /// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
 const MAX_BAD_LINES: u32 = 16;
 
 /// So many requests of a connection are answered at the same time, and so many answers wait to be read; what comes after them
 /// stays in the socket. The library itself takes whatever comes.
 const MAX_IN_FLIGHT: usize = 64;
-
-const PARSE_ERROR: i32 = -32700;
-const INVALID_REQUEST: i32 = -32600;
 
 /// The server's side of one connection.
 pub(super) struct LineTransport<R, W> {
@@ -39,6 +37,8 @@ pub(super) struct LineTransport<R, W> {
     requests: Arc<Semaphore>,
     /// An answer takes one until it is written.
     answers: Arc<Semaphore>,
+    /// It waits for its client until the first message, and never again.
+    standing: Arc<Standing>,
 }
 
 /// What became of the next bytes.
@@ -53,7 +53,7 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(super) fn new(reader: R, writer: W) -> Self {
+    pub(super) fn new(reader: R, writer: W, standing: Arc<Standing>) -> Self {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
@@ -63,6 +63,7 @@ where
             writer: Arc::new(Mutex::new(Some(writer))),
             requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             answers: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            standing,
         }
     }
 
@@ -76,7 +77,7 @@ where
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let n_taken = end.map_or(available.len(), |end| end + 1);
-            let fits = self.line.len() + n_taken <= MAX_LINE;
+            let fits = self.line.len() + n_taken <= MAX_MESSAGE;
             let next = match (self.is_skipping, end, fits) {
                 (false, Some(_), true) => Next::Line,
                 (false, None, true) => Next::More,
@@ -108,41 +109,24 @@ where
         if text.is_empty() {
             return None;
         }
-        match serde_json::from_slice(text) {
+        match malformed::parse(text, "line") {
             Ok(message) => {
                 self.n_bad_lines = 0;
+                self.standing.works();
                 Some(message)
             }
-            Err(error) => {
-                self.complain_about(text, &error);
+            Err(complaint) => {
+                if let Some(complaint) = complaint {
+                    self.complain(&complaint);
+                }
                 None
             }
         }
     }
 
-    fn complain_about(&mut self, line: &[u8], error: &serde_json::Error) {
-        match serde_json::from_slice::<Value>(line) {
-            Ok(Value::Object(message)) => {
-                let id = message.get("id").cloned();
-                // A notification, even an unknown one, gets no answer.
-                if id.is_some() || !message.contains_key("method") {
-                    let problem = "not a JSON-RPC 2.0 request: expected jsonrpc, id, method and params";
-                    self.complain(INVALID_REQUEST, problem, &id.unwrap_or(Value::Null));
-                }
-            }
-            Ok(Value::Array(_)) => {
-                self.complain(INVALID_REQUEST, "batches are not supported: send one request a line", &Value::Null);
-            }
-            Ok(_) => self.complain(INVALID_REQUEST, "a request is a JSON object", &Value::Null),
-            Err(_) => self.complain(PARSE_ERROR, &format!("the line is not valid JSON: {error}"), &Value::Null),
-        }
-    }
-
-    fn complain(&mut self, code: i32, problem: &str, id: &Value) {
+    fn complain(&mut self, complaint: &Value) {
         self.n_bad_lines += 1;
-        let mut answer = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": problem } })
-            .to_string()
-            .into_bytes();
+        let mut answer = complaint.to_string().into_bytes();
         answer.push(b'\n');
         let writer = Arc::clone(&self.writer);
         // A task of its own, because `receive` may be cancelled in the middle of the line. `deliver_complaint` waits for it.
@@ -211,7 +195,8 @@ where
                 }
                 Next::TooLong => {
                     self.line = Vec::new();
-                    self.complain(INVALID_REQUEST, &format!("the line is longer than {MAX_LINE} bytes"), &Value::Null);
+                    let problem = format!("the line is longer than {MAX_MESSAGE} bytes");
+                    self.complain(&malformed::complaint(malformed::INVALID_REQUEST, &problem, &Value::Null));
                 }
                 Next::More => {}
             }

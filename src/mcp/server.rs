@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use futures::FutureExt as _;
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
@@ -17,11 +18,11 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::envelope::{AUTHENTICATE, CallError, Incoming, answer, refused};
+use super::envelope::{AUTHENTICATE, CallError, Incoming, Sender, answer, refused};
 use super::throttle::Throttle;
 use super::tools::{self, Call, Tools};
 use crate::domain::{Refusal, Secret};
-use crate::peer::Peer;
+use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
 
 /// What all connections share.
@@ -53,19 +54,25 @@ impl McpServer {
         self.calls.wait().await;
     }
 
-    pub(super) fn for_peer(&self, peer: Peer) -> Connection {
-        Connection { server: self.clone(), peer }
+    /// For all calls of one process.
+    pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
+        Connection { server: self.clone(), sender: Some(Sender { peer: Peer::Local(peer), bearer: None }) }
+    }
+
+    /// For calls that bring their [`Sender`] with them, as an extension of the HTTP request.
+    pub(super) fn for_requests(&self) -> Connection {
+        Connection { server: self.clone(), sender: None }
     }
 }
 
-/// The server as one peer sees it.
+/// The server as a client sees it.
 pub(super) struct Connection {
     server: McpServer,
-    peer: Peer,
+    sender: Option<Sender>,
 }
 
 impl Connection {
-    async fn call(&self, request: CallToolRequestParams) -> Result<CallToolResponse, ErrorData> {
+    async fn call(&self, request: CallToolRequestParams, sender: &Sender) -> Result<CallToolResponse, ErrorData> {
         let Some((name, call)) = self.server.tools.find(&request.name) else {
             let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
             let problem = format!("unknown tool `{}`; there are: {}", request.name, known.join(", "));
@@ -75,14 +82,14 @@ impl Connection {
         let arguments = request.arguments.unwrap_or_default();
         let incoming = Incoming {
             service: &self.server.service,
-            peer: &self.peer,
+            sender,
             coordinator_token: &self.server.coordinator_token,
             arguments: &arguments,
         };
         let span = tracing::info_span!(
             "tool_call",
             tool = name,
-            peer_pid = self.peer.pid,
+            peer = %sender.peer,
             launch_id = Empty,
             agent_id = Empty,
             project_id = Empty,
@@ -98,9 +105,7 @@ impl Connection {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
-        if name == AUTHENTICATE {
-            self.hold_back(incoming.arguments, &result).await;
-        }
+        self.hold_back(name, incoming, &result).await;
         match result {
             Ok(object) => Ok(answer(object).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
@@ -114,15 +119,21 @@ impl Connection {
 }
 
 impl Connection {
-    /// Rate limit of the one call that could be guessed at.
-    async fn hold_back(&self, arguments: &JsonObject, result: &Result<JsonObject, CallError>) {
-        let agent_id = arguments.get("agent_id").and_then(|id| id.as_str()).unwrap_or_default();
-        match result {
-            Ok(_) => self.server.throttle.succeeded(agent_id),
-            Err(CallError::Service(ServiceError::Refused(Refusal::InvalidCredentials))) => {
-                tokio::time::sleep(self.server.throttle.failed(agent_id)).await;
+    /// Rate limit of what could be guessed at: a passkey, and over the network a token.
+    async fn hold_back(&self, name: &str, incoming: &Incoming<'_>, result: &Result<JsonObject, CallError>) {
+        let subject = match &incoming.sender.peer {
+            _ if name == AUTHENTICATE => {
+                incoming.arguments.get("agent_id").and_then(|id| id.as_str()).unwrap_or_default().to_owned()
             }
-            Err(_) => {}
+            Peer::Network(address) => format!("tokens from {}", address.ip()),
+            Peer::Local(_) => return,
+        };
+        match result {
+            Ok(_) if name == AUTHENTICATE => self.server.throttle.succeeded(&subject),
+            Err(CallError::Service(ServiceError::Refused(
+                Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::CoordinatorOnly,
+            ))) => tokio::time::sleep(self.server.throttle.failed(&subject)).await,
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -140,9 +151,13 @@ impl ServerHandler for Connection {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request).await
+        let of_request = || context.extensions.get::<Parts>()?.extensions.get::<Sender>();
+        let Some(sender) = self.sender.as_ref().or_else(of_request) else {
+            return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
+        };
+        self.call(request, sender).await
     }
 
     async fn list_tools(

@@ -1,4 +1,7 @@
-//! MCP on the Unix socket: binding it, and one server per connection.
+//! MCP on the Unix socket: one server per connection.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -6,37 +9,38 @@ use tokio_util::task::TaskTracker;
 
 use super::lines::LineTransport;
 use super::server::McpServer;
-use crate::peer::{Peer, PeerKind};
+use crate::http::crowd::{Crowd, Place};
+use crate::http::share_of_descriptors;
+use crate::peer::{LocalPeer, PeerKind};
 
 /// Most connections at the same time, where descriptors allow it; more wait in the backlog of the socket.
-const MAX_CONNECTIONS: u64 = 1024;
+const MAX_CONNECTIONS: usize = 1024;
+/// Whoever connects says something this soon. Afterwards it may be silent for hours: an agent thinks.
+const FIRST_MESSAGE: Duration = Duration::from_secs(30);
+/// After a failed accept: out of descriptors, most likely, and others must close first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves MCP on `listener` until `cancel`; then takes no new connection, lets calls that are being answered finish, and
 /// closes. Connections are independent: what one sends doesn't concern another.
 pub async fn serve(listener: UnixListener, server: McpServer, cancel: CancellationToken) {
-    let slots = tokio::sync::Semaphore::new(max_connections());
+    let crowd = Crowd::new(share_of_descriptors(4, MAX_CONNECTIONS));
     let connections = TaskTracker::new();
     let close = CancellationToken::new();
-    let slots = std::sync::Arc::new(slots);
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = cancel.cancelled() => break,
-            // Cancel-safe: a connection that isn't accepted stays in the backlog.
-            accepted = accept(&listener, &slots) => accepted,
-        };
+    let mut is_troubled = false;
+    // Cancel-safe: a connection that isn't accepted stays in the backlog.
+    while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, slot)) => {
-                let (server, close) = (server.clone(), close.child_token());
-                connections.spawn(async move {
-                    talk(stream, server, close).await;
-                    drop(slot);
-                });
+            Ok((stream, _)) => {
+                is_troubled = false;
+                let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else { break };
+                connections.spawn(talk(stream, place, server.clone(), close.child_token()));
             }
             Err(error) => {
-                // Out of descriptors, most likely: others must close first.
-                tracing::warn!(%error, "could not accept a connection on the MCP socket");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                if !std::mem::replace(&mut is_troubled, true) {
+                    tracing::warn!(%error, "could not accept a connection on the MCP socket; will try again");
+                }
+                crowd.make_room();
+                cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
             }
         }
     }
@@ -46,24 +50,8 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     connections.wait().await;
 }
 
-/// Half of the descriptors at most: agents are started with the others, and must be whatever clients do.
-fn max_connections() -> usize {
-    let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
-    let descriptors = descriptors.map_or(MAX_CONNECTIONS, |(soft, _)| soft);
-    usize::try_from((descriptors / 2).clamp(1, MAX_CONNECTIONS)).unwrap_or(1)
-}
-
-async fn accept(
-    listener: &UnixListener,
-    slots: &std::sync::Arc<tokio::sync::Semaphore>,
-) -> std::io::Result<(UnixStream, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = std::sync::Arc::clone(slots).acquire_owned().await.expect("the semaphore is never closed");
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
-}
-
-async fn talk(stream: UnixStream, server: McpServer, close: CancellationToken) {
-    let peer = match Peer::of(&stream) {
+async fn talk(stream: UnixStream, place: Place, server: McpServer, close: CancellationToken) {
+    let peer = match LocalPeer::of(&stream) {
         Ok(peer) if peer.kind != PeerKind::Stranger => peer,
         Ok(stranger) => {
             tracing::warn!(uid = stranger.uid, pid = stranger.pid, "refused a connection of another user");
@@ -74,11 +62,21 @@ async fn talk(stream: UnixStream, server: McpServer, close: CancellationToken) {
             return;
         }
     };
+    let standing = Arc::clone(place.standing());
+    standing.waits(FIRST_MESSAGE);
     let (reader, writer) = stream.into_split();
-    let transport = LineTransport::new(reader, writer);
+    let transport = LineTransport::new(reader, writer, Arc::clone(&standing));
     // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as their first line.
-    let running = rmcp::service::serve_directly_with_ct(server.for_peer(peer), transport, None, close);
-    if let Err(error) = running.waiting().await {
+    let running = rmcp::service::serve_directly_with_ct(server.for_peer(peer), transport, None, close.clone());
+    let mut running = std::pin::pin!(running.waiting());
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = standing.overstays() => {
+            close.cancel();
+            running.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "an MCP connection ended badly");
     }
 }

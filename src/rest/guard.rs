@@ -1,23 +1,22 @@
 //! Who may use the control socket: people and their scripts, never an agent.
 
 use axum::extract::Request;
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::connect_info::ConnectInfo;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::IncomingStream;
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 use super::problem::Problem;
-use crate::peer::{Peer, PeerKind};
+use crate::peer::{LocalPeer, PeerKind};
 
 /// The other end of a control connection; `None` if the kernel didn't tell.
 #[derive(Debug, Clone)]
-pub(super) struct ControlPeer(Option<Peer>);
+pub(super) struct ControlPeer(Option<LocalPeer>);
 
-impl Connected<IncomingStream<'_, UnixListener>> for ControlPeer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(Peer::of(stream.io()).ok())
+impl ControlPeer {
+    pub(super) fn of(stream: &UnixStream) -> Self {
+        Self(LocalPeer::of(stream).ok())
     }
 }
 
@@ -27,13 +26,13 @@ pub(super) async fn operators_only(
     next: Next,
 ) -> Response {
     match peer {
-        Some(Peer { kind: PeerKind::Operator, .. }) => next.run(request).await,
-        Some(Peer { kind: PeerKind::Agent { .. }, pid, .. }) => {
+        Some(LocalPeer { kind: PeerKind::Operator, .. }) => next.run(request).await,
+        Some(LocalPeer { kind: PeerKind::Agent { .. }, pid, .. }) => {
             tracing::warn!(pid, route = %request.uri().path(), "refused an agent on the control socket");
             let detail = "agents have no access to the control socket; they use the MCP tools";
             Problem::new(StatusCode::FORBIDDEN, "agents_not_allowed", detail).into_response()
         }
-        Some(Peer { kind: PeerKind::Stranger, .. }) | None => {
+        Some(LocalPeer { kind: PeerKind::Stranger, .. }) | None => {
             let detail = "the control socket is for the daemon's own user";
             Problem::new(StatusCode::FORBIDDEN, "not_allowed", detail).into_response()
         }

@@ -1,69 +1,12 @@
-//! The one form of an error: `application/problem+json` with `code`, the word that programs branch on.
+//! What becomes of refusals and faults: a problem each.
 
-use std::any::Any;
-use std::borrow::Cow;
-
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use axum::http::StatusCode;
 
 use crate::domain::Refusal;
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-/// A problem (RFC 9457).
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Problem {
-    /// Always `about:blank`: `code` says more than a page would.
-    #[serde(rename = "type")]
-    kind: Cow<'static, str>,
-    title: Cow<'static, str>,
-    pub status: u16,
-    /// What went wrong with what.
-    pub detail: String,
-    pub code: Cow<'static, str>,
-    /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<Cow<'static, str>>,
-    /// Single problems of a larger input, each with its place.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Place>,
-}
-
-/// What is wrong at one place of an input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Keys and indexes from the top, such as `tasks.tsk_form.parent`; empty for the whole.
-    pub path: String,
-    pub message: String,
-}
-
-impl Problem {
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            kind: "about:blank".into(),
-            title: status.canonical_reason().unwrap_or("Error").into(),
-            status: status.as_u16(),
-            detail: detail.into(),
-            code: code.into(),
-            hint: None,
-            problems: Vec::new(),
-        }
-    }
-
-    pub fn with_problems(self, problems: Vec<Place>) -> Self {
-        Self { problems, ..self }
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, axum::Json(self)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response
-    }
-}
+pub use crate::http::{Place, Problem};
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -77,8 +20,7 @@ impl From<Refusal> for Problem {
             }
             other => other.to_string(),
         };
-        let hint = refusal.hint().map(Cow::Borrowed);
-        Self { hint, ..Self::new(status_of(&refusal), refusal.code(), detail) }
+        Self::new(status_of(&refusal), refusal.code(), detail).with_hint(refusal.hint())
     }
 }
 
@@ -124,19 +66,4 @@ impl From<ServiceError> for Problem {
             }
         }
     }
-}
-
-pub(super) async fn no_such_route(uri: Uri) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "no_such_route", format!("there is nothing at {}", uri.path()))
-}
-
-pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{} does not take {method}", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
-}
-
-pub(super) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
-    tracing::error!("a request handler panicked");
-    let detail = "this is a bug of agent-coordinator; its log says more";
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail).into_response()
 }

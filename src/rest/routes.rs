@@ -14,6 +14,11 @@ use axum::Router;
 
 use super::RestState;
 
+/// Those for whoever asks.
+pub(super) fn health() -> Router<RestState> {
+    status::health()
+}
+
 pub(super) fn all() -> Router<RestState> {
     Router::new()
         .merge(status::routes())

@@ -18,6 +18,9 @@ use super::{CoordinatorStatus, Service, ServiceError};
 pub struct ServerView {
     /// The server's time, by which all of it was judged.
     pub at: Timestamp,
+    /// Which run of the server this is: another one knows nothing of what was only said.
+    #[serde(default)]
+    pub run: String,
     pub startable: Vec<Candidate>,
     /// Open launches: all of the asking coordinator, perhaps others'.
     pub launches: Vec<LaunchFacts>,
@@ -38,7 +41,8 @@ impl Service {
         let (at, backoff) = (self.now(), self.settings.backoff);
         let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
         let launches = self.store.open_launches().await?.into_iter().map(LaunchFacts::from);
-        Ok(ServerView { at, startable: startable.collect(), launches: launches.collect() })
+        let run = format!("{:x}", self.run);
+        Ok(ServerView { at, run, startable: startable.collect(), launches: launches.collect() })
     }
 
     /// The view of one coordinator: what may be started, and its own launches. With the mark of an earlier view it returns
@@ -129,9 +133,14 @@ impl Service {
         .await
     }
 
-    /// Keeps the newest word of a coordinator for everyone who looks.
+    /// Keeps the newest word of the coordinator in this process for everyone who looks.
+    pub fn report_own_status(&self, status: CoordinatorStatus) {
+        self.coordinators.put(status, true);
+    }
+
+    /// The same of a coordinator elsewhere.
     pub fn report_status(&self, status: CoordinatorStatus) {
-        self.coordinators.put(status);
+        self.coordinators.put(status, false);
     }
 
     /// A coordinator is there: it asked for something.

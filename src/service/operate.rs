@@ -54,7 +54,7 @@ impl Service {
         let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
             self.want_stop(&launch.id, reason).await?;
-            match launch.coordinator.filter(|coordinator| !self.coordinators.knows(coordinator)) {
+            match launch.coordinator.filter(|coordinator| !self.coordinators.is_there(coordinator, self.now())) {
                 Some(_) if force == Force::Yes => {
                     self.force_end(&launch.id).await?;
                     stopped.launches.push(launch.id);
@@ -66,7 +66,7 @@ impl Service {
         Ok(stopped)
     }
 
-    /// Ends a launch whose coordinator has not been heard of since the server started, so that nobody would ever tell its end.
+    /// Ends a launch whose coordinator has not been heard of lately, so that nobody would ever tell its end.
     /// Only because a person insists: its process may live. A coordinator that comes back ends it then.
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");

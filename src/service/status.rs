@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
@@ -37,41 +38,53 @@ pub struct Counters {
 #[derive(Debug, Default)]
 pub(super) struct CoordinatorBoard(Mutex<BTreeMap<CoordinatorId, OnBoard>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OnBoard {
-    status: Option<CoordinatorStatus>,
-    heard_at: Option<Timestamp>,
+    status: CoordinatorStatus,
+    heard_at: Timestamp,
+    /// In one process with the server: it is there as long as that is.
+    is_here: bool,
 }
 
+/// A coordinator that has asked nothing for so long is not there: it asks for news every half minute.
+const SILENT_AFTER: Duration = Duration::from_mins(2);
+
 impl CoordinatorBoard {
-    pub(super) fn put(&self, status: CoordinatorStatus) {
-        let id = status.coordinator.clone();
-        self.lock().entry(id).or_default().status = Some(status);
+    pub(super) fn put(&self, status: CoordinatorStatus, is_here: bool) {
+        let (id, heard_at) = (status.coordinator.clone(), status.at);
+        self.lock().insert(id, OnBoard { status, heard_at, is_here });
     }
 
     pub(super) fn heard_from(&self, coordinator: &CoordinatorId, at: Timestamp) {
         // Whoever only asks and never says how it stands (a script, a seed's client) is not kept in mind.
         if let Some(known) = self.lock().get_mut(coordinator) {
-            known.heard_at = Some(at);
+            known.heard_at = at;
         }
     }
 
-    /// Whether it has said anything since the server started.
-    pub(super) fn knows(&self, coordinator: &CoordinatorId) -> bool {
-        self.lock().contains_key(coordinator)
+    /// Whether it is there: somebody will do what is wanted of it.
+    pub(super) fn is_there(&self, coordinator: &CoordinatorId, now: Timestamp) -> bool {
+        self.lock().get(coordinator).is_some_and(|known| known.is_there(now))
     }
 
-    fn all(&self) -> Vec<CoordinatorView> {
+    fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {
         let board = self.lock();
-        let all = board.values().filter_map(|known| {
-            let status = known.status.clone()?;
-            Some(CoordinatorView { heard_at: known.heard_at.unwrap_or(status.at), status })
-        });
-        all.collect()
+        let view = |known: &OnBoard| CoordinatorView {
+            status: known.status.clone(),
+            heard_at: if known.is_here { now } else { known.heard_at },
+            is_there: known.is_there(now),
+        };
+        board.values().map(view).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CoordinatorId, OnBoard>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OnBoard {
+    fn is_there(&self, now: Timestamp) -> bool {
+        self.is_here || now.since(self.heard_at) <= SILENT_AFTER
     }
 }
 
@@ -81,6 +94,8 @@ pub struct CoordinatorView {
     pub status: CoordinatorStatus,
     /// When it last asked for anything.
     pub heard_at: Timestamp,
+    /// Whether that was lately.
+    pub is_there: bool,
 }
 
 /// Everything `status` shows.
@@ -101,10 +116,11 @@ const N_ENDED: usize = 20;
 impl Service {
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, limit: N_ENDED };
+        let now = self.now();
         Ok(StatusView {
-            at: self.now(),
+            at: now,
             paused_since: self.store.paused_since().await?,
-            coordinators: self.coordinators.all(),
+            coordinators: self.coordinators.all(now),
             open: self.store.open_launches().await?,
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,

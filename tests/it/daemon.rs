@@ -29,6 +29,8 @@ pub struct Daemon {
     n_starts: u32,
     /// Who runs it and its commands, where that isn't the user of the tests.
     user: Option<u32>,
+    /// The command that starts it.
+    role: &'static str,
 }
 
 /// A file system that is there as long as this is.
@@ -61,7 +63,7 @@ impl Daemon {
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        let daemon = Self { mount: None, folder, child: None, n_starts: 0, user: None };
+        let daemon = Self { mount: None, folder, child: None, n_starts: 0, user: None, role: "run" };
         daemon.configure(settings);
         daemon
     }
@@ -73,6 +75,21 @@ impl Daemon {
         daemon
     }
 
+    /// A server alone, started and ready.
+    pub fn serving(settings: &str) -> Self {
+        let mut daemon = Self::configured(settings);
+        daemon.role = "serve";
+        daemon.start();
+        daemon
+    }
+
+    /// A coordinator alone, not started.
+    pub fn supervising(server: &str, settings: &str) -> Self {
+        let mut daemon = Self::configured(&format!("server: {server}\n{settings}"));
+        daemon.role = "supervise";
+        daemon
+    }
+
     /// Writes the configuration anew; the next start reads it.
     pub fn configure(&self, settings: &str) {
         let agent = agent_fixture();
@@ -81,7 +98,9 @@ impl Daemon {
         } else {
             format!("ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n", agent.display())
         };
-        fs::write(self.config(), format!("state_dir: state\n{provider}{settings}\n")).unwrap();
+        // No two daemons of the tests ask for the same port.
+        let http = if settings.lines().any(|line| line.starts_with("http:")) { "" } else { "http: { listen: off }\n" };
+        fs::write(self.config(), format!("state_dir: state\n{provider}{http}{settings}\n")).unwrap();
     }
 
     /// Gives all of it to another user, who runs it from now on; the tests must be root.
@@ -169,7 +188,7 @@ impl Daemon {
         self.spawn_as(self.command());
     }
 
-    /// Starts it by way of `command`, to which `run` is added, and waits for nothing.
+    /// Starts it by way of `command`, to which its role is added, and waits for nothing.
     pub fn spawn_as(&mut self, command: Command) {
         self.spawn_with(command, Stdio::null());
     }
@@ -178,7 +197,7 @@ impl Daemon {
     pub fn spawn_with(&mut self, mut command: Command, input: impl Into<Stdio>) {
         self.n_starts += 1;
         let log = File::create(self.log_file()).unwrap();
-        let child = command.arg("run").stdin(input).stdout(Stdio::null()).stderr(log).spawn();
+        let child = command.arg(self.role).stdin(input).stdout(Stdio::null()).stderr(log).spawn();
         self.child = Some(child.unwrap());
     }
 

@@ -13,7 +13,7 @@ const ROWS: [&[&str]; 8] = [
     &["service"],
     &["store", "process", "provider"],
     &["shim"],
-    &["config", "telemetry", "nudge", "peer", "mcp_client", "folder_watch", "instance_dir", "crash_point"],
+    &["config", "telemetry", "nudge", "peer", "http", "mcp_client", "folder_watch", "instance_dir", "crash_point"],
     &["domain"],
 ];
 

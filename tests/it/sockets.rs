@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -12,7 +13,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::daemon::{Client, Daemon};
-use crate::support::until;
+use crate::support::{DEADLINE, until};
 
 const HEALTH: &[u8] =
     br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check","arguments":{}}}"#;
@@ -169,11 +170,34 @@ fn what_no_door_can_use_is_refused_by_name() {
 }
 
 #[test]
-fn a_socket_for_http_is_not_taken_and_forgotten() {
-    let (mut daemon, _listener) = listening("mcp_socket_path: own.sock");
-    spawn(&mut daemon, TcpListener::bind("127.0.0.1:0").unwrap(), 1, Some("http"));
-    assert_eq!(daemon.wait().code(), Some(1));
-    assert!(daemon.log().contains("a socket for HTTP was inherited"), "{}", daemon.log());
+fn a_request_over_http_made_before_the_daemon_is_started_is_answered() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut daemon = Daemon::configured(&format!("http: {{ listen: '{address}' }}"));
+    for _ in 0..2 {
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(client, "GET /health/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        spawn(&mut daemon, listener.try_clone().unwrap(), 1, Some("http"));
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        daemon.until_ready();
+        assert!(daemon.terminate().success());
+    }
+}
+
+#[test]
+fn an_address_for_http_that_is_not_the_configured_one_is_refused() {
+    for (setting, expected) in [("off", "off"), ("127.0.0.2:0", "127.0.0.2:0")] {
+        let mut daemon = Daemon::configured(&format!("http: {{ listen: '{setting}' }}"));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bound = listener.local_addr().unwrap();
+        spawn(&mut daemon, listener, 1, Some("http"));
+        assert_eq!(daemon.wait().code(), Some(78));
+        let refused = format!("the inherited socket `http` is bound to {bound}, and `http.listen` is {expected}");
+        assert!(daemon.log().contains(&refused), "{}", daemon.log());
+    }
 }
 
 /// One that nobody else has.

@@ -77,7 +77,7 @@ impl RemoteControlPlane {
         let n_live = instances.iter().filter(|instance| instance.is_live()).count();
         let n_free = self.config.max_concurrent.saturating_sub(n_live);
         let startable = if n_free == 0 { Vec::new() } else { self.ask_for_starts(client, instances, n_free).await? };
-        Ok(ServerView { at: self.now(), startable, launches: self.launches_of(instances) })
+        Ok(ServerView { at: self.now(), run: String::new(), startable, launches: self.launches_of(instances) })
     }
 
     async fn ask_for_starts(

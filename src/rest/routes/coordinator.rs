@@ -42,13 +42,14 @@ impl From<CoordinatorLook> for StatusBody {
     fn from(look: CoordinatorLook) -> Self {
         let CoordinatorLook { status, server, problem } = look;
         let n_live = status.instances.iter().filter(|instance| instance.is_live()).count();
-        let (at, view) = (status.at, CoordinatorView { heard_at: status.at, status });
+        let (at, view) = (status.at, CoordinatorView { heard_at: status.at, is_there: true, status });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if problem.is_none() { "ok" } else { "cut_off" }.to_owned(),
             at,
             paused: false,
             paused_since: None,
+            http: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
             coordinators: vec![CoordinatorBody::from(&view)],

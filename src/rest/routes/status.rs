@@ -1,8 +1,10 @@
-//! `/status`: everything at a glance, and `/health/live`.
+//! `/status`: everything at a glance; `/health/live` and `/health/ready`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,9 @@ pub struct StatusBody {
     pub paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
+    /// Absent where the server doesn't listen for HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpBody>,
     /// Of a coordinator without its server: where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
@@ -40,6 +45,12 @@ pub struct StatusBody {
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
+}
+
+/// Where the server listens for HTTP.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HttpBody {
+    pub address: SocketAddr,
 }
 
 /// The server as its coordinator sees it.
@@ -66,6 +77,8 @@ pub struct CoordinatorBody {
     pub coordinator_id: CoordinatorId,
     /// When it last asked for anything.
     pub heard_at: Timestamp,
+    /// Whether that was lately.
+    pub is_there: bool,
     pub max_concurrent: usize,
     pub running: usize,
 }
@@ -76,6 +89,7 @@ impl From<&CoordinatorView> for CoordinatorBody {
         Self {
             coordinator_id: coordinator.clone(),
             heard_at: view.heard_at,
+            is_there: view.is_there,
             max_concurrent: *max_concurrent,
             running: instances.iter().filter(|instance| instance.is_live()).count(),
         }
@@ -133,8 +147,9 @@ impl From<StatusView> for StatusBody {
             adoptions: sum.adoptions + coordinator.status.counters.adoptions,
             found_by_poll_only: sum.found_by_poll_only + coordinator.status.counters.found_by_poll_only,
         });
+        let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
         let limits = LimitsBody {
-            max_concurrent: view.coordinators.iter().map(|coordinator| coordinator.status.max_concurrent).sum(),
+            max_concurrent: there().map(|coordinator| coordinator.status.max_concurrent).sum(),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances =
@@ -145,6 +160,7 @@ impl From<StatusView> for StatusBody {
             at: view.at,
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
+            http: None,
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
@@ -159,7 +175,7 @@ impl From<StatusView> for StatusBody {
 /// What waits, once each, however many coordinators said so: one that has no passkey for an agent says the least.
 fn all_deferred(view: &StatusView) -> Vec<&Deferred> {
     let mut all: Vec<&Deferred> =
-        view.coordinators.iter().flat_map(|coordinator| &coordinator.status.deferred).collect();
+        view.coordinators.iter().filter(|each| each.is_there).flat_map(|each| &each.status.deferred).collect();
     all.sort_by_key(|deferred| deferred.reason == StartReason::NoPasskey);
     let mut seen: BTreeSet<&InstanceKey> = view.open.iter().map(|launch| &launch.key).collect();
     all.retain(|deferred| seen.insert(&deferred.key));
@@ -201,13 +217,27 @@ fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/status", get(status)).route("/health/live", get(live))
+    Router::new().route("/status", get(status)).merge(health())
+}
+
+pub(super) fn health() -> Router<RestState> {
+    Router::new().route("/health/live", get(live)).route("/health/ready", get(ready))
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
-    Ok(Json(state.service.status().await?.into()))
+    let body = StatusBody::from(state.service.status().await?);
+    Ok(Json(StatusBody { http: state.http.map(|address| HttpBody { address }), ..body }))
 }
 
 async fn live() -> &'static str {
     "ok\n"
+}
+
+/// Whether calls would be answered: the store does, and the server isn't on its way out.
+async fn ready(State(state): State<RestState>) -> Result<&'static str, Problem> {
+    if state.closing.is_cancelled() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+    }
+    state.service.health().await?;
+    Ok("ok\n")
 }

@@ -87,7 +87,7 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
 /// A coordinator as the status shows it.
 fn coordinator(max_concurrent: usize, running: usize) -> Value {
     let (id, heard_at) = ("[coordinator_id]", "[heard_at]");
-    json!({ "coordinator_id": id, "heard_at": heard_at, "max_concurrent": max_concurrent, "running": running })
+    json!({ "coordinator_id": id, "heard_at": heard_at, "is_there": true, "max_concurrent": max_concurrent, "running": running })
 }
 
 #[test]

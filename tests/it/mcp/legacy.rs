@@ -10,6 +10,7 @@ use crate::support::until;
 /// Agent `agt_a` has work in `prj_2`, too.
 const ELSEWHERE: &str = "  tsk_2: { project: prj_2, title: Another page, description: d, assignee: agt_a, status: in_progress, priority: high }\n";
 
+#[expect(clippy::needless_pass_by_value, reason = "written with json! at each call")]
 fn call(daemon: &Daemon, tool: &str, arguments: Value) -> Value {
     daemon.client().call(tool, &arguments)
 }

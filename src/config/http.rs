@@ -1,0 +1,69 @@
+//! `http`: where the server listens for HTTP, and by which names it is reached there.
+
+use std::net::SocketAddr;
+
+use crate::domain::host::HostName;
+
+use super::reader::{Field, Section};
+use super::report::Problem;
+
+/// The door for clients that speak HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// `None` is off. Port 0 is chosen once and kept in `state_dir`.
+    pub listen: Option<SocketAddr>,
+    /// Names and addresses, beside loopback and the one that is listened on, that requests may be for.
+    pub allowed_hosts: Vec<HostName>,
+}
+
+/// Whether the settings have a token that coordinators must show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token {
+    Given,
+    Missing,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))), allowed_hosts: Vec::new() }
+    }
+}
+
+impl Http {
+    pub(super) fn read(mut section: Section<'_, '_>, token: Token) -> Self {
+        let listen = section.field("listen");
+        let allowed_hosts = section.field("allowed_hosts").map_or_else(Vec::new, Field::list);
+        let what = "a name or an address, with a port or without, such as `coordinator.example` or `10.0.0.7:7420`";
+        let is_restricted = !allowed_hosts.is_empty();
+        let allowed_hosts =
+            allowed_hosts.iter().filter_map(|host| host.parsed(what, |text| text.parse().ok())).collect();
+        let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
+        let parsed = listen.as_ref().and_then(|field| {
+            field.parsed(what, |text| if text == "off" { Some(None) } else { parse(text).map(Some) })
+        });
+        if let (Some(field), Some(Some(address))) = (&listen, parsed)
+            && !address.ip().is_loopback()
+        {
+            let reached = format!("`http.listen` lets other machines reach this one at `{address}`");
+            if token == Token::Missing {
+                let problem = Problem::new(format!("{reached}, and `coordinator_token` is not set"), field.span());
+                field.note(problem.help(
+                    "set `coordinator_token` (better from a variable: `${COORDINATOR_TOKEN}`), or listen on `127.0.0.1`",
+                ));
+            }
+            if address.ip().is_unspecified() && !is_restricted {
+                let problem = Problem::new(format!("{reached}, by names that nobody listed"), field.span());
+                field.note(problem.help("list the names that clients use in `http.allowed_hosts`"));
+            }
+        }
+        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts }
+    }
+}
+
+/// An address with its port.
+fn parse(text: &str) -> Option<SocketAddr> {
+    match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}").parse().ok(),
+        None => text.parse().ok(),
+    }
+}

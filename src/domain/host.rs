@@ -1,0 +1,172 @@
+//! By which names this server may be addressed: a page of the web that makes its own name point to this machine (DNS
+//! rebinding) shows itself by the `Host` it asks for, and any page by its `Origin`.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
+
+/// A name or an address, perhaps with a port: `coordinator.example`, `10.0.0.7:7420`, `[::1]:7420`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName {
+    /// In small letters; an IPv6 address without its brackets.
+    name: String,
+    port: Option<u16>,
+}
+
+/// A text that names no host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a host name: expected a name or an address, with a port or without")]
+pub struct InvalidHostName;
+
+impl HostName {
+    fn address(&self) -> Option<IpAddr> {
+        self.name.parse().ok()
+    }
+}
+
+impl FromStr for HostName {
+    type Err = InvalidHostName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHostName> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']').ok_or(InvalidHostName)?;
+                address.parse::<core::net::Ipv6Addr>().map_err(|_| InvalidHostName)?;
+                (address, if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or(InvalidHostName)?) })
+            }
+            None => match text.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (text, None),
+            },
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if name.is_empty() || (!text.starts_with('[') && !name.chars().all(is_name)) {
+            return Err(InvalidHostName);
+        }
+        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = match port {
+            Some(port) if is_number(port) => Some(port.parse().map_err(|_| InvalidHostName)?),
+            Some(_) => return Err(InvalidHostName),
+            None => None,
+        };
+        Ok(Self { name: name.to_ascii_lowercase(), port })
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]", self.name)?;
+        } else {
+            f.write_str(&self.name)?;
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// The names of one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHosts {
+    listen: IpAddr,
+    others: Vec<HostName>,
+}
+
+impl AllowedHosts {
+    /// `localhost` and all loopback addresses, the address that is listened on, and `others`: those with a port at that port
+    /// only.
+    pub fn new(listen: SocketAddr, others: Vec<HostName>) -> Self {
+        Self { listen: listen.ip(), others }
+    }
+
+    /// Whether a request for this `Host` (or the authority of its URI) is meant for this server.
+    pub fn allows_host(&self, host: &str) -> bool {
+        host.parse().is_ok_and(|host| self.allows(&host, 80))
+    }
+
+    /// Whether a page of this `Origin` may call. The origin `null` of pages without one is nobody's.
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        let (scheme, host) = origin.split_once("://").unwrap_or_default();
+        let default_port = match scheme.to_ascii_lowercase().as_str() {
+            "http" => 80,
+            "https" => 443,
+            _ => return false,
+        };
+        host.parse().is_ok_and(|host| self.allows(&host, default_port))
+    }
+
+    fn allows(&self, host: &HostName, default_port: u16) -> bool {
+        let address = host.address();
+        let is_own = |address: IpAddr| address.is_loopback() || (address == self.listen && !address.is_unspecified());
+        // Behind a proxy for HTTPS, the name alone means its port.
+        let is_port = |wanted: u16| match host.port {
+            Some(port) => port == wanted,
+            None => wanted == default_port || wanted == 443,
+        };
+        let is_named = |other: &HostName| {
+            let is_same = other.name == host.name || (address.is_some() && other.address() == address);
+            is_same && other.port.is_none_or(is_port)
+        };
+        host.name == "localhost" || address.is_some_and(is_own) || self.others.iter().any(is_named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts() -> AllowedHosts {
+        let others = ["coordinator.example", "proxy.example:8443", "secure.example:443", "[2001:db8::7]"];
+        let others = others.iter().map(|host| host.parse().unwrap()).collect();
+        AllowedHosts::new("192.168.1.5:7420".parse().unwrap(), others)
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_own_names_only() {
+        let check = |host: &str, expected: bool| assert_eq!(hosts().allows_host(host), expected, "{host}");
+        for ours in ["localhost", "LocalHost:7420", "127.0.0.1:1", "127.9.9.9", "[::1]:7420", "[0:0:0:0:0:0:0:1]"] {
+            check(ours, true);
+        }
+        for ours in ["192.168.1.5:7420", "192.168.1.5", "Coordinator.Example:99", "[2001:0db8::7]:1"] {
+            check(ours, true);
+        }
+        check("proxy.example:8443", true);
+        check("proxy.example", false);
+        check("secure.example", true);
+        check("secure.example:80", false);
+        for other in ["evil.example", "localhost.evil.example", "192.168.1.6", "0.0.0.0:7420", "[::]", "10.0.0.1"] {
+            check(other, false);
+        }
+        for none in ["", ":7420", "localhost:", "localhost:x", "localhost:+1", "localhost:99999", "a b", "[::1", "[x]"]
+        {
+            check(none, false);
+        }
+        for none in ["localhost@evil.example", "evil.example#localhost", "localhost/..", "[::1]x", "[::1]:", "::1"] {
+            check(none, false);
+        }
+    }
+
+    #[test]
+    fn an_unspecified_address_is_nobodys_name() {
+        let hosts = AllowedHosts::new("0.0.0.0:7420".parse().unwrap(), Vec::new());
+        assert!(!hosts.allows_host("0.0.0.0:7420") && hosts.allows_host("127.0.0.1:7420"));
+    }
+
+    #[test]
+    fn a_page_may_call_from_an_allowed_host() {
+        let check = |origin: &str, expected: bool| assert_eq!(hosts().allows_origin(origin), expected, "{origin}");
+        for ours in ["http://localhost", "https://127.0.0.1:3000", "HTTP://[::1]:80", "https://coordinator.example"] {
+            check(ours, true);
+        }
+        for other in ["null", "", "localhost", "file://localhost", "http://evil.example", "http://localhost/x", "://x"]
+        {
+            check(other, false);
+        }
+    }
+
+    #[test]
+    fn a_name_is_written_as_it_is_read() {
+        for text in ["a.example", "a.example:80", "[::1]", "[::1]:7420", "10.0.0.1:1"] {
+            assert_eq!(text.parse::<HostName>().unwrap().to_string(), text);
+        }
+    }
+}

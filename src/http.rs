@@ -1,0 +1,137 @@
+//! Serving a router on a listener under limits: connections, the time a client may take, the size of what it sends.
+//!
+//! A connection that waits for its client (idle between two requests, or in the middle of sending one) does so for a limited
+//! time, and gives way when there is no place for another: whoever has waited longest goes first. A request that was received
+//! is answered, whatever comes. Knows nothing of what is served. Called by `mcp`, `rest` and `app`.
+
+pub mod body;
+mod connection;
+pub mod crowd;
+mod guard;
+pub mod problem;
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use guard::guarded;
+pub use problem::{Place, Problem};
+
+use crowd::Crowd;
+
+/// What a listener grants to its clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub connections: usize,
+    /// From the first byte of a request (at first: from the connection) to the end of its head.
+    pub head: Duration,
+    /// From there to the end of its body.
+    pub body: Duration,
+    /// Between two requests of a connection.
+    pub idle: Duration,
+    /// Bytes of a head.
+    pub head_size: usize,
+}
+
+impl Limits {
+    /// The usual ones, for so many connections.
+    pub const fn of(connections: usize) -> Self {
+        Self {
+            connections,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_mins(2),
+            head_size: 32 * 1024,
+        }
+    }
+}
+
+/// A part of the descriptors this process may have, at most `most` and at least 1. What clients hold of all listeners together
+/// must leave half of them: agents are started with those, and must be whatever clients do.
+pub fn share_of_descriptors(part: u64, most: usize) -> usize {
+    let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    // A thousand is what a system gives that wasn't asked for more.
+    let (descriptors, _) = descriptors.unwrap_or((1024, 1024));
+    usize::try_from(descriptors / part).unwrap_or(usize::MAX).clamp(1, most)
+}
+
+/// Where connections come from.
+pub trait Listener: Send {
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// The next connection. Cancel-safe: one that isn't accepted stays in the backlog.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, _) = Self::accept(self).await?;
+        // An answer is written at once; waiting for more would only delay it.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        Ok(Self::accept(self).await?.0)
+    }
+}
+
+/// After a failed accept: out of descriptors, most likely, and others must close first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves `router` on `listener` until `cancel`; requests that were received are answered before it returns. What `describe`
+/// says of a connection reaches handlers as `ConnectInfo`.
+pub async fn serve<L, I>(
+    listener: L,
+    router: Router,
+    limits: Limits,
+    describe: impl Fn(&L::Stream) -> I + Send,
+    cancel: CancellationToken,
+) where
+    L: Listener,
+    I: Clone + Send + Sync + 'static,
+{
+    let crowd = Crowd::new(limits.connections);
+    let connections = TaskTracker::new();
+    let mut is_troubled = false;
+    while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
+        let stream = match accepted {
+            Ok(stream) => stream,
+            // Gone before it was accepted.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidInput) => {
+                continue;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_troubled, true) {
+                    tracing::warn!(%error, "could not accept an HTTP connection; will try again");
+                }
+                crowd.make_room();
+                cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
+                continue;
+            }
+        };
+        is_troubled = false;
+        let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else { break };
+        let info = describe(&stream);
+        let connection = connection::serve(stream, router.clone(), info, place, limits.clone(), cancel.clone());
+        connections.spawn(connection);
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! One HTTP/1 connection, from the accept to the close.
+//!
+//! ```text
+//!        first byte          head complete         body complete
+//! Idle ─────────────► Head ─────────────────► Body ─────────────► Answering ──┐
+//!  ▲    limit: idle         limit: head             limit: body     no limit  │
+//!  └──────────────────────── the answer is handed over ◄──────────────────────┘
+//! ```
+//! In all states but `Answering` it is the client's turn. A new connection is in `Head`: it owes its first request.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::connect_info::ConnectInfo;
+use futures::FutureExt as _;
+use hyper::Request;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Limits;
+use super::body::Timed;
+use super::crowd::{Place, Standing};
+
+/// For the rest of a request that was answered before it was read: closing at once would take the answer away from a client
+/// that still sends.
+const LINGER: Duration = Duration::from_secs(1);
+/// At the end of the serving, for what is in the middle of being sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// To a client that began a request and took too long. There is no request that a handler could answer.
+const TOO_SLOW: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
+    content-length: 131\r\n\r\n\
+    {\"type\":\"about:blank\",\"title\":\"Request Timeout\",\"status\":408,\
+    \"detail\":\"the request did not come in time\",\"code\":\"request_too_slow\"}";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Head(Seen),
+    Body,
+    Answering,
+}
+
+/// What has come of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Something,
+}
+
+/// What a connection is at, as its parts note it. All of them run in the connection's task.
+#[derive(Debug, Clone)]
+pub(super) struct Activity(Arc<Noted>);
+
+#[derive(Debug)]
+struct Noted {
+    facts: Mutex<Facts>,
+    standing: Arc<Standing>,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct Facts {
+    state: State,
+    /// Nobody will read the rest of the last request.
+    has_left_body: bool,
+}
+
+impl Activity {
+    fn new(standing: Arc<Standing>, limits: Limits) -> Self {
+        standing.waits(limits.head);
+        let facts = Facts { state: State::Head(Seen::Nothing), has_left_body: false };
+        Self(Arc::new(Noted { facts: Mutex::new(facts), standing, limits }))
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        self.facts().state = state;
+        let (standing, limits) = (&self.0.standing, &self.0.limits);
+        match state {
+            State::Idle => standing.waits(limits.idle),
+            State::Head(_) => standing.waits(limits.head),
+            // The body itself ends in time; this is for a handler that doesn't read it.
+            State::Body => standing.waits(limits.body.saturating_mul(2)),
+            State::Answering => standing.works(),
+        }
+    }
+
+    /// Bytes came.
+    fn received(&self) {
+        let state = self.facts().state;
+        match state {
+            State::Idle => self.set(State::Head(Seen::Something)),
+            // The time of the first one runs from the connection.
+            State::Head(_) => self.facts().state = State::Head(Seen::Something),
+            State::Body | State::Answering => {}
+        }
+    }
+
+    /// Bytes went: whoever reads its answer slowly isn't idle.
+    fn sent(&self) {
+        let state = self.facts().state;
+        if state == State::Idle {
+            self.set(State::Idle);
+        }
+    }
+
+    /// A request has come, perhaps without its body.
+    fn begins(&self, body: &Incoming) {
+        self.facts().has_left_body = false;
+        self.set(if body.is_end_stream() { State::Answering } else { State::Body });
+    }
+
+    /// Nothing more of the request is awaited.
+    pub(super) fn answers(&self) {
+        let state = self.facts().state;
+        if state == State::Body {
+            self.set(State::Answering);
+        }
+    }
+
+    /// Nobody will read the rest of the request.
+    pub(super) fn left_body(&self) {
+        self.facts().has_left_body = true;
+    }
+}
+
+/// How it came to its end.
+enum End {
+    /// By itself: by its client, a broken request, or because the serving ends.
+    Done(hyper::Result<()>),
+    TooSlow,
+    /// Another needs its place.
+    GaveWay,
+}
+
+/// Serves one connection until its end.
+pub(super) async fn serve<S, I>(
+    stream: S,
+    router: Router,
+    info: I,
+    place: Place,
+    limits: Limits,
+    cancel: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    I: Clone + Send + Sync + 'static,
+{
+    let standing = Arc::clone(place.standing());
+    let activity = Activity::new(Arc::clone(&standing), limits.clone());
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        activity.begins(request.body());
+        let mut request = request.map(|body| Body::new(Timed::new(body, activity.clone(), limits.body)));
+        request.extensions_mut().insert(ConnectInfo(info.clone()));
+        let (answer, activity) = (router.call(request), activity.clone());
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, activity })) }.boxed()
+    });
+    let io = TokioIo::new(Noticed { stream, activity: activity.clone() });
+    let mut connection = http1::Builder::new()
+        // A client that says it will send no more still gets its answer.
+        .half_close(true)
+        .max_header_size(limits.head_size)
+        .serve_connection(io, service);
+    let mut cancelled = pin!(cancel.cancelled());
+    let mut gives_way = pin!(standing.gives_way().cancelled());
+    let mut alarm = pin!(tokio::time::sleep(limits.head));
+    let mut leaves_by = None;
+    let end = poll_fn(|cx| {
+        if gives_way.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(End::GaveWay);
+        }
+        if leaves_by.is_none() && cancelled.as_mut().poll(cx).is_ready() {
+            leaves_by = Some(Instant::now() + LAST_WORDS);
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        if let Poll::Ready(result) = connection.poll_without_shutdown(cx) {
+            return Poll::Ready(End::Done(result));
+        }
+        // After the poll, which may have changed it.
+        let deadline = standing.deadline().map(|deadline| leaves_by.map_or(deadline, |by| by.min(deadline)));
+        if let Some(deadline) = deadline {
+            if alarm.deadline() != deadline {
+                alarm.as_mut().reset(deadline);
+            }
+            if alarm.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(End::TooSlow);
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+
+    let mut stream = connection.into_parts().io.into_inner().stream;
+    let lingers = match end {
+        End::GaveWay => return,
+        End::Done(result) => result.is_err() || activity.facts().has_left_body,
+        End::TooSlow if activity.facts().state == State::Head(Seen::Something) && leaves_by.is_none() => {
+            // If it can't be written at once, then not at all.
+            let _ = stream.write_all(TOO_SLOW.as_bytes()).now_or_never();
+            true
+        }
+        End::TooSlow => false,
+    };
+    standing.waits(LINGER);
+    let close = async {
+        let _ = stream.shutdown().await;
+        let mut rest = vec![0; 8192];
+        while lingers && stream.read(&mut rest).await.is_ok_and(|n_read| n_read > 0) {}
+    };
+    tokio::select! {
+        () = close => {}
+        () = standing.overstays() => {}
+    }
+}
+
+/// A stream whose bytes are noticed.
+struct Noticed<S> {
+    stream: S,
+    activity: Activity,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let n_before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > n_before {
+            self.activity.received();
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if matches!(written, Poll::Ready(Ok(_))) {
+            self.activity.sent();
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The body of an answer; its end is the end of our turn.
+struct Answer {
+    body: Body,
+    activity: Activity,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.activity.set(State::Idle);
+    }
+}

@@ -1,0 +1,188 @@
+//! One connection at a time, on a paused clock.
+
+use axum::body::Body;
+use axum::routing::{get, post};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+
+const HEAD: Duration = Duration::from_secs(10);
+const BODY: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_mins(2);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A client and its connection.
+struct Bed {
+    client: DuplexStream,
+    crowd: Crowd,
+    cancel: CancellationToken,
+    connection: JoinHandle<()>,
+    began: Instant,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let router = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/slow", get(|| async { tokio::time::sleep(HOUR).await }))
+            .route("/refuse", post(|| async { "not read" }))
+            .route("/echo", post(async |body: Body| body::collect(body, 100).await));
+        let (client, server) = tokio::io::duplex(1024 * 1024);
+        let (crowd, cancel) = (Crowd::new(1), CancellationToken::new());
+        let (place, limits) = (crowd.enter().await, Limits::of(1));
+        assert_eq!((limits.head, limits.body, limits.idle), (HEAD, BODY, IDLE));
+        let connection = tokio::spawn(connection::serve(server, router, (), place, limits, cancel.clone()));
+        Self { client, crowd, cancel, connection, began: Instant::now() }
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.client.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// What comes until this much of it has come.
+    async fn receive(&mut self, end: &str) -> String {
+        let mut came = Vec::new();
+        while !came.ends_with(end.as_bytes()) {
+            let byte = self.client.read_u8().await;
+            came.push(byte.unwrap_or_else(|_| panic!("closed after {}", String::from_utf8_lossy(&came))));
+        }
+        String::from_utf8(came).unwrap()
+    }
+
+    async fn ask(&mut self) {
+        self.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        self.receive("hello").await;
+    }
+
+    /// The rest of what comes, and when the server closed.
+    async fn until_closed(&mut self) -> (String, Duration) {
+        let mut rest = String::new();
+        self.client.read_to_string(&mut rest).await.unwrap();
+        (rest, self.began.elapsed())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_nothing_is_closed_without_a_word() {
+    let mut bed = Bed::new().await;
+    assert_eq!(bed.until_closed().await, (String::new(), HEAD));
+    bed.connection.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_half_a_head_is_told() {
+    let mut bed = Bed::new().await;
+    tokio::time::sleep(HEAD / 2).await;
+    bed.send("GET / HT").await;
+    let (said, after) = bed.until_closed().await;
+    assert_eq!(after, HEAD, "the time runs from the connection");
+    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 408 ") && head.contains(&format!("content-length: {}", body.len())), "{said}");
+    let problem: Problem = serde_json::from_str(body).unwrap();
+    assert_eq!((problem.status, problem.code.as_ref()), (408, "request_too_slow"));
+    // A client that goes on sending is heard for a moment, so that it can read that.
+    assert!(!bed.connection.is_finished());
+    bed.connection.await.unwrap();
+    assert!(bed.began.elapsed() < HEAD + Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_may_be_idle_between_requests() {
+    let mut bed = Bed::new().await;
+    for _ in 0..3 {
+        tokio::time::sleep(HEAD * 9 / 10).await;
+        bed.ask().await;
+        tokio::time::sleep(IDLE * 9 / 10).await;
+        bed.ask().await;
+    }
+    bed.began = Instant::now();
+    assert_eq!(bed.until_closed().await, (String::new(), IDLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_its_first_byte_a_request_has_the_time_of_a_head() {
+    let mut bed = Bed::new().await;
+    bed.ask().await;
+    tokio::time::sleep(IDLE / 2).await;
+    bed.began = Instant::now();
+    bed.send("G").await;
+    let (said, after) = bed.until_closed().await;
+    assert!(said.starts_with("HTTP/1.1 408 ") && after == HEAD, "{said} {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_end_is_told() {
+    let mut bed = Bed::new().await;
+    bed.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n").await;
+    for _ in 0..5 {
+        tokio::time::sleep(BODY / 6).await;
+        bed.send("x").await;
+    }
+    let (said, after) = bed.until_closed().await;
+    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("the body did not come within 30 s"), "{said}");
+    assert_eq!(after, BODY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_its_time() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    // Nobody is sent away for a newcomer in the middle of that.
+    bed.crowd.make_room();
+    bed.receive("\r\n\r\n").await;
+    assert_eq!(bed.began.elapsed(), HOUR);
+    bed.ask().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_gives_way() {
+    let mut bed = Bed::new().await;
+    bed.ask().await;
+    bed.crowd.make_room();
+    assert_eq!(bed.until_closed().await, (String::new(), Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_still_sends_gets_the_answer_to_a_request_that_was_not_read() {
+    let mut bed = Bed::new().await;
+    bed.send("POST /refuse HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n").await;
+    bed.receive("not read").await;
+    for _ in 0..8 {
+        bed.send(&"x".repeat(1_000_000)).await;
+    }
+    assert_eq!(bed.until_closed().await.0, "");
+    bed.connection.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_what_was_asked_is_answered_and_nothing_else_is_waited_for() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    tokio::time::sleep(HOUR / 2).await;
+    bed.cancel.cancel();
+    let (said, after) = bed.until_closed().await;
+    assert!(said.starts_with("HTTP/1.1 200 ") && after == HOUR, "{said} {after:?}");
+
+    let mut idle = Bed::new().await;
+    idle.ask().await;
+    idle.cancel.cancel();
+    assert_eq!(idle.until_closed().await, (String::new(), Duration::ZERO));
+
+    let mut half = Bed::new().await;
+    half.send("GET / HTTP/1.1\r\n").await;
+    tokio::task::yield_now().await;
+    half.cancel.cancel();
+    assert!(half.until_closed().await.1 <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_that_no_more_comes_is_answered() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.client.shutdown().await.unwrap();
+    let (said, after) = bed.until_closed().await;
+    assert!(said.starts_with("HTTP/1.1 200 ") && after == HOUR, "{said} {after:?}");
+    bed.connection.await.unwrap();
+}

@@ -1,0 +1,174 @@
+//! MCP over HTTP, at `/mcp`: every request for itself, without sessions, for all revisions of the protocol.
+//!
+//! A client that takes JSON gets its answer as one JSON object, and a stream of events only when the tool sent something before
+//! its answer, which tools do only for a caller that asked for progress. One that takes nothing but streams gets a stream. Older
+//! clients say nothing of what they take, or `*/*`: that is JSON.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use rmcp::model::ProtocolVersion;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+
+use super::MAX_MESSAGE;
+use super::envelope::Sender;
+use super::malformed;
+use super::server::{Connection, McpServer};
+use crate::domain::Secret;
+use crate::http::{Problem, body};
+use crate::peer::Peer;
+
+type Service = StreamableHttpService<Connection, NeverSessionManager>;
+
+/// What a client takes for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Stream,
+}
+
+/// The library's service, once for each form.
+#[derive(Clone)]
+struct Door {
+    json: Arc<Service>,
+    stream: Arc<Service>,
+}
+
+/// `/mcp`. Its listener must say who calls: `ConnectInfo<Peer>`.
+pub fn router(server: &McpServer) -> Router {
+    let service = |form: Form| {
+        // Without sessions nothing is left behind by a client that goes, and nothing is lost by a restart. Whom a request is
+        // for, and how long it may be, is checked before it comes here.
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(form == Form::Json)
+            .disable_allowed_hosts()
+            .with_max_request_body_bytes(MAX_MESSAGE);
+        let server = server.clone();
+        Arc::new(Service::new(move || Ok(server.for_requests()), Arc::default(), config))
+    };
+    let door = Door { json: service(Form::Json), stream: service(Form::Stream) };
+    Router::new().route("/mcp", post(answer).fallback(other_method)).with_state(door)
+}
+
+async fn other_method(method: Method) -> Response {
+    let detail = format!("/mcp takes POST, not {method}: there are no sessions, and no streams without a request");
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+    ([(header::ALLOW, "POST")], problem).into_response()
+}
+
+async fn answer(
+    State(door): State<Door>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (mut parts, body) = request.into_parts();
+    // Before anything else: a connection goes on after a request that was read to its end, whatever is wrong with it.
+    let body = body::collect(body, MAX_MESSAGE).await?;
+    let form = form_of_answer(&parts.headers)?;
+    if !is_json(&parts.headers) {
+        return Err(not_json(&parts.headers));
+    }
+    let bearer = take_bearer(&mut parts.headers)?;
+    let version = parts.headers.get("mcp-protocol-version").cloned();
+    parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    parts.extensions.insert(Sender { peer, bearer });
+    let service = if form == Form::Json { door.json } else { door.stream };
+    let response = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
+    match response.status() {
+        // The content type was checked: it is what the library says of a text that it can't read.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Ok(unreadable(&body)),
+        status if (status.is_client_error() || status.is_server_error()) && !is_json(response.headers()) => {
+            let text = axum::body::to_bytes(Body::new(response.into_body()), MAX_MESSAGE).await.unwrap_or_default();
+            Err(in_our_words(status, version.as_ref(), &text))
+        }
+        _ => Ok(response.map(Body::new)),
+    }
+}
+
+/// What the client takes, by its Accept.
+fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
+    let values = headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap_or_default());
+    let ranges: Vec<String> = values
+        .flat_map(|value| value.split(','))
+        .filter(|range| !is_excluded(range))
+        .map(|range| essence(range).to_ascii_lowercase())
+        .filter(|range| !range.is_empty())
+        .collect();
+    let takes = |names: &[&str]| ranges.iter().any(|range| names.contains(&range.as_str()));
+    if ranges.is_empty() || takes(&["application/json", "application/*", "*/*"]) {
+        Ok(Form::Json)
+    } else if takes(&["text/event-stream", "text/*"]) {
+        Ok(Form::Stream)
+    } else {
+        let detail = format!("/mcp answers in application/json or text/event-stream, not in {}", ranges.join(", "));
+        Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail))
+    }
+}
+
+/// Whether a range of Accept says that it is not taken (`q=0`).
+fn is_excluded(range: &str) -> bool {
+    range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0)
+    })
+}
+
+/// A media type without its parameters.
+fn essence(text: &str) -> &str {
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    essence(content_type).eq_ignore_ascii_case("application/json")
+}
+
+fn not_json(headers: &HeaderMap) -> Problem {
+    let found = match headers.get(header::CONTENT_TYPE) {
+        Some(value) => format!("`{}`", value.to_str().unwrap_or("?")),
+        None => "none".to_owned(),
+    };
+    let detail = format!("the content type of a call is `application/json`, and this one has {found}");
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)
+}
+
+/// The token of `Authorization: Bearer`. It is taken out, so that nothing behind can print it.
+fn take_bearer(headers: &mut HeaderMap) -> Result<Option<Secret>, Problem> {
+    let Some(value) = headers.remove(header::AUTHORIZATION) else { return Ok(None) };
+    match value.to_str().unwrap_or_default().split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+            Ok(Some(Secret::new(token.trim())))
+        }
+        _ => {
+            let detail = "the Authorization header holds no token: expected `Bearer` and a token";
+            Err(Problem::new(StatusCode::UNAUTHORIZED, "no_bearer_token", detail))
+        }
+    }
+}
+
+/// The answer to a body that is no message.
+fn unreadable(body: &Bytes) -> Response {
+    match malformed::parse(body, "body") {
+        Err(Some(complaint)) => (StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response(),
+        Err(None) | Ok(_) => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// What the library refuses with a plain text.
+fn in_our_words(status: StatusCode, version: Option<&HeaderValue>, text: &[u8]) -> Problem {
+    let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+    match version.map(|version| version.to_str().unwrap_or("?")) {
+        Some(version) if status == StatusCode::BAD_REQUEST && !known.contains(&version) => {
+            let detail = format!("MCP-Protocol-Version `{version}` is not known here; there are: {}", known.join(", "));
+            Problem::new(status, "unsupported_protocol_version", detail)
+        }
+        _ => Problem::new(status, "refused", String::from_utf8_lossy(text)),
+    }
+}

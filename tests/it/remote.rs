@@ -1,0 +1,294 @@
+//! A server and a coordinator as two processes: over the socket, over HTTP, and over links that break in every way.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod failures;
+mod proxy;
+mod seed_server;
+mod seed_steps;
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+use crate::support::{is_gone, until, until_some};
+use rustix::process::Signal;
+
+/// The server listens for HTTP on a port of its choice.
+const LISTENING: &str = "http: { listen: \"127.0.0.1:0\" }";
+/// The coordinator starts this agent. It polls rarely: what is done soon was announced.
+const KNOWS_AGT: &str = "agents: { agt: { passkey: a-passkey } }\npolling_interval: 1h";
+const WORK: &[&str] = &["authenticate", "get-my-task", "report:success"];
+
+/// Where a server listens on its socket.
+fn socket_of(server: &Daemon) -> String {
+    format!("unix:{}", server.state().join("mcp.sock").display())
+}
+
+/// Where a server listens for HTTP.
+fn url_of(server: &Daemon) -> String {
+    format!("http://{}/mcp", server.status()["http"]["address"].as_str().unwrap())
+}
+
+/// Settings with which a coordinator is let in over HTTP.
+fn with_token(server: &Daemon, settings: &str) -> String {
+    let token = fs::read_to_string(server.state().join("coordinator_token")).unwrap();
+    format!("coordinator_token: {}\n{settings}", token.trim())
+}
+
+/// A coordinator of `server` over its socket, started.
+fn supervising(server: &Daemon, settings: &str) -> Daemon {
+    let mut coordinator = Daemon::supervising(&socket_of(server), settings);
+    coordinator.start();
+    coordinator
+}
+
+#[test]
+fn work_is_done_over_the_socket_and_over_http() {
+    let server = Daemon::serving(LISTENING);
+    let links = [(socket_of(&server), KNOWS_AGT.to_owned()), (url_of(&server), with_token(&server, KNOWS_AGT))];
+    server.project("prj");
+    server.agent("agt", "prj", WORK);
+    for (n, (link, settings)) in links.iter().enumerate() {
+        let mut coordinator = Daemon::supervising(link, settings);
+        coordinator.start();
+        let task = format!("tsk_{n}");
+        server.task(&task, "prj", "agt");
+        until("the work is done", || server.task_status(&task) == "done");
+        let ended = until_some("the end is known", || server.ended("agt").get(n).cloned());
+        assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()), "{link}");
+        coordinator.until_nothing_is_left();
+        assert!(coordinator.terminate().success());
+    }
+}
+
+#[test]
+fn the_server_may_come_later_and_go_in_between() {
+    let mut server = Daemon::serving("");
+    server.project("prj");
+    server.agent(
+        "agt",
+        "prj",
+        &["authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success", "exit:7"],
+    );
+    server.kill();
+    let coordinator = supervising(&server, KNOWS_AGT);
+    until("it says that it is cut off", || coordinator.status()["health"] == "cut_off");
+    server.start();
+    server.task("tsk", "prj", "agt");
+    let agent = server.written_pid("ready");
+    server.kill();
+    until("it notices", || coordinator.status()["health"] == "cut_off");
+    assert!(!is_gone(agent));
+    assert_eq!(coordinator.status()["instances"][0]["pid"], agent);
+    fs::write(server.work().join("go"), "").unwrap();
+    server.start();
+    let ended = server.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &7.into()));
+    assert_eq!(server.task_status("tsk"), "done");
+    coordinator.until_nothing_is_left();
+}
+
+#[test]
+fn a_coordinator_that_dies_finds_its_agents_again() {
+    let server = Daemon::serving("");
+    let mut coordinator = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&[
+        "alone:one",
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+        "exit:3",
+    ]);
+    let agent = server.written_pid("ready");
+    coordinator.kill();
+    coordinator.start();
+    assert!(coordinator.logged("took stock of the instances")[0]["adopted"] == 1);
+    assert!(!is_gone(agent));
+    // And one that is away while it ends.
+    coordinator.kill();
+    fs::write(server.work().join("go"), "").unwrap();
+    until("the agent is gone", || is_gone(agent));
+    coordinator.start();
+    let ended = server.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &3.into()));
+    assert!(!server.work().join("one.twin").exists());
+}
+
+#[test]
+fn several_coordinators_start_no_twin() {
+    let agents: Vec<String> = (0..12).map(|n| format!("agt_{n}")).collect();
+    let names: Vec<&str> = agents.iter().map(String::as_str).collect();
+    let passkeys = names.iter().map(|agent| format!("{agent}: {{ passkey: x }}")).collect::<Vec<_>>().join(", ");
+    let settings = format!("agents: {{ {passkeys} }}\nmax_concurrent: 12\npolling_interval: 100ms");
+    let server = Daemon::serving("");
+    server.project("prj");
+    for agent in &names {
+        server.agent(agent, "prj", &[&format!("alone:{agent}.alone"), "authenticate", "get-my-task", "report:success"]);
+    }
+    let coordinators: Vec<Daemon> = (0..3).map(|_| supervising(&server, &settings)).collect();
+    for agent in &names {
+        server.task(&format!("tsk_{agent}"), "prj", agent);
+    }
+    for agent in &names {
+        until("the work is done", || server.task_status(&format!("tsk_{agent}")) == "done");
+        assert_eq!(server.until_ended(agent)["outcome"], "completed");
+        assert_eq!(server.ended(agent).len(), 1);
+        assert!(!server.work().join(format!("{agent}.alone.twin")).exists());
+    }
+    assert_eq!(server.status()["coordinators"].as_array().unwrap().len(), 3);
+    drop(coordinators);
+}
+
+#[test]
+fn a_person_stops_an_agent_of_a_coordinator_elsewhere() {
+    let server = Daemon::serving("");
+    let coordinator = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = server.written_pid("ready");
+    server.done(&["stop", "agt", "prj"]);
+    until("the agent is gone", || is_gone(agent));
+    let ended = server.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"person".into()));
+    coordinator.until_nothing_is_left();
+    server.steps("agt", WORK);
+    server.done(&["resume", "agt", "prj"]);
+    until("the work is done", || server.task_status("tsk") == "done");
+}
+
+#[test]
+fn who_authenticated_in_time_outlives_the_start_timeout_and_who_did_not_does_not() {
+    let server = Daemon::serving("start: { timeout: 2s }");
+    let coordinator = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:5", "report:success"]);
+    until("the work is done", || server.task_status("tsk") == "done");
+    assert_eq!(server.until_ended("agt")["outcome"], "completed");
+    server.steps("agt", &["write:silent", "sleep:600"]);
+    server.task("tsk_2", "prj", "agt");
+    let silent = server.written_pid("silent");
+    until("the silent one is gone", || is_gone(silent));
+    let newest =
+        until_some("its end is known", || server.ended("agt").into_iter().find(|ended| ended["task_id"].is_null()));
+    assert_eq!(newest["outcome"], "never_authenticated", "{newest}");
+    drop(coordinator);
+}
+
+#[test]
+fn a_coordinator_ends_its_agents_though_the_server_is_away() {
+    let mut server = Daemon::serving("");
+    let mut coordinator = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = server.written_pid("ready");
+    server.kill();
+    assert!(coordinator.terminate().success());
+    assert!(is_gone(agent));
+    server.start();
+    server.steps("agt", WORK);
+    coordinator.start();
+    let ended = server.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"shutdown".into()), "{ended}");
+}
+
+#[test]
+fn an_agent_without_a_passkey_is_not_started_and_the_status_says_so() {
+    let server = Daemon::serving("");
+    let coordinator = supervising(&server, "agents: { other: { passkey: x } }");
+    server.with_one_task(WORK);
+    let deferred = |daemon: &Daemon| daemon.status()["deferred"][0].clone();
+    until("both say why", || [&server, &coordinator].iter().all(|daemon| deferred(daemon)["reason"] == "no_passkey"));
+    assert_eq!(server.task_status("tsk"), "in_progress");
+}
+
+#[test]
+fn a_wrong_token_is_told_and_nothing_is_started() {
+    let server = Daemon::serving(LISTENING);
+    server.with_one_task(WORK);
+    let url = url_of(&server);
+    let mut coordinator = Daemon::supervising(&url, &format!("coordinator_token: coord_wrong\n{KNOWS_AGT}"));
+    coordinator.start();
+    let said = until_some("it says so", || {
+        let failed = coordinator.logged("the server did not answer; running agents go on, will ask again");
+        failed.first().map(|line| line["error"].as_str().unwrap().to_owned())
+    });
+    assert!(said.contains("coordinator"), "{said}");
+    assert!(!coordinator.log().contains("coord_wrong"));
+    assert!(server.ended("agt").is_empty() && server.open("agt").is_empty());
+    coordinator.terminate();
+    coordinator.configure(&format!("server: {url}\n{}", with_token(&server, KNOWS_AGT)));
+    coordinator.start();
+    until("the work is done", || server.task_status("tsk") == "done");
+}
+
+#[test]
+fn the_command_line_asks_a_coordinator_what_it_knows_and_says_whom_to_ask_else() {
+    let server = Daemon::serving("");
+    let coordinator = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&["print:a-line", "authenticate", "write:ready", "sleep:600"]);
+    server.written_pid("ready");
+    let running = coordinator.status()["instances"][0].clone();
+    assert_eq!((&running["agent_id"], &running["state"]), (&"agt".into(), &"running".into()));
+    assert!(coordinator.done(&["status"]).contains("coordinator of unix:"));
+    until("the line is there", || coordinator.done(&["logs", "agt", "prj"]).contains("a-line"));
+    let said = coordinator.cli(&["task", "list"]);
+    assert_eq!(said.code, 1);
+    assert!(said.stderr.contains("a coordinator without its server"), "{said:?}");
+    // On the server the output is the other machine's.
+    let said = server.cli(&["logs", "agt", "prj"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let known: Value = server.status()["coordinators"][0].clone();
+    assert_eq!((&known["running"], &known["max_concurrent"]), (&1.into(), &3.into()));
+}
+
+#[test]
+fn a_server_and_a_coordinator_share_a_state_directory_and_two_coordinators_do_not() {
+    let server = Daemon::serving("");
+    let settings = format!("{KNOWS_AGT}\nstate_dir: {}", server.state().display());
+    let shared = |settings: &str| {
+        let coordinator = Daemon::supervising(&socket_of(&server), "");
+        fs::write(coordinator.config(), settings).unwrap();
+        coordinator
+    };
+    let agent = format!(
+        "ai_providers: {{ claude: {{ cli_command: {}, cli_args: [script] }} }}",
+        crate::support::agent_fixture().display()
+    );
+    let settings = format!("{settings}\n{agent}\nserver: {}\n", socket_of(&server));
+    let mut first = shared(&settings);
+    first.start();
+    server.with_one_task(WORK);
+    until("the work is done", || server.task_status("tsk") == "done");
+    let (code, said) = shared(&settings).refused();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("another coordinator (pid"), "{said}");
+    assert!(first.terminate().success());
+}
+
+#[test]
+fn both_answer_a_second_term_and_a_coordinator_without_agents_goes_at_once() {
+    let mut server = Daemon::serving("");
+    let mut coordinator = supervising(&server, KNOWS_AGT);
+    assert!(coordinator.terminate().success());
+    coordinator.start();
+    // A question that waits for news doesn't hold the server up.
+    until("it listens", || coordinator.status()["health"] == "ok");
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    let stopped = server.logged("stopped");
+    assert_eq!(stopped.len(), 1);
+    assert!(server.logged("still not finished; going on without it").is_empty(), "{}", server.log());
+    assert!(coordinator.terminate().success());
+}
+
+#[test]
+fn a_server_that_comes_back_hears_how_its_coordinators_stand() {
+    let mut server = Daemon::serving("");
+    let _coordinator = supervising(&server, KNOWS_AGT);
+    let is_listed = |server: &Daemon| !server.status()["coordinators"].as_array().unwrap().is_empty();
+    until("it is known", || is_listed(&server));
+    server.kill();
+    server.start();
+    until("it is known again", || is_listed(&server));
+}

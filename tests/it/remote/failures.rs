@@ -1,0 +1,57 @@
+//! Fault 33: a server that is down, slow, broken or garbled stops no loop and touches no running agent.
+
+use super::proxy::{Mode, Proxy};
+use super::{LISTENING, with_token};
+use crate::daemon::Daemon;
+use crate::support::{is_gone, until};
+
+/// An agent that runs through all of it, and one that does a task after each failure.
+const SETTINGS: &str = "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1h";
+
+#[track_caller]
+fn check_outlived(modes: &[Mode]) {
+    let server = Daemon::serving(LISTENING);
+    let address = server.status()["http"]["address"].as_str().unwrap().parse().unwrap();
+    let proxy = Proxy::to(address);
+    let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, SETTINGS));
+    coordinator.start();
+    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    server.agent("short", "prj", &["authenticate", "get-my-task", "report:success"]);
+    let agent = server.written_pid("ready");
+    for mode in modes {
+        proxy.set(*mode);
+        until(&format!("{mode:?} is noticed"), || coordinator.status()["health"] == "cut_off");
+        assert!(!is_gone(agent), "{mode:?}");
+        assert_eq!(coordinator.status()["instances"][0]["pid"], agent, "{mode:?}");
+        let task = format!("tsk_{mode:?}");
+        server.task(&task, "prj", "short");
+        proxy.set(Mode::Pass);
+        until(&format!("work goes on after {mode:?}"), || server.task_status(&task) == "done");
+        assert_eq!(coordinator.status()["health"], "ok");
+    }
+    std::fs::write(server.work().join("go"), "").unwrap();
+    until("the work is done", || server.task_status("tsk") == "done");
+    assert_eq!(server.until_ended("agt")["outcome"], "completed");
+    assert!(!server.work().join("one.twin").exists());
+    coordinator.until_nothing_is_left();
+}
+
+#[test]
+fn a_server_that_closes_or_fails_is_outlived() {
+    check_outlived(&[Mode::Close, Mode::Fail]);
+}
+
+#[test]
+fn a_garbled_server_is_outlived() {
+    check_outlived(&[Mode::Garbage, Mode::OtherJson, Mode::Half]);
+}
+
+#[test]
+fn a_server_that_never_answers_is_outlived() {
+    check_outlived(&[Mode::Hang]);
+}
+
+#[test]
+fn a_server_that_never_stops_answering_is_outlived() {
+    check_outlived(&[Mode::Huge]);
+}

@@ -1,0 +1,148 @@
+//! What stands between a coordinator and its server and can go wrong: a TCP proxy that passes, or breaks in one of many ways.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// What it does with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Pass,
+    /// Closes it at once.
+    Close,
+    /// Takes everything and never answers.
+    Hang,
+    /// Answers every request with 500.
+    Fail,
+    /// Answers with what is no HTTP.
+    Garbage,
+    /// Answers with JSON that is no answer.
+    OtherJson,
+    /// Answers with JSON that doesn't end: 64 MiB of it.
+    Huge,
+    /// Closes in the middle of an answer.
+    Half,
+}
+
+/// A running proxy; its end closes all.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    mode: Mutex<Mode>,
+    open: Mutex<Vec<TcpStream>>,
+    is_over: AtomicBool,
+}
+
+impl Proxy {
+    pub fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mode, open) = (Mutex::new(Mode::Pass), Mutex::default());
+        let shared = Arc::new(Shared { server, mode, open, is_over: AtomicBool::new(false) });
+        let accepting = std::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                for stream in listener.incoming() {
+                    if shared.is_over.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let (shared, stream) = (Arc::clone(&shared), stream.unwrap());
+                    std::thread::spawn(move || shared.treat(stream));
+                }
+            }
+        });
+        Self { shared, address, accepting: Some(accepting) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// From now on, for new connections; what is open is closed.
+    pub fn set(&self, mode: Mode) {
+        *self.shared.mode.lock().unwrap() = mode;
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        // Wakes the one that accepts.
+        let _ = TcpStream::connect(self.address);
+        self.accepting.take().unwrap().join().unwrap();
+        self.set(Mode::Close);
+    }
+}
+
+impl Shared {
+    fn treat(&self, mut client: TcpStream) {
+        let mode = *self.mode.lock().unwrap();
+        self.open.lock().unwrap().push(client.try_clone().unwrap());
+        match mode {
+            Mode::Close => {}
+            Mode::Pass => self.pass(client),
+            Mode::Hang => drain(&mut client),
+            Mode::Fail => answer(client, "HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\noops"),
+            Mode::Garbage => answer(client, "\u{1}\u{2} what is this\r\n\r\n"),
+            Mode::OtherJson => {
+                let body = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":7}}"#;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+                answer(client, &format!("{head} {}\r\n\r\n{body}", body.len()));
+            }
+            Mode::Huge => {
+                answer(
+                    client.try_clone().unwrap(),
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"",
+                );
+                for _ in 0..1024 {
+                    if client.write_all(&[b'x'; 64 * 1024]).is_err() {
+                        return;
+                    }
+                }
+            }
+            Mode::Half => {
+                answer(
+                    client,
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"json",
+                );
+            }
+        }
+    }
+
+    fn pass(&self, client: TcpStream) {
+        let Ok(server) = TcpStream::connect(self.server) else { return };
+        self.open.lock().unwrap().push(server.try_clone().unwrap());
+        let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        let answers = std::thread::spawn(move || copy(back.0, back.1));
+        copy(client, server);
+        answers.join().unwrap();
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+fn drain(stream: &mut TcpStream) {
+    let mut buffer = [0; 4096];
+    while stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {}
+}
+
+/// Answers once something was asked, and closes.
+fn answer(mut stream: TcpStream, text: &str) {
+    let mut buffer = [0; 4096];
+    if stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {
+        let _ = stream.write_all(text.as_bytes());
+    }
+}

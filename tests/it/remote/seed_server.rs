@@ -1,0 +1,121 @@
+//! A server of the seeds' time: the three steps of 004's loop on a Unix socket, and `report_process_exit` in its older form.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+/// A running server; its socket is in a folder of its own.
+pub struct SeedServer {
+    folder: tempfile::TempDir,
+    state: Arc<State>,
+}
+
+struct State {
+    /// Where its agents work.
+    work: PathBuf,
+    /// What should start, as `agent`.
+    wanted: Mutex<Vec<String>>,
+    /// Each tool call, with its arguments.
+    calls: Mutex<Vec<(String, Value)>>,
+}
+
+const AGENTS: [&str; 2] = ["agt", "stranger"];
+
+impl SeedServer {
+    pub fn start(work: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("mcp.sock")).unwrap();
+        let state = Arc::new(State { work: work.to_owned(), wanted: Mutex::default(), calls: Mutex::default() });
+        let serving = Arc::clone(&state);
+        // Ends with the process of the tests; it holds nothing but its socket.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (state, stream) = (Arc::clone(&serving), stream.unwrap());
+                std::thread::spawn(move || state.talk(stream));
+            }
+        });
+        Self { folder, state }
+    }
+
+    pub fn address(&self) -> String {
+        format!("unix:{}", self.folder.path().join("mcp.sock").display())
+    }
+
+    pub fn want(&self, agents: &[&str]) {
+        *self.state.wanted.lock().unwrap() = agents.iter().map(|agent| (*agent).to_owned()).collect();
+    }
+
+    /// The arguments of each call of `tool` so far.
+    pub fn calls(&self, tool: &str) -> Vec<Value> {
+        let calls = self.state.calls.lock().unwrap();
+        calls.iter().filter(|(name, _)| name == tool).map(|(_, arguments)| arguments.clone()).collect()
+    }
+}
+
+impl State {
+    fn talk(&self, stream: UnixStream) {
+        let mut writer = stream.try_clone().unwrap();
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            let request: Value = serde_json::from_str(&line).unwrap();
+            if request.get("id").is_none() {
+                continue;
+            }
+            let result = match request["method"].as_str().unwrap() {
+                "initialize" => json!({
+                    "protocolVersion": "2024-11-05", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "seed", "version": "1" }
+                }),
+                "tools/list" => json!({ "tools": tools() }),
+                "tools/call" => self.call(&request["params"]),
+                _ => json!({}),
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+            if writeln!(writer, "{answer}").is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Answers as text alone, as servers did then.
+    fn call(&self, params: &Value) -> Value {
+        let (tool, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
+        self.calls.lock().unwrap().push((tool.to_owned(), arguments.clone()));
+        let answer = match tool {
+            "health_check" => json!({ "status": "ok" }),
+            "list_active_projects_with_agents" => json!({
+                "success": true,
+                "projects": [{
+                    "project_id": "prj", "project_name": "a project", "working_directory": self.work, "agents": AGENTS
+                }]
+            }),
+            "should_start" => {
+                let is_wanted = self.wanted.lock().unwrap().iter().any(|agent| arguments["agent_id"] == *agent);
+                if is_wanted {
+                    json!({ "should_start": true, "ai_type": "claude" })
+                } else {
+                    json!({ "should_start": false })
+                }
+            }
+            _ => json!({ "success": true }),
+        };
+        json!({ "content": [{ "type": "text", "text": answer.to_string() }] })
+    }
+}
+
+fn tools() -> Vec<Value> {
+    let tool = |name: &str, arguments: &[&str]| {
+        let properties: serde_json::Map<String, Value> =
+            arguments.iter().map(|argument| ((*argument).to_owned(), json!({ "type": "string" }))).collect();
+        json!({ "name": name, "inputSchema": { "type": "object", "properties": properties } })
+    };
+    vec![
+        tool("health_check", &[]),
+        tool("list_active_projects_with_agents", &[]),
+        tool("should_start", &["agent_id", "project_id"]),
+        tool("report_process_exit", &["agent_id", "project_id", "exit_code"]),
+    ]
+}
