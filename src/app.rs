@@ -6,6 +6,7 @@
 
 mod http;
 mod identity;
+mod inherited;
 mod lock;
 mod notify;
 mod parts;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use inherited::{Inherited, InheritedError};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
 
@@ -82,7 +84,7 @@ const LEAVING_DEADLINE: Duration = Duration::from_secs(5);
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs a daemon until a signal ends it. `invocation` is how a person calls the command line for
-/// this daemon.
+/// this daemon; the doors of `inherited` are open already.
 ///
 /// # Errors
 /// What kept it from starting.
@@ -91,10 +93,12 @@ pub async fn run(
     config: Config,
     environment: &Environment,
     invocation: &str,
+    inherited: Inherited,
     mut signals: Signals,
 ) -> anyhow::Result<Ending> {
+    inherited.check(role, &config)?;
     let has_agents = AtomicBool::new(false);
-    let mut starting = std::pin::pin!(Daemon::start(role, &config, environment, invocation, &has_agents));
+    let mut starting = std::pin::pin!(Daemon::start(role, &config, environment, invocation, inherited, &has_agents));
     let (started, early) = tokio::select! {
         daemon = &mut starting => (daemon?, None),
         signal = signals.next() => {
@@ -115,6 +119,7 @@ pub async fn run(
     let policy = match first {
         Signal::Terminate => config.shutdown.sigterm,
         Signal::Interrupt => config.shutdown.sigint,
+        Signal::Leave => AtShutdown::Keep,
     };
     notify::stopping();
     tracing::info!(
@@ -156,6 +161,7 @@ impl Daemon {
         config: &Config,
         environment: &Environment,
         invocation: &str,
+        inherited: Inherited,
         has_agents: &AtomicBool,
     ) -> anyhow::Result<Self> {
         let parts = Parts::default();
@@ -166,7 +172,7 @@ impl Daemon {
                 let server = Server::start(config, environment, invocation, nudge.clone()).await?;
                 let id = identity::coordinator_id(&config.state_dir)?;
                 // Before agents are adopted: an address that is taken is a reason not to start.
-                let doors = Server::bind(config).await?;
+                let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
                 has_agents.store(true, Ordering::Release);
                 let processes = supervisor::adopt(config, nudge.clone()).await?;
@@ -180,7 +186,7 @@ impl Daemon {
             }
             Role::Serve => {
                 let server = Server::start(config, environment, invocation, Nudge::new()).await?;
-                let doors = Server::bind(config).await?;
+                let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
                 server.serve(config, doors, &parts);
                 (Some(server), None)
@@ -290,7 +296,7 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
     manifest.locate(problem.section, &problem.id, problem.field)
 }
 
-/// Whether an error is about the configuration, so that the exit code says so.
+/// Whether an error is about the configuration, the service manager's included, so that the exit code says so.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {
-    error.is::<ConfigError>() || error.is::<ManifestProblems>()
+    error.is::<ConfigError>() || error.is::<ManifestProblems>() || error.is::<InheritedError>()
 }

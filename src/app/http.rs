@@ -47,6 +47,16 @@ impl Door {
         Ok(Some(Self { listener, address }))
     }
 
+    /// What a service manager listens on already; [`super::Inherited`] has checked that it is where the settings say.
+    ///
+    /// # Errors
+    /// When the kernel doesn't say its address.
+    pub(super) fn inherited(listener: std::net::TcpListener) -> anyhow::Result<Self> {
+        let listener = TcpListener::from_std(listener).context("could not use the inherited socket `http`")?;
+        let address = listener.local_addr().context("could not learn the address of the inherited socket `http`")?;
+        Ok(Self { listener, address })
+    }
+
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -10,7 +10,7 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
-use super::{ManifestProblems, http, identity, locate, lock, socket};
+use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, StoreUrl};
 use crate::domain::Secret;
@@ -78,13 +78,17 @@ impl Server {
         Ok(Self { store, service, coordinator_token, _locks: [lock, store_lock] })
     }
 
-    /// Binds the sockets.
-    pub(super) async fn bind(config: &Config) -> anyhow::Result<Doors> {
-        Ok(Doors {
-            http: http::Door::open(&config.http, &config.state_dir).await?,
-            mcp: socket::bind(&config.mcp_socket)?,
-            control: socket::bind(&config.control_socket)?,
-        })
+    /// Binds the sockets that weren't inherited.
+    pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
+        let http = match inherited.http {
+            Some(listener) => Some(http::Door::inherited(listener)?),
+            None => http::Door::open(&config.http, &config.state_dir).await?,
+        };
+        let mcp = match inherited.mcp {
+            Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
+            None => socket::bind(&config.mcp_socket)?,
+        };
+        Ok(Doors { mcp, control: socket::bind(&config.control_socket)?, http })
     }
 
     /// Serves until `parts.serving` is cancelled.

@@ -6,8 +6,12 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 /// A signal that asks the daemon to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
+    /// SIGTERM: what becomes of the agents is a setting.
     Terminate,
+    /// SIGINT: that is another.
     Interrupt,
+    /// SIGUSR1: they are kept in any case, for a service manager that knows that it will start the daemon again.
+    Leave,
 }
 
 impl Signal {
@@ -15,6 +19,7 @@ impl Signal {
         match self {
             Self::Terminate => "SIGTERM",
             Self::Interrupt => "SIGINT",
+            Self::Leave => "SIGUSR1",
         }
     }
 
@@ -23,6 +28,7 @@ impl Signal {
         match self {
             Self::Terminate => 128 + 15,
             Self::Interrupt => 128 + 2,
+            Self::Leave => 128 + 10,
         }
     }
 }
@@ -40,6 +46,7 @@ pub fn unblock() -> std::io::Result<()> {
 pub struct Signals {
     terminate: Stream,
     interrupt: Stream,
+    leave: Stream,
     hang_up: Stream,
     /// Never read: while somebody listens, a file that grows too large (`ulimit -f`) is an error of that write, as on a full
     /// disk, and not the end of the daemon.
@@ -53,6 +60,7 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            leave: signal(SignalKind::user_defined1())?,
             hang_up: signal(SignalKind::hangup())?,
             _file_size: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
@@ -64,6 +72,7 @@ impl Signals {
             tokio::select! {
                 Some(()) = self.terminate.recv() => return Signal::Terminate,
                 Some(()) = self.interrupt.recv() => return Signal::Interrupt,
+                Some(()) = self.leave.recv() => return Signal::Leave,
                 // A closed terminal is no reason to end.
                 Some(()) = self.hang_up.recv() => {
                     tracing::info!("SIGHUP: the configuration is read at start; restart to apply a change");

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use crate::app::{self, Ending, Role, Signals};
+use crate::app::{self, Ending, Inherited, Role, Signals};
 use crate::config::{Environment, Loaded, LogConfig};
 use crate::telemetry::{self, LineForm};
 
@@ -11,6 +11,8 @@ use crate::telemetry::{self, LineForm};
 const N_WORKERS: usize = 2;
 
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
+    // First of all: it changes the environment, which is no business for a process with threads.
+    let inherited = Inherited::take();
     let Loaded { config, source } = loaded;
     let _guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
         Ok(guard) => guard,
@@ -47,7 +49,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        app::run(role, config, environment, &invocation, signals).await
+        app::run(role, config, environment, &invocation, inherited?, signals).await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();

@@ -189,10 +189,15 @@ impl Daemon {
     }
 
     /// Starts it by way of `command`, to which its role is added, and waits for nothing.
-    pub fn spawn_as(&mut self, mut command: Command) {
+    pub fn spawn_as(&mut self, command: Command) {
+        self.spawn_with(command, Stdio::null());
+    }
+
+    /// As [`Daemon::spawn_as`], with this as its standard input.
+    pub fn spawn_with(&mut self, mut command: Command, input: impl Into<Stdio>) {
         self.n_starts += 1;
         let log = File::create(self.log_file()).unwrap();
-        let child = command.arg(self.role).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let child = command.arg(self.role).stdin(input).stdout(Stdio::null()).stderr(log).spawn();
         self.child = Some(child.unwrap());
     }
 

@@ -17,5 +17,7 @@ mod redacted;
 mod remote;
 mod service;
 mod shim;
+mod sockets;
 mod store;
 mod support;
+mod units;
