@@ -172,10 +172,15 @@ impl Daemon {
     }
 
     /// Starts it by way of `command`, to which `run` is added, and waits for nothing.
-    pub fn spawn_as(&mut self, mut command: Command) {
+    pub fn spawn_as(&mut self, command: Command) {
+        self.spawn_role(command, "run");
+    }
+
+    /// As [`Daemon::spawn_as`], but it is only what `role` says: `serve`.
+    pub fn spawn_role(&mut self, mut command: Command, role: &str) {
         self.n_starts += 1;
         let log = File::create(self.log_file()).unwrap();
-        let child = command.arg("run").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let child = command.arg(role).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         self.child = Some(child.unwrap());
     }
 
