@@ -14,6 +14,7 @@ mod processes;
 mod quickstart;
 mod real_clis;
 mod redacted;
+mod sdks;
 mod service;
 mod shim;
 mod store;
