@@ -97,6 +97,20 @@ pub fn is_marked_authenticated(dir: &Path) -> bool {
     dir.join(AUTHENTICATED).exists()
 }
 
+/// The last `most` bytes of what the agent of the launch in `dir` printed, as text; what began before them is cut off.
+///
+/// # Errors
+/// When there is no output, or it can't be read.
+pub fn output_tail(dir: &Path, most: u64) -> std::io::Result<String> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = std::fs::File::open(dir.join(OUTPUT_LOG))?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,18 +136,4 @@ mod tests {
         std::fs::create_dir_all(instance(state.path(), &launch)).unwrap();
         assert_eq!(find(state.path(), &launch), Some(instance(state.path(), &launch)));
     }
-}
-
-/// The last `most` bytes of what the agent of the launch in `dir` printed, as text; what began before them is cut off.
-///
-/// # Errors
-/// When there is no output, or it can't be read.
-pub fn output_tail(dir: &Path, most: u64) -> std::io::Result<String> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = std::fs::File::open(dir.join(OUTPUT_LOG))?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

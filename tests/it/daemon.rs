@@ -30,7 +30,7 @@ pub struct Daemon {
     /// Who runs it and its commands, where that isn't the user of the tests.
     user: Option<u32>,
     /// The command that starts it.
-    role: &'static str,
+    pub role: &'static str,
 }
 
 /// A file system that is there as long as this is.

@@ -15,6 +15,7 @@ mod quickstart;
 mod real_clis;
 mod redacted;
 mod remote;
+mod sdks;
 mod service;
 mod shim;
 mod sockets;

@@ -1,5 +1,5 @@
-//! The presets with the real agent CLIs, spawned by the daemon, against a scripted model on a loopback port: never with an
-//! account, never beyond this machine.
+//! The presets with the real agent CLIs, spawned by the daemon, or by a coordinator that knows only the server's URL, against a
+//! scripted model on a loopback port: never with an account, never beyond this machine.
 //!
 //! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
 //! (npm silently takes older releases of claude for an older one):
@@ -13,12 +13,11 @@
 mod model;
 mod script;
 
-use std::fs;
-use std::io::Write as _;
+use std::fs::{self, File};
 use std::os::unix::fs::{chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -28,21 +27,20 @@ use tempfile::TempDir;
 use self::model::Model;
 use self::script::{EDITED, Script, find_token};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::processes_of;
+use crate::support::{processes_of, skip};
 
 /// Names the folder with `node_modules`.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_CLIS";
 /// Stands for a login; nothing that is written down may hold it.
 const KEY: &str = "sk-dummy-key-of-the-tests";
+/// What a coordinator shows that knows only the server's URL; not for agents.
+const TOKEN: &str = "the-token-of-the-coordinators";
+/// Shows such a coordinator for whom it may start agents; they get a ticket in its place.
+const PASSKEY: &str = "the-passkey-of-the-agent";
 /// `nobody` almost everywhere.
 const USER: u32 = 65534;
 /// A few seconds on an idle machine.
 const DEADLINE: Duration = Duration::from_mins(2);
-
-/// Says it on the terminal, where it is seen also of a test that passes.
-fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 /// The program `cli`; says why where there is none.
 fn find(cli: &str) -> Option<PathBuf> {
@@ -72,9 +70,32 @@ fn has_ordinary_user(program: &Path) -> bool {
     runs(Path::new(PROGRAM)) && runs(program)
 }
 
+/// How the agent's coordinator knows the server, and so the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// They are one daemon: agents get the bridge to its socket.
+    Own,
+    /// By nothing but its URL: agents get that.
+    ByUrl,
+}
+
+/// A coordinator beside the daemon, that ends with this.
+struct Supervisor(Child);
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// One task for one agent of a CLI.
 struct Bed {
+    /// Goes first, as the daemon's end ends whatever is left.
+    supervisor: Option<Supervisor>,
     daemon: Daemon,
+    /// What the configuration has below `ai_providers`.
+    providers: String,
     model: Model,
     /// Where the agent has no business.
     outside: TempDir,
@@ -83,9 +104,9 @@ struct Bed {
 }
 
 impl Bed {
-    /// Not started yet. `providers` is what the configuration has below `ai_providers`.
+    /// Not started yet.
     fn new(cli: &str, program: &Path, providers: &str, user: Option<u32>) -> Self {
-        let mut daemon = Daemon::configured(&format!("ai_providers: {providers}\nbackoff: {{ initial: 1h, max: 1h }}"));
+        let mut daemon = Daemon::configured(&settings(providers));
         // Agents may use the folder for temporary files, so that is not outside.
         let outside = tempfile::tempdir_in("/var/tmp").unwrap();
         let script = Script { work: daemon.work(), outside: outside.path().to_owned() };
@@ -113,12 +134,12 @@ impl Bed {
                 chown(path, Some(user), Some(user)).unwrap();
             }
         }
-        Self { daemon, model, outside, arguments }
+        Self { supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
     }
 
-    /// Starts the daemon with a clean environment, and lets an agent of this `ai_type` do its task.
-    fn run(&mut self, ai_type: &str) -> Value {
-        let folder = self.daemon.folder().to_owned();
+    /// Everything that an agent gets from its daemon, clean.
+    fn command(&self) -> Command {
+        let folder = self.daemon.folder();
         let mut command = self.daemon.command();
         let path = std::env::var("PATH").unwrap();
         command.env("PATH", format!("{}:{path}", folder.join("bin").display())).env("HOME", folder.join("home"));
@@ -126,8 +147,35 @@ impl Bed {
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
         command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
         command.env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.model.port));
-        self.daemon.spawn_as(command);
-        self.daemon.until_ready();
+        command
+    }
+
+    fn start(&mut self, server: Server) {
+        match server {
+            Server::Own => {
+                self.daemon.spawn_as(self.command());
+                self.daemon.until_ready();
+            }
+            Server::ByUrl => {
+                let secrets = format!("coordinator_token: {TOKEN}\nagents: {{ agt: {{ passkey: {PASSKEY} }} }}");
+                let settings = format!("{}\n{secrets}", settings(&self.providers));
+                self.daemon.configure(&format!("{settings}\nhttp: {{ listen: '127.0.0.1:0' }}"));
+                self.daemon.role = "serve";
+                self.daemon.spawn();
+                self.daemon.until_ready();
+                let address = self.daemon.status()["http"]["address"].as_str().unwrap().to_owned();
+                self.daemon.configure(&format!("{settings}\nserver: http://{address}/mcp"));
+                let log = File::create(self.supervisor_log()).unwrap();
+                let mut command = self.command();
+                command.arg("supervise").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+                self.supervisor = Some(Supervisor(command.spawn().unwrap()));
+            }
+        }
+    }
+
+    /// Lets an agent of this `ai_type` do its task.
+    fn run(&mut self, ai_type: &str, server: Server) -> Value {
+        self.start(server);
         self.daemon.project("prj");
         self.daemon.done(&["agent", "add", "agt", "--ai-type", ai_type]);
         self.daemon.done(&["project", "set", "prj", "--assign", "agt"]);
@@ -144,12 +192,17 @@ impl Bed {
 
     /// For a person who wants to know why, and for the search for secrets.
     fn said(&self) -> String {
-        format!("{}\n{}", self.daemon.log(), self.daemon.cli(&["logs", "agt", "prj"]).stdout)
+        let supervisor = fs::read_to_string(self.supervisor_log()).unwrap_or_default();
+        format!("{}\n{supervisor}\n{}", self.daemon.log(), self.daemon.cli(&["logs", "agt", "prj"]).stdout)
+    }
+
+    fn supervisor_log(&self) -> PathBuf {
+        self.daemon.folder().join("log.supervisor")
     }
 
     /// It ended well, did what it was to do, and left no secret anywhere.
     #[track_caller]
-    fn check(&self, ended: &Value) {
+    fn check(&self, ended: &Value, server: Server) {
         let said = self.said();
         assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
         assert_eq!(self.daemon.task_status("tsk"), "done");
@@ -160,9 +213,12 @@ impl Bed {
         let requests: String = self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
         let tokens = ["tkt_", "sess_"].map(|prefix| find_token(&requests, prefix).unwrap());
         let arguments = self.arguments.lock().unwrap();
-        let is_cli = |list: &String| list.contains("mcp_servers.coordinator") || list.contains("mcpServers");
-        assert!(arguments.iter().any(is_cli), "no CLI was seen: {arguments:?}");
-        for secret in tokens.iter().map(String::as_str).chain([KEY]) {
+        let is_cli = |list: &&String| list.contains("mcp_servers.coordinator") || list.contains("mcpServers");
+        let of_cli: Vec<_> = arguments.iter().filter(is_cli).collect();
+        let is_by_url = of_cli.iter().map(|list| list.contains("http://127.0.0.1:") && list.contains("/mcp\""));
+        assert!(!of_cli.is_empty(), "no CLI was seen: {arguments:?}");
+        assert!(is_by_url.into_iter().all(|is| is == (server == Server::ByUrl)), "{of_cli:?}");
+        for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
             assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
             assert!(!said.contains(secret), "{secret} in {said}");
         }
@@ -177,16 +233,25 @@ impl Bed {
     }
 }
 
+/// What the configuration of every bed has.
+fn settings(providers: &str) -> String {
+    format!("ai_providers: {providers}\nbackoff: {{ initial: 1h, max: 1h }}")
+}
+
 /// The whole life of an agent of this CLI; which files it made outside its project.
 fn live(cli: &str, providers: &str, user: Option<u32>) -> Option<Vec<String>> {
+    live_with(Server::Own, cli, providers, user)
+}
+
+fn live_with(server: Server, cli: &str, providers: &str, user: Option<u32>) -> Option<Vec<String>> {
     let program = find(cli)?;
     if user.is_some() && !has_ordinary_user(&program) {
         skip("the tests can't run these programs as another user");
         return None;
     }
     let mut bed = Bed::new(cli, &program, providers, user);
-    let ended = bed.run(cli);
-    bed.check(&ended);
+    let ended = bed.run(cli, server);
+    bed.check(&ended, server);
     Some(bed.strays())
 }
 
@@ -213,6 +278,19 @@ fn claude_does_its_task_for_an_ordinary_user() {
 #[test]
 fn codex_does_its_task_for_an_ordinary_user() {
     let Some(strays) = live("codex", "{ codex: { preset: codex, model: other } }", Some(USER)) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+/// As [`claude_does_its_task_and_edits_nothing_outside_its_project`], over HTTP.
+#[test]
+fn claude_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "claude", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn codex_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "codex", "{}", None) else { return };
     assert_eq!(strays, [""; 0]);
 }
 

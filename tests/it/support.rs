@@ -1,6 +1,7 @@
 //! What tests share: waiting for a fact, and a bed of agents that leaves no process behind.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +38,11 @@ pub fn until_some<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
 #[track_caller]
 pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     until_some(what, || fact().then_some(()));
+}
+
+/// Says on the terminal, where it is seen also of a test that passes, why a test does nothing. `.ci/run` counts these lines.
+pub fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Whether no process has this pid, or only a dead one.

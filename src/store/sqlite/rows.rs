@@ -197,7 +197,7 @@ pub(super) fn assignment(row: &SqliteRow) -> Result<Assignment, StoreError> {
 }
 
 pub(super) fn output_tail(row: &SqliteRow) -> Result<String, StoreError> {
-    read("output tail", row, |row| Ok(row.get("tail")?))
+    read("output tail", row, |row| row.get("tail"))
 }
 
 pub(super) fn task(row: &SqliteRow) -> Result<Task, StoreError> {

@@ -1,0 +1,258 @@
+//! The server as other people's clients find it: the official SDKs of MCP and the Inspector, at every door that an agent has.
+//!
+//! ```sh
+//! mkdir sdks && cp tests/clients/package.json sdks/ && npm install --ignore-scripts --prefix sdks
+//! python3 -m venv sdks/venv && sdks/venv/bin/pip install -r tests/clients/requirements.txt
+//! AGENT_COORDINATOR_TEST_SDKS=$PWD/sdks cargo test --test it sdks
+//! ```
+//! `.ci/run` does that. Other versions are tried by changing the two files. Without the variable each test says that it is
+//! skipped, and passes.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::skip;
+
+/// Names the folder with `venv` and `node_modules`.
+const VARIABLE: &str = "AGENT_COORDINATOR_TEST_SDKS";
+
+/// Ann in a project, with a task for her.
+const WORLD: &str = "
+agents:
+  agt_a: { name: Ann, passkey: key_a }
+projects:
+  prj: { name: Project, working_directory: work, agents: [agt_a] }
+tasks:
+  tsk: { project: prj, title: Login page, assignee: agt_a }
+";
+
+/// The revisions that clients agree on with the server: the newest, and the newest that begins with a handshake.
+const NEWEST: &str = "2026-07-28";
+const HANDSHAKE: &str = "2025-11-25";
+
+#[derive(Debug, Clone, Copy)]
+enum Door {
+    Http,
+    /// The bridge to the socket.
+    Bridge,
+    /// The bridge where only the URL is known.
+    BridgeByUrl,
+}
+
+const DOORS: [Door; 3] = [Door::Http, Door::Bridge, Door::BridgeByUrl];
+
+/// A daemon, and clients that know nothing but what they are told.
+struct Bed {
+    daemon: Daemon,
+    sdks: PathBuf,
+    tools: Vec<String>,
+}
+
+impl Bed {
+    /// `needed` is looked up in the folder of the SDKs; says why where it isn't there.
+    fn with(needed: &str) -> Option<Self> {
+        let Some(sdks) = std::env::var_os(VARIABLE) else {
+            skip(&format!("{VARIABLE} names no folder with {needed} (see tests/it/sdks.rs)"));
+            return None;
+        };
+        let sdks = PathBuf::from(sdks);
+        if !sdks.join(needed).exists() {
+            skip(&format!("{VARIABLE} names {}, which has no {needed}", sdks.display()));
+            return None;
+        }
+        let sdks = fs::canonicalize(sdks).unwrap();
+        let daemon = Daemon::crowded("http: { listen: '127.0.0.1:0' }", WORLD);
+        fs::create_dir(daemon.folder().join("home")).unwrap();
+        let listed = daemon.client().request("tools/list", &json!({}));
+        let listed = listed["result"]["tools"].as_array().unwrap().iter();
+        let tools = listed.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        Some(Self { daemon, sdks, tools })
+    }
+
+    /// A program of the SDKs, or the node that came with them, if one did.
+    fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut path = OsString::from(self.sdks.join("node_modules/.bin"));
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        let mut command = Command::new(program.as_ref());
+        command.env_clear().env("PATH", path).env("HOME", self.daemon.folder().join("home"));
+        command.current_dir(self.daemon.work());
+        command
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.daemon.status()["http"]["address"].as_str().unwrap())
+    }
+
+    /// What a client has to know to come in by this door.
+    fn variable(&self, door: Door) -> Option<(&'static str, String)> {
+        match door {
+            Door::Http => None,
+            Door::Bridge => {
+                Some(("COORDINATOR_MCP_SOCKET", self.daemon.state().join("mcp.sock").to_str().unwrap().to_owned()))
+            }
+            Door::BridgeByUrl => Some(("COORDINATOR_MCP_URL", self.url())),
+        }
+    }
+
+    fn target(&self, door: Door) -> String {
+        match door {
+            Door::Http => self.url(),
+            Door::Bridge | Door::BridgeByUrl => PROGRAM.to_owned(),
+        }
+    }
+
+    /// Also if it is done.
+    fn give_task(&self) {
+        for status in ["todo", "in_progress"] {
+            self.daemon.done(&["task", "set", "tsk", "--status", status]);
+        }
+    }
+
+    /// Lets a client of `tests/clients` do the task, by this door.
+    #[track_caller]
+    fn check(&self, mut client: Command, door: Door, mode: &str, protocol: &str) {
+        self.give_task();
+        let output = client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
+        let about = format!("{door:?}, {mode}: {output:?}\n{}", self.daemon.log());
+        assert!(output.status.success(), "{about}");
+        // Clients warn there of what they find strange.
+        assert!(output.stderr.is_empty(), "{about}");
+        let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&seen["protocol"], &seen["server"]), (&protocol.into(), &"agent-coordinator".into()), "{about}");
+        assert_eq!(seen["tools"], json!(self.tools), "{about}");
+        self.check_answers(&seen, &about);
+        assert_eq!(seen.get("errors").unwrap_or(&json!([])), &json!([]), "{about}");
+    }
+
+    /// What the tools answered, by their names.
+    #[track_caller]
+    fn check_answers(&self, seen: &Value, about: &str) {
+        for tool in ["health_check", "authenticate", "get_my_task", "report_completed"] {
+            assert_eq!(seen[tool]["is_error"], false, "{tool}: {about}");
+        }
+        assert_eq!(seen["health_check"]["answer"]["status"], "ok", "{about}");
+        let refusal = json!([seen["refusal"]["is_error"], seen["refusal"]["answer"]["error_code"]]);
+        assert_eq!(refusal, json!([true, "invalid_credentials"]), "{about}");
+        assert_eq!(seen["get_my_task"]["answer"]["task"]["title"], "Login page", "{about}");
+        assert_eq!(seen["report_completed"]["answer"]["success"], true, "{about}");
+        assert_eq!(self.daemon.task_status("tsk"), "done", "{about}");
+        for level in ["warn", "error"] {
+            assert!(!self.daemon.log().contains(&format!(r#""level":"{level}""#)), "{about}");
+        }
+    }
+
+    /// `tests/clients/typescript_sdk.mjs` with the packages it finds beside it.
+    fn typescript(&self, generation: &str) -> Command {
+        let (modules, script) = ("node_modules", "typescript_sdk.mjs");
+        let folder = self.daemon.folder();
+        if !folder.join(script).exists() {
+            fs::copy(clients().join(script), folder.join(script)).unwrap();
+            symlink(self.sdks.join(modules), folder.join(modules)).unwrap();
+        }
+        let mut command = self.command("node");
+        command.arg(folder.join(script)).arg(generation);
+        command
+    }
+
+    /// One call of the Inspector; its exit code and what it printed.
+    #[track_caller]
+    fn inspect(&self, door: Door, era: &str, arguments: &[&str]) -> (i32, Value) {
+        let mut command = self.command("node");
+        command.arg(self.sdks.join("node_modules/.bin/mcp-inspector")).arg("--cli");
+        if let Some((name, value)) = self.variable(door) {
+            command.args(["-e", &format!("{name}={value}")]);
+        }
+        command.arg(self.target(door));
+        if !matches!(door, Door::Http) {
+            command.arg("mcp");
+        }
+        let output = command.args(["--protocol-era", era]).args(arguments).output().unwrap();
+        let code = output.status.code().unwrap();
+        let about = format!("{door:?}, {era}, {arguments:?}: {output:?}\n{}", self.daemon.log());
+        assert!(code != 0 || output.stderr.is_empty(), "{about}");
+        let printed = serde_json::from_slice(&output.stdout);
+        (code, printed.unwrap_or_else(|_| panic!("{about}")))
+    }
+
+    /// A tool call; its answer in the form of the other clients.
+    #[track_caller]
+    fn inspected(&self, door: Door, era: &str, tool: &str, arguments: &Value) -> Value {
+        let arguments = arguments.to_string();
+        let words = ["--method", "tools/call", "--tool-name", tool, "--tool-args-json", &arguments];
+        let (code, printed) = self.inspect(door, era, &words);
+        let is_error = printed["isError"].as_bool().unwrap_or(false);
+        // The Inspector's own code for a tool that refuses.
+        assert_eq!(code, if is_error { 5 } else { 0 }, "{printed}");
+        json!({ "is_error": is_error, "answer": printed["structuredContent"] })
+    }
+}
+
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+#[test]
+fn the_python_sdk_does_a_task_by_every_door() {
+    let Some(bed) = Bed::with("venv/bin/python") else { return };
+    for door in DOORS {
+        for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
+            let mut client = bed.command(bed.sdks.join("venv/bin/python"));
+            client.args(["-W", "always"]).arg(clients().join("python_sdk.py"));
+            bed.check(client, door, mode, protocol);
+        }
+    }
+}
+
+#[test]
+fn the_first_typescript_sdk_does_a_task_by_every_door() {
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/sdk") else { return };
+    for door in DOORS {
+        bed.check(bed.typescript("sdk"), door, "legacy", HANDSHAKE);
+    }
+}
+
+#[test]
+fn the_second_typescript_sdk_does_a_task_by_every_door() {
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/client") else { return };
+    for door in DOORS {
+        for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
+            bed.check(bed.typescript("client"), door, mode, protocol);
+        }
+    }
+}
+
+#[test]
+fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_door() {
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/inspector") else { return };
+    for door in DOORS {
+        for era in ["legacy", "modern"] {
+            let (code, printed) = bed.inspect(door, era, &["--method", "tools/list", "--strict"]);
+            let names = printed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+            assert_eq!((code, Value::Array(names)), (0, json!(bed.tools)), "{door:?}, {era}");
+        }
+    }
+    for (door, era) in [(Door::Http, "legacy"), (Door::Bridge, "modern")] {
+        bed.give_task();
+        let call = |tool: &str, arguments: Value| bed.inspected(door, era, tool, &arguments);
+        let health_check = call("health_check", json!({}));
+        let who = |passkey: &str| json!({ "agent_id": "agt_a", "passkey": passkey, "project_id": "prj" });
+        let refusal = call("authenticate", who("wrong"));
+        let authenticate = call("authenticate", who("key_a"));
+        let token = authenticate["answer"]["session_token"].clone();
+        let get_my_task = call("get_my_task", json!({ "session_token": token }));
+        let report = json!({ "session_token": token, "result": "success", "summary": "done" });
+        let seen = json!({
+            "health_check": health_check, "refusal": refusal, "authenticate": authenticate, "get_my_task": get_my_task,
+            "report_completed": call("report_completed", report),
+        });
+        bed.check_answers(&seen, &format!("{door:?}: {seen}"));
+    }
+}
