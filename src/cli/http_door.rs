@@ -84,7 +84,7 @@ impl HttpDoor {
             }
         }
         let rest = buffer.trim_ascii();
-        if !status.is_success() {
+        if !status.is_success() && !is_error_about(message, rest) {
             return Err(Lost::Answer(refusal(status, rest)));
         }
         if !is_stream && !rest.is_empty() {
@@ -121,6 +121,14 @@ fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data.into_bytes(), at + n_end))
 }
 
+/// Whether `body` is the protocol's own error about `message`: then that is the answer, whatever the status. A notification has
+/// none.
+fn is_error_about(message: &[u8], body: &[u8]) -> bool {
+    let [message, body] = [message, body].map(|text| serde_json::from_slice(text).unwrap_or(Value::Null));
+    let is_notification = message.get("method").is_some() && message.get("id").is_none();
+    !is_notification && body["error"].is_object() && body["id"] == message["id"]
+}
+
 /// What a server said instead of an answer: problem+json, a JSON-RPC error, or any text.
 fn refusal(status: reqwest::StatusCode, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -143,6 +151,18 @@ mod tests {
         assert_eq!(first, b"");
         assert_eq!(next_event(&two[length..]).unwrap().0, b"{\"a\":1}");
         assert_eq!(next_event(b"data: x\r\ndata: y\r\n\r\nrest").unwrap(), (b"x\ny".to_vec(), 20));
+    }
+
+    #[test]
+    fn an_error_is_about_the_message_with_its_id() {
+        let of_none = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#;
+        let of_one = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}"#;
+        let (request, notification) = (br#"{"id":1,"method":"x"}"#, br#"{"method":"x"}"#);
+        assert!(is_error_about(b"garbage", of_none) && is_error_about(request, of_one));
+        // Nobody would take these for an answer to what they asked.
+        assert!(!is_error_about(request, of_none) && !is_error_about(b"garbage", of_one));
+        assert!(!is_error_about(notification, of_none));
+        assert!(!is_error_about(b"garbage", br#"{"status":400,"detail":"no"}"#) && !is_error_about(request, b""));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -12,20 +13,25 @@ use crate::redacted::redacted;
 use crate::support::DEADLINE;
 
 /// What came back.
-struct Response {
-    status: u16,
+pub struct Response {
+    pub status: u16,
     head: String,
-    body: String,
+    pub body: String,
 }
 
 impl Response {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}", self.body))
     }
 }
 
 fn send(daemon: &Daemon, method: &str, path: &str, body: &[u8]) -> Response {
-    let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
+    send_to(&daemon.state().join("control.sock"), method, path, body)
+}
+
+/// Asks at a control socket.
+pub fn send_to(socket: &Path, method: &str, path: &str, body: &[u8]) -> Response {
+    let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let head =
         format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());

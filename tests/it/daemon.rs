@@ -480,13 +480,6 @@ impl Daemon {
 }
 
 impl Client {
-    /// The next line as it came, without its end.
-    pub fn receive_line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        line.trim_end_matches('\n').to_owned()
-    }
-
     /// Says that nothing more will be sent.
     pub fn half_close(&self) {
         self.lines.get_ref().shutdown(std::net::Shutdown::Write).unwrap();

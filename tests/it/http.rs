@@ -29,7 +29,7 @@ tasks:
 ";
 
 /// One connection, with as little of a client as there can be.
-struct Web {
+pub struct Web {
     stream: TcpStream,
     /// What came behind the last answer.
     rest: Vec<u8>,
@@ -37,11 +37,11 @@ struct Web {
 
 /// What came back.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub struct Answer {
+    pub status: u16,
     /// Names in small letters.
     headers: Vec<(String, String)>,
-    body: String,
+    pub body: String,
 }
 
 fn address(daemon: &Daemon) -> SocketAddr {
@@ -53,7 +53,7 @@ impl Web {
         Self::connect(address(daemon))
     }
 
-    fn connect(address: SocketAddr) -> Self {
+    pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
@@ -131,7 +131,7 @@ impl Web {
     }
 
     /// A POST to /mcp with these headers beside the usual ones.
-    fn post(&mut self, headers: &str, body: &[u8]) -> Option<Answer> {
+    pub fn post(&mut self, headers: &str, body: &[u8]) -> Option<Answer> {
         self.send(request_head(headers, body.len()));
         self.send(body);
         self.receive()
@@ -201,5 +201,5 @@ fn request_head(headers: &str, length: usize) -> String {
     format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n")
 }
 
-const JSON: &str = "Content-Type: application/json\r\n";
+pub const JSON: &str = "Content-Type: application/json\r\n";
 const HEALTH: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod cli;
+mod contract;
 mod control;
 mod daemon;
 mod faults;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Client, Daemon};
 
 /// Ann and Bob in a project, with these tasks.
-fn world(tasks: &str) -> String {
+pub fn world(tasks: &str) -> String {
     format!(
         "
 agents:
@@ -31,7 +31,7 @@ tasks:
 }
 
 /// The task most tests work on.
-const MINE: &str =
+pub const MINE: &str =
     "  tsk: { project: prj, title: Login page, description: Build the form., assignee: agt_a, status: in_progress }\n";
 
 /// An agent that someone started by hand: it knows its passkey and speaks for itself.
@@ -77,7 +77,7 @@ impl ByHand {
     }
 }
 
-fn credentials(agent: &str, passkey: &str, project: &str) -> Value {
+pub fn credentials(agent: &str, passkey: &str, project: &str) -> Value {
     json!({ "agent_id": agent, "passkey": passkey, "project_id": project })
 }
 

@@ -19,7 +19,8 @@ use agent_coordinator::store::{Change, Commit, Store};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-fn settings() -> Settings {
+/// What a configuration says that says nothing.
+pub fn settings() -> Settings {
     Settings {
         language: Language::English,
         start_timeout: Duration::from_mins(2),

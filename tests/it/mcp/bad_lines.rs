@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::world;
 use crate::daemon::{Client, Daemon};
 
 const HEALTH: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
@@ -78,94 +77,6 @@ fn a_connection_of_rubbish_only_is_closed() {
     }
     assert_eq!(n_complaints, 16);
     check_well(&daemon);
-}
-
-#[test]
-fn a_malformed_call_names_the_tool_and_the_argument() {
-    let daemon = Daemon::crowded("", &world(""));
-    let mut client = daemon.client();
-    let mut check = |tool: &str, arguments: Value, expected: &str| {
-        let answer = client.call_raw(tool, &arguments);
-        assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&(-32602).into(), &expected.into()));
-    };
-    check("authenticate", json!({}), "authenticate: arguments: missing field `agent_id`");
-    check(
-        "authenticate",
-        json!({ "agent_id": "a", "project_id": "p" }),
-        "authenticate: arguments: missing field `passkey`",
-    );
-    check(
-        "authenticate",
-        json!({ "agent_id": ["a"], "passkey": "p", "project_id": "x" }),
-        "authenticate: argument `agent_id`: invalid type: sequence, expected a string",
-    );
-    check("get_my_task", json!({}), "get_my_task: argument `session_token` is missing");
-    check("logout", json!({ "session_token": null }), "logout: argument `session_token` is missing");
-    check(
-        "report_completed",
-        json!({ "session_token": 7, "result": "success" }),
-        "report_completed: argument `session_token` must be a string, not a number",
-    );
-    check(
-        "should_start",
-        json!({ "agent_id": "a", "project_id": "../etc" }),
-        "should_start: argument `project_id`: `../etc` is not a valid project id: expected 1 to 64 of letters, digits, `.`, \
-         `_`, `-`, beginning with a letter or digit",
-    );
-    check(
-        "should_start",
-        json!({ "agent_id": "a", "project_id": "p", "coordinator_id": {} }),
-        "should_start: argument `coordinator_id` must be a string, not an object",
-    );
-    check(
-        "list_active_projects_with_agents",
-        json!({ "limit": "many" }),
-        "list_active_projects_with_agents: argument `limit`: invalid type: string \"many\", expected a nonzero usize",
-    );
-    let token = client.call("authenticate", &super::credentials("agt_a", "key_a", "prj"))["session_token"].clone();
-    let mut check = |tool: &str, mut arguments: Value, expected: &str| {
-        arguments["session_token"] = token.clone();
-        let message = client.call_raw(tool, &arguments)["error"]["message"].clone();
-        assert_eq!(message, expected);
-    };
-    check(
-        "report_completed",
-        json!({ "result": "great" }),
-        "report_completed: argument `result`: unknown variant `great`, expected one of `success`, `failed`, `blocked`",
-    );
-    check("report_completed", json!({}), "report_completed: arguments: missing field `result`");
-    check(
-        "update_task_status",
-        json!({ "task_id": "tsk", "status": "finished" }),
-        "update_task_status: argument `status`: unknown variant `finished`, expected one of `backlog`, `todo`, \
-         `in_progress`, `blocked`, `done`, `cancelled`",
-    );
-    // What no tool asked for is no mistake: older and newer clients send more.
-    let more = json!({ "verbose": true, "coordinator_id": "crd_x", "session_token": "sess_x" });
-    assert_eq!(client.call("health_check", &more)["status"], "ok");
-}
-
-#[test]
-fn an_unknown_tool_and_params_that_are_none_are_told_so() {
-    let daemon = Daemon::running("");
-    let mut client = daemon.client();
-    let mut check = |params: Value, expected: &str| {
-        let error = client.request("tools/call", &params)["error"].clone();
-        assert_eq!((&error["code"], &error["message"]), (&(-32602).into(), &expected.into()));
-    };
-    check(
-        json!({ "name": "no_such_tool", "arguments": {} }),
-        "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, wait_for_work, \
-         list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, \
-         get_agent_action, authenticate, get_my_task, update_task_status, report_completed, logout, list_managed_agents, \
-         get_pending_tasks, report_execution_start, report_execution_complete",
-    );
-    let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
-    check(json!({}), malformed);
-    check(json!({ "name": 7 }), malformed);
-    check(json!({ "name": "health_check", "arguments": [] }), malformed);
-    let error = client.request("initialize", &json!({}))["error"].clone();
-    assert_eq!(error["code"], -32602, "{error}");
 }
 
 #[test]

@@ -4,57 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ByHand, check_refused, claim, should_start, world};
 use crate::daemon::Daemon;
-use crate::redacted::redacted;
 use crate::support::until;
-
-#[test]
-fn health_check_says_who_answers_and_how_much_there_is() {
-    let daemon = Daemon::crowded("", &world(""));
-    let health = daemon.client().call("health_check", &json!({}));
-    assert_eq!(
-        redacted(&health),
-        json!({
-            "status": "ok", "version": "[version]", "timestamp": "[timestamp]", "agent_count": 3, "project_count": 3,
-        })
-    );
-    assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
-    health["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-}
-
-#[test]
-fn active_projects_are_listed_with_their_active_agents() {
-    let daemon = Daemon::crowded("", &world(""));
-    daemon.apply(
-        "
-agents:
-  agt_idle: { status: inactive }
-  agt_a: { name: Ann }
-projects:
-  prj_2: { name: Another, working_directory: /somewhere, agents: [agt_idle] }
-  prj_asleep: { working_directory: work, agents: [agt_a], status: inactive }
-  prj_old: { working_directory: work, agents: [agt_a], status: archived }
-  prj_new: { working_directory: work }
-",
-    );
-    let list = |arguments: Value| daemon.client().call("list_active_projects_with_agents", &arguments);
-    let project = |id: &str, name: &str, agents: &[&str]| json!({ "project_id": id, "project_name": name, "working_directory": "[working_directory]", "agents": agents });
-    let all = [
-        project("prj", "Project", &["agt_a", "agt_b"]),
-        project("prj_2", "Another", &["agt_a"]),
-        project("prj_busy", "prj_busy", &["agt_busy"]),
-        project("prj_new", "prj_new", &[]),
-    ];
-    let whole = list(json!({}));
-    assert_eq!(redacted(&whole), json!({ "success": true, "projects": all }));
-    assert_eq!(whole["projects"][1]["working_directory"], "/somewhere");
-
-    let first = list(json!({ "limit": 3 }));
-    assert_eq!(redacted(&first), json!({ "success": true, "projects": all[..3], "next_cursor": "prj_busy" }));
-    let second = list(json!({ "limit": 3, "cursor": "prj_busy", "coordinator_id": "crd_test" }));
-    assert_eq!(redacted(&second), json!({ "success": true, "projects": all[3..] }));
-    assert_eq!(list(json!({ "limit": 4 })), whole);
-    assert_eq!(list(json!({ "cursor": "zzz" })), json!({ "success": true, "projects": [] }));
-}
 
 #[test]
 fn each_reason_for_and_against_a_start_has_its_word() {
@@ -118,50 +68,6 @@ tasks:
     daemon.done(&["resume"]);
     assert_eq!(should_start(&daemon, "agt_ready", None)["reason"], "ready");
     check("agt_ready", "prj", "starting");
-}
-
-#[test]
-fn a_yes_reserves_the_start_for_who_asked() {
-    let daemon = Daemon::crowded("", &world(super::MINE));
-    let yes = should_start(&daemon, "agt_a", Some("crd_one"));
-    let expected = json!({
-        "should_start": true, "reason": "ready", "ai_type": "claude", "purpose": "task", "launch_id": "[launch_id]",
-        "start_deadline": "[start_deadline]", "launch_ticket": "[launch_ticket]",
-    });
-    assert_eq!(redacted(&yes), expected);
-    yes["start_deadline"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-
-    let no = json!({ "should_start": false, "reason": "starting" });
-    assert_eq!(should_start(&daemon, "agt_a", Some("crd_two")), no);
-    assert_eq!(should_start(&daemon, "agt_a", None), no);
-    let again = should_start(&daemon, "agt_a", Some("crd_one"));
-    assert_eq!(redacted(&again), expected);
-    assert_eq!((&again["launch_id"], &again["start_deadline"]), (&yes["launch_id"], &yes["start_deadline"]));
-    // An agent that was started after the first answer goes on with what it has.
-    assert_eq!(again["launch_ticket"], yes["launch_ticket"]);
-
-    let with = |ticket: &Value| {
-        daemon.client().call("authenticate", &super::credentials("agt_a", ticket.as_str().unwrap(), "prj"))
-    };
-    assert_eq!(with(&again["launch_ticket"])["success"], true);
-    let running = json!({ "should_start": false, "reason": "running" });
-    assert_eq!(should_start(&daemon, "agt_a", Some("crd_one")), running);
-}
-
-#[test]
-fn a_ticket_is_only_for_a_coordinator_that_says_its_name() {
-    let daemon = Daemon::crowded("", &world(super::MINE));
-    let yes = should_start(&daemon, "agt_a", None);
-    assert_eq!(
-        redacted(&yes),
-        json!({
-            "should_start": true, "reason": "ready", "ai_type": "claude", "purpose": "task", "launch_id": "[launch_id]",
-            "start_deadline": "[start_deadline]",
-        })
-    );
-    // Seed 004's coordinator starts the agent with its passkey: it takes the reservation.
-    ByHand::authenticate(&daemon, "agt_a");
-    assert_eq!(daemon.open("agt_a")[0]["launch_id"], yes["launch_id"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ByHand, MINE, check_refused, claim, should_start, world};
+use super::{ByHand, MINE, check_refused, claim, world};
 use crate::daemon::Daemon;
 use crate::redacted::redacted;
 use crate::support::until;
@@ -36,38 +36,6 @@ fn check_warned(daemon: &Daemon, expected: &[(&str, &str)]) {
     until("the warnings are written", || warned(daemon).len() >= expected.len());
     let expected: Vec<_> = expected.iter().map(|&(form, next)| (form.to_owned(), next.to_owned())).collect();
     assert_eq!(warned(daemon), expected);
-}
-
-#[test]
-fn an_action_is_the_same_decision_in_one_word() {
-    let daemon = Daemon::crowded("run: { linger: 1h }", &world(MINE));
-    let hold = |reason: &str| json!({ "action": "hold", "reason": reason, "purpose": "task" });
-    let idle = call(&daemon, "get_agent_action", json!({ "agent_id": "agt_b", "project_id": "prj" }));
-    assert_eq!(idle, hold("no_work"));
-    let unknown = call(&daemon, "get_agent_action", json!({ "agent_id": "agt_x", "project_id": "prj" }));
-    assert_eq!(unknown, hold("unknown"));
-
-    let start = action(&daemon, Some("crd_one"));
-    let expected = json!({
-        "action": "start", "reason": "ready", "purpose": "task", "launch_id": "[launch_id]", "provider": "claude",
-        "start_deadline": "[start_deadline]", "launch_ticket": "[launch_ticket]",
-    });
-    assert_eq!(redacted(&start), expected);
-    // It is reserved, for whoever asks in whatever form.
-    assert_eq!(action(&daemon, Some("crd_two")), hold("starting"));
-    assert_eq!(should_start(&daemon, "agt_a", None)["reason"], "starting");
-    assert_eq!(action(&daemon, Some("crd_one")), start);
-
-    let mut agent = ByHand::with(&daemon, "agt_a", start["launch_ticket"].as_str().unwrap());
-    assert_eq!(action(&daemon, Some("crd_one")), hold("running"));
-    agent.get_my_task();
-    agent.report("success");
-    // It has its time to go by itself.
-    assert_eq!(action(&daemon, Some("crd_one")), hold("stopping"));
-    daemon.cli(&["stop", "agt_a", "prj", "--no-wait"]);
-    let stop = json!({ "action": "stop", "reason": "reported", "purpose": "task", "launch_id": start["launch_id"] });
-    assert_eq!(action(&daemon, Some("crd_one")), stop);
-    assert_eq!(warned(&daemon), []);
 }
 
 #[test]
@@ -257,19 +225,6 @@ fn malformed_older_calls_say_what_was_expected() {
     assert_eq!(missing["error"]["message"], "get_pending_tasks: argument `session_token` is missing");
     let stranger = json!({ "session_token": "sess_x" });
     check_refused(&call(&daemon, "get_pending_tasks", stranger), "invalid_session", "Invalid session token");
-}
-
-#[test]
-fn a_token_is_an_argument_by_either_of_its_names() {
-    let daemon = Daemon::crowded("", &world(MINE));
-    let agent = ByHand::authenticate(&daemon, "agt_a");
-    let with = |arguments: Value| call(&daemon, "get_my_task", arguments);
-    assert_eq!(with(json!({ "token": agent.token }))["task"]["task_id"], "tsk");
-    assert_eq!(with(json!({ "session_token": null, "token": agent.token }))["success"], true);
-    let wrong = with(json!({ "session_token": "sess_x", "token": agent.token }));
-    check_refused(&wrong, "invalid_session", "Invalid session token");
-    let ended = call(&daemon, "report_completed", json!({ "token": agent.token, "result": "success" }));
-    assert_eq!(ended["success"], true, "{ended}");
 }
 
 #[test]

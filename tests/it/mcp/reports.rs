@@ -49,31 +49,6 @@ fn a_failure_without_words_still_says_what_it_was() {
 }
 
 #[test]
-fn only_success_is_refused_while_subtasks_are_open() {
-    let tasks = format!("{MINE}  tsk_part: {{ project: prj, parent: tsk, title: t, assignee: agt_b, status: todo }}\n");
-    let daemon = Daemon::crowded("", &world(&tasks));
-    let mut ann = at_work(&daemon, "agt_a");
-    let refused = ann.report("success");
-    assert_eq!(
-        refused,
-        json!({
-            "success": false, "error": "Task tsk has subtasks that are not finished: tsk_part",
-            "error_code": "subtasks_open", "hint": "finish or cancel the subtasks first",
-        })
-    );
-    // The session goes on.
-    assert_eq!(ann.set("tsk_part", "cancelled")["success"], true);
-    assert_eq!(ann.report("success"), said(COMPLETED));
-
-    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
-    daemon.done(&["task", "set", "tsk_part", "--status", "todo"]);
-    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
-    let mut ann = at_work(&daemon, "agt_a");
-    assert_eq!(ann.report("failed"), said(RECORDED));
-    assert_eq!((daemon.task_status("tsk"), daemon.task_status("tsk_part")), ("blocked".into(), "blocked".into()));
-}
-
-#[test]
 fn what_a_person_decided_meanwhile_wins() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut ann = at_work(&daemon, "agt_a");
@@ -96,15 +71,4 @@ fn a_report_after_the_task_was_set_done_succeeds() {
     ann.set("tsk", "done");
     assert_eq!(ann.report("success"), said(COMPLETED));
     assert_eq!((daemon.task_status("tsk"), &daemon.ended("agt_a")[0]["outcome"]), ("done".into(), &"completed".into()));
-}
-
-#[test]
-fn a_logout_ends_the_session_without_a_report() {
-    let daemon = Daemon::crowded("", &world(MINE));
-    let mut ann = at_work(&daemon, "agt_a");
-    assert_eq!(ann.call("logout", json!({})), said("Your session has ended: exit now."));
-    check_refused(&ann.call("logout", json!({})), "session_ended", "Session has ended");
-    check_refused(&ann.report("success"), "session_ended", "Session has ended");
-    assert_eq!(daemon.ended("agt_a")[0]["outcome"], "exited_without_report");
-    assert_eq!(daemon.task_status("tsk"), "in_progress");
 }

@@ -7,28 +7,6 @@ use crate::daemon::Daemon;
 use crate::redacted::redacted;
 
 #[test]
-fn get_my_task_gives_the_task_or_says_that_there_is_none() {
-    let daemon = Daemon::crowded("", &world(MINE));
-    let answer = ByHand::authenticate(&daemon, "agt_a").get_my_task();
-    assert_eq!(
-        redacted(&answer),
-        json!({
-            "success": true, "has_task": true,
-            "task": {
-                "task_id": "tsk", "title": "Login page", "description": "Build the form.",
-                "working_directory": "[working_directory]",
-            },
-            "instruction": "When the task is finished, call report_completed.",
-        })
-    );
-    assert_eq!(answer["task"]["working_directory"], daemon.work().to_str().unwrap());
-    assert_eq!(
-        ByHand::authenticate(&daemon, "agt_b").get_my_task(),
-        json!({ "success": true, "has_task": false, "instruction": "There is no task assigned to you at present." })
-    );
-}
-
-#[test]
 fn the_seeds_wording_is_spoken_in_japanese() {
     let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: todo }}\n");
     let daemon = Daemon::crowded("language: ja", &world(&tasks));

@@ -1,0 +1,106 @@
+//! The contract of the MCP tools, once for all doors: what a tool answers is the same whichever way its caller came.
+//!
+//! [`contract`] lists every test; `cargo test contract::http` runs those of one door, `cargo test forms::` one subject over all
+//! of them. What belongs to one transport only is tested beside that.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod agents;
+mod bed;
+mod client;
+mod coordinators;
+mod forms;
+mod identity;
+mod reports;
+mod starts;
+mod waits;
+
+/// All there is.
+macro_rules! contract {
+    ($door:ident) => {
+        tests! { $door:
+            forms {
+                an_answer_is_the_same_as_structure_and_as_text
+                a_refusal_has_one_form
+                a_negative_answer_is_no_refusal
+                a_malformed_call_names_the_tool_and_the_argument
+                what_no_tool_asked_for_is_no_mistake
+                an_unknown_tool_and_params_that_are_none_are_told_so
+                an_id_has_a_grammar
+                what_is_no_request_is_told_so
+                the_tools_are_listed
+                a_schema_has_nothing_that_some_client_does_not_take
+                what_is_not_declared_is_not_there
+            }
+            identity {
+                a_coordinator_shows_its_token_where_nobody_sees_its_process
+                an_agent_s_token_opens_no_tool_of_coordinators
+                a_session_token_has_two_names
+                a_token_that_is_none_is_refused_by_every_tool
+                a_session_reaches_its_own_work_only
+            }
+            agents {
+                an_agent_does_its_task
+                a_passkey_opens_a_session_too
+                who_is_refused_at_the_door_is_told_to_exit
+                an_unknown_agent_and_a_wrong_passkey_get_the_same_answer
+                a_ticket_used_again_rotates_the_token
+                only_success_is_refused_while_subtasks_are_open
+                a_logout_ends_the_session_without_a_report
+            }
+            coordinators {
+                health_check_says_who_answers_and_how_much_there_is
+                active_projects_are_listed_with_their_active_agents
+                a_status_is_shown_to_people
+            }
+            starts {
+                a_yes_reserves_the_start_for_who_asked
+                a_ticket_is_only_for_a_coordinator_that_says_its_name
+                a_no_says_why
+                an_action_is_the_same_decision_in_one_word
+            }
+            reports {
+                a_report_may_be_repeated
+                the_first_reason_of_a_stop_is_the_one_that_counts
+                a_start_that_failed_says_why
+                a_launch_is_its_coordinators
+                a_report_may_leave_the_launch_unsaid
+            }
+            waits {
+                who_has_seen_nothing_is_answered_at_once
+                a_wait_ends_with_the_news_and_delays_nothing_else
+                a_wait_without_news_ends_in_time
+                a_coordinator_sees_its_own_launches_and_stops
+                a_wait_that_is_given_up_harms_nobody
+                who_waits_says_its_name
+                whoever_waits_is_told_that_the_server_stops
+            }
+        }
+    };
+}
+
+macro_rules! tests {
+    ($door:ident: $($subject:ident { $($fact:ident)+ })+) => {
+        $(mod $subject {
+            $(#[test]
+            fn $fact() {
+                crate::contract::$subject::$fact(&mut crate::contract::bed::Bed::behind(crate::contract::bed::Door::$door));
+            })+
+        })+
+    };
+}
+
+mod in_process {
+    contract!(InProcess);
+}
+mod socket {
+    contract!(Socket);
+}
+mod http {
+    contract!(Http);
+}
+mod bridge {
+    contract!(Bridge);
+}
+mod http_bridge {
+    contract!(HttpBridge);
+}

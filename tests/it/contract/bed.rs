@@ -1,0 +1,336 @@
+//! A server behind one of its doors, and the operator's hand in it. Whatever a test does, its end ends the server.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+
+use agent_coordinator::config::Environment;
+use agent_coordinator::config::manifest;
+use agent_coordinator::domain::Secret;
+use agent_coordinator::http::crowd::Crowd;
+use agent_coordinator::mcp::{self, McpServer};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::peer::{LocalPeer, PeerKind};
+use agent_coordinator::rest::{self, RestState};
+use agent_coordinator::service::world::SystemWorld;
+use agent_coordinator::service::{Service, Settings, Wanted};
+use agent_coordinator::store::sqlite::SqliteStore;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{Caller, Client, Wire};
+use crate::control::send_to;
+use crate::daemon::PROGRAM;
+use crate::http::{JSON, Web};
+use crate::mcp::{MINE, credentials, world};
+use crate::service::settings;
+use crate::support::{kill, until, until_some};
+
+/// What a coordinator shows where it isn't known by its process.
+pub const TOKEN: &str = "coord_of_the_contract";
+
+/// A way to the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// A stream in the process of the server.
+    InProcess,
+    Socket,
+    Http,
+    /// `agent-coordinator mcp`, to the socket.
+    Bridge,
+    /// `agent-coordinator mcp`, to the URL.
+    HttpBridge,
+}
+
+impl Door {
+    /// Whether the server sees the caller's process, and so knows a coordinator without its token.
+    pub const fn knows_its_peer(self) -> bool {
+        match self {
+            Self::InProcess | Self::Socket | Self::Bridge => true,
+            Self::Http | Self::HttpBridge => false,
+        }
+    }
+}
+
+/// A server without agents of its own.
+pub struct Bed {
+    pub door: Door,
+    folder: TempDir,
+    server: Server,
+}
+
+enum Server {
+    /// The real program as `serve`.
+    Program(Program),
+    Here(Here),
+}
+
+struct Program(Child);
+
+struct Here {
+    runtime: Runtime,
+    service: Arc<Service>,
+    mcp: McpServer,
+    cancel: CancellationToken,
+}
+
+impl Bed {
+    pub fn behind(door: Door) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        fs::create_dir(folder.path().join("state")).unwrap();
+        let bed = match door {
+            Door::InProcess => Self { door, server: Server::Here(Here::new(&folder)), folder },
+            _ => Self { door, server: Server::Program(Program::new(&folder)), folder },
+        };
+        until("the server can be reached", || UnixStream::connect(bed.control_socket()).is_ok());
+        bed
+    }
+
+    fn control_socket(&self) -> PathBuf {
+        self.folder.path().join("state/control.sock")
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// What a person asks by the control socket.
+    #[track_caller]
+    pub fn operate(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.as_bytes());
+        assert!((200..300).contains(&response.status), "{method} {path}: {}", response.body);
+        serde_json::from_str(&response.body).unwrap_or(Value::Null)
+    }
+
+    /// Applies a manifest that must be right.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) {
+        let path = self.folder.path().join("manifest.yaml");
+        fs::write(&path, manifest).unwrap();
+        let wanted = Wanted::from(&manifest::load(&path, &Environment::of_process()).unwrap());
+        self.operate("POST", "/apply", &serde_json::to_value(wanted).unwrap());
+    }
+
+    /// Ann and Bob in a project, and a task in progress for Ann.
+    pub fn with_a_task(&self) -> &Self {
+        self.apply(&world(MINE));
+        self
+    }
+
+    #[track_caller]
+    pub fn set_task(&self, task: &str, status: &str) {
+        self.operate("PATCH", &format!("/tasks/{task}"), &json!({ "status": status }));
+    }
+
+    pub fn task(&self, task: &str) -> Value {
+        self.operate("GET", &format!("/tasks/{task}"), &Value::Null)
+    }
+
+    pub fn status(&self) -> Value {
+        self.operate("GET", "/status", &Value::Null)
+    }
+
+    /// The launch as people see it.
+    pub fn launch(&self, launch: &Value) -> Value {
+        self.operate("GET", &format!("/launches/{}", launch.as_str().unwrap()), &Value::Null)
+    }
+
+    /// What `agent-coordinator status --json` prints, where there is a daemon that it can ask.
+    pub fn printed_status(&self) -> Option<Value> {
+        let Server::Program(_) = &self.server else { return None };
+        let printed = command(&self.folder).args(["status", "--json"]).output().unwrap();
+        Some(serde_json::from_slice(&printed.stdout).unwrap())
+    }
+
+    /// Has the server end as it does in a shutdown; returns at once.
+    pub fn begin_to_stop(&self) {
+        match &self.server {
+            Server::Program(Program(child)) => kill(i32::try_from(child.id()).unwrap(), Signal::TERM),
+            Server::Here(here) => {
+                here.service.end_waits();
+                let (mcp, cancel) = (here.mcp.clone(), here.cancel.clone());
+                here.runtime.spawn(async move {
+                    mcp.settled().await;
+                    cancel.cancel();
+                });
+            }
+        }
+    }
+
+    /// Whether the daemon has ended well, once it has.
+    #[track_caller]
+    pub fn has_ended_well(&mut self) -> bool {
+        match &mut self.server {
+            Server::Program(Program(child)) => {
+                until_some("the daemon has ended", || child.try_wait().unwrap()).success()
+            }
+            Server::Here(here) => {
+                until("the server has ended", || here.cancel.is_cancelled());
+                true
+            }
+        }
+    }
+
+    /// A client that shows nothing of who it is.
+    pub fn client(&self) -> Client {
+        Client::new(self.open())
+    }
+
+    /// A coordinator of this name.
+    pub fn coordinator(&self, id: &str) -> Caller {
+        Caller::new(self.client(), &json!({ "coordinator_id": id })).with(&self.proof_of_coordinator())
+    }
+
+    /// One without a name.
+    pub fn nameless_coordinator(&self) -> Caller {
+        Caller::new(self.client(), &self.proof_of_coordinator())
+    }
+
+    fn proof_of_coordinator(&self) -> Value {
+        if self.door.knows_its_peer() { json!({}) } else { json!({ "coordinator_token": TOKEN }) }
+    }
+
+    /// An agent of the world in its project, by its passkey.
+    #[track_caller]
+    pub fn agent(&self, agent: &str) -> Caller {
+        self.agent_with(agent, &agent.replace("agt_", "key_"))
+    }
+
+    /// With a passkey or a ticket.
+    #[track_caller]
+    pub fn agent_with(&self, agent: &str, passkey: &str) -> Caller {
+        let mut client = self.client();
+        let opened = client.call("authenticate", &credentials(agent, passkey, "prj")).success();
+        Caller::new(client, &json!({ "session_token": opened["session_token"] }))
+    }
+
+    fn open(&self) -> Wire {
+        match (&self.server, self.door) {
+            (Server::Here(here), _) => here.open(),
+            (_, Door::Http) => self.open_http(),
+            (_, Door::HttpBridge) => {
+                self.open_bridge("COORDINATOR_MCP_URL", &format!("http://{}/mcp", self.http_address()))
+            }
+            (_, Door::Bridge) => {
+                let socket = self.folder.path().join("state/mcp.sock");
+                self.open_bridge("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap())
+            }
+            (_, Door::Socket | Door::InProcess) => {
+                let mut stream = UnixStream::connect(self.folder.path().join("state/mcp.sock")).unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let closes = stream.try_clone().unwrap();
+                Wire::of_lines(lines, move |line| stream.write_all(line.as_bytes()).unwrap())
+                    .ending(move || drop(closes.shutdown(std::net::Shutdown::Both)))
+            }
+        }
+    }
+
+    fn http_address(&self) -> SocketAddr {
+        self.status()["http"]["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Each request goes on a connection of its own, as those of a client that doesn't wait for its answers.
+    fn open_http(&self) -> Wire {
+        let address = self.http_address();
+        let (answers, receiver) = mpsc::channel();
+        let send = move |line: &str| {
+            let (answers, body) = (answers.clone(), line.to_owned());
+            std::thread::spawn(move || {
+                let answer = Web::connect(address).post(JSON, body.as_bytes());
+                if let Some(answer) = answer.filter(|answer| !answer.body.is_empty()) {
+                    // The test may have seen enough.
+                    let _ = answers.send(answer.body);
+                }
+            });
+        };
+        Wire::new(receiver, send)
+    }
+
+    fn open_bridge(&self, variable: &str, value: &str) -> Wire {
+        let mut command = command(&self.folder);
+        command.arg("mcp").env(variable, value).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (mut input, lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        Wire::of_lines(lines, move |line| input.write_all(line.as_bytes()).unwrap()).ending(move || {
+            let _ = child.kill();
+            let _ = child.wait();
+        })
+    }
+}
+
+/// The program under test with the configuration in `folder`.
+fn command(folder: &TempDir) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(folder.path());
+    command.args(["--config", "coordinator_config.yaml"]);
+    command
+}
+
+impl Program {
+    fn new(folder: &TempDir) -> Self {
+        let config = format!(
+            "state_dir: state\nhttp: {{ listen: '127.0.0.1:0' }}\nstart: {{ timeout: 1h }}\ncoordinator_token: {TOKEN}\n"
+        );
+        fs::write(folder.path().join("coordinator_config.yaml"), config).unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        Self(command(folder).arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Here {
+    fn new(folder: &TempDir) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (service, cancel) = (runtime.block_on(service()), CancellationToken::new());
+        let control = {
+            let _in_runtime = runtime.enter();
+            tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
+        };
+        let state = RestState { service: service.clone(), http: None, closing: cancel.clone() };
+        runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));
+        let mcp = McpServer::new(service.clone(), Secret::new(TOKEN));
+        Self { runtime, service, mcp, cancel }
+    }
+
+    fn open(&self) -> Wire {
+        let (ours, theirs) = tokio::io::duplex(1024);
+        let peer = LocalPeer { kind: PeerKind::Operator, pid: i32::try_from(std::process::id()).unwrap(), uid: 0 };
+        let (mcp, cancel) = (self.mcp.clone(), self.cancel.child_token());
+        self.runtime.spawn(async move {
+            let place = Crowd::new(1).enter().await;
+            mcp::socket::converse(tokio::io::split(theirs), peer, place, mcp, cancel).await;
+        });
+        let (reader, mut writer) = tokio::io::split(ours);
+        let (answers, receiver) = mpsc::channel();
+        self.runtime.spawn(async move {
+            let mut lines = tokio::io::BufReader::new(reader).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let _ = answers.send(line);
+            }
+        });
+        let runtime = self.runtime.handle().clone();
+        Wire::new(receiver, move |line| runtime.block_on(writer.write_all(line.as_bytes())).unwrap())
+    }
+}
+
+async fn service() -> Arc<Service> {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let settings = Settings { start_timeout: std::time::Duration::from_hours(1), ..settings() };
+    Arc::new(Service::new(store, Arc::new(SystemWorld), settings, Nudge::new()))
+}

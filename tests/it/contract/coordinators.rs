@@ -1,0 +1,97 @@
+//! What coordinators look at, and what they say of themselves.
+
+use serde_json::{Value, json};
+
+use super::bed::Bed;
+use crate::mcp::world;
+use crate::redacted::redacted;
+
+pub fn health_check_says_who_answers_and_how_much_there_is(bed: &Bed) {
+    bed.with_a_task();
+    let health = bed.client().call("health_check", &json!({})).success();
+    let expected = json!({
+        "status": "ok", "version": "[version]", "timestamp": "[timestamp]", "agent_count": 2, "project_count": 2,
+    });
+    assert_eq!(redacted(&health), expected);
+    assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    health["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+}
+
+pub fn active_projects_are_listed_with_their_active_agents(bed: &Bed) {
+    bed.apply(&world(""));
+    bed.apply(
+        "
+agents:
+  agt_idle: { status: inactive }
+  agt_a: { name: Ann }
+projects:
+  prj_2: { name: Another, working_directory: /somewhere, agents: [agt_idle] }
+  prj_asleep: { working_directory: work, agents: [agt_a], status: inactive }
+  prj_old: { working_directory: work, agents: [agt_a], status: archived }
+  prj_new: { working_directory: work }
+",
+    );
+    let mut coordinator = bed.nameless_coordinator();
+    let mut list = |arguments: Value| coordinator.done("list_active_projects_with_agents", arguments);
+    let project = |id: &str, name: &str, agents: &[&str]| json!({ "project_id": id, "project_name": name, "working_directory": "[working_directory]", "agents": agents });
+    let all = [
+        project("prj", "Project", &["agt_a", "agt_b"]),
+        project("prj_2", "Another", &["agt_a"]),
+        project("prj_new", "prj_new", &[]),
+    ];
+    let whole = list(json!({}));
+    assert_eq!(redacted(&whole), json!({ "success": true, "projects": all }));
+    assert_eq!(whole["projects"][1]["working_directory"], "/somewhere");
+
+    let first = list(json!({ "limit": 2 }));
+    assert_eq!(redacted(&first), json!({ "success": true, "projects": all[..2], "next_cursor": "prj_2" }));
+    let second = list(json!({ "limit": 2, "cursor": first["next_cursor"], "coordinator_id": "crd_one" }));
+    assert_eq!(redacted(&second), json!({ "success": true, "projects": all[2..] }));
+    assert_eq!(list(json!({ "limit": 3 })), whole);
+    assert_eq!(list(json!({ "cursor": "zzz" })), json!({ "success": true, "projects": [] }));
+}
+
+pub fn a_status_is_shown_to_people(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_far");
+    let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
+    let launch = coordinator.done("should_start", pair)["launch_id"].clone();
+    assert_eq!(bed.status()["coordinators"], json!([]), "who only asks is not listed");
+    let instance = json!({
+        "launch_id": launch, "agent_id": "agt_a", "project_id": "prj", "purpose": "task", "phase": "running",
+        "pid": 4242, "started_at": "2026-01-01T00:00:00Z", "adopted": true, "is_marked_authenticated": false,
+    });
+    let waits = json!({ "agent_id": "agt_b", "project_id": "prj", "purpose": "task", "reason": "no_free_slot" });
+    let report = json!({
+        "max_concurrent": 5, "instances": [instance], "deferred": [waits], "counters": { "cycles": 7, "starts": 3 },
+    });
+    let done = json!({ "success": true });
+    assert_eq!(coordinator.done("report_status", report), done);
+    let status = bed.status();
+    let of_it = json!([{
+        "coordinatorId": "[coordinatorId]", "heardAt": "[heardAt]", "maxConcurrent": 5, "running": 1,
+    }]);
+    assert_eq!(redacted(&status["coordinators"]), of_it);
+    assert_eq!(status["coordinators"][0]["coordinatorId"], "crd_far");
+    let waiting = json!({ "agentId": "agt_b", "projectId": "prj", "purpose": "task", "reason": "no_free_slot" });
+    assert_eq!(status["deferred"], json!([waiting]));
+    assert_eq!(status["instances"][0]["adopted"], true, "{status}");
+    assert_eq!((&status["counters"]["cycles"], &status["counters"]["starts"]), (&7.into(), &3.into()), "{status}");
+    if let Some(printed) = bed.printed_status() {
+        let expected = json!([{
+            "coordinator_id": "[coordinator_id]", "heard_at": "[heard_at]", "max_concurrent": 5, "running": 1,
+        }]);
+        assert_eq!(redacted(&printed["coordinators"]), expected);
+    }
+
+    // The newest word is the one that counts; others have their own.
+    assert_eq!(coordinator.done("report_status", json!({ "max_concurrent": 2 })), done);
+    bed.coordinator("crd_near").done("report_status", json!({ "max_concurrent": 1 }));
+    let limits: Vec<Value> = bed.status()["coordinators"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| json!([each["coordinatorId"], each["maxConcurrent"], each["running"]]))
+        .collect();
+    assert_eq!(limits, [json!(["crd_far", 2, 0]), json!(["crd_near", 1, 0])]);
+}

@@ -1,0 +1,200 @@
+//! The form of answers, of refusals, of errors, and of the list of tools.
+
+use serde_json::{Value, json};
+
+use super::bed::{Bed, TOKEN};
+use crate::mcp::credentials;
+
+/// [`super::client::Answer`] looks at each answer that way; here it is looked at for its own sake.
+pub fn an_answer_is_the_same_as_structure_and_as_text(bed: &Bed) {
+    let mut client = bed.client();
+    let id = client.begin("health_check", &json!({}));
+    let line = client.answer_line(id);
+    let message: Value = serde_json::from_str(&line).unwrap();
+    let (_, structure) = line.split_once("\"structuredContent\":").unwrap();
+    assert!(structure.starts_with(message["result"]["content"][0]["text"].as_str().unwrap()), "{line}");
+    assert_eq!((&message["id"], &message["result"]["isError"]), (&id.into(), &false.into()), "{line}");
+}
+
+pub fn a_refusal_has_one_form(bed: &Bed) {
+    let refusal = bed.client().call("get_my_task", &json!({ "session_token": "sess_x" })).refusal("invalid_session");
+    let hint = "call authenticate and use the session_token of its answer";
+    let expected =
+        json!({ "success": false, "error": "Invalid session token", "error_code": "invalid_session", "hint": hint });
+    assert_eq!(refusal, expected);
+}
+
+pub fn a_negative_answer_is_no_refusal(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.nameless_coordinator();
+    let no = coordinator.done("should_start", json!({ "agent_id": "agt_b", "project_id": "prj" }));
+    assert_eq!(no, json!({ "should_start": false, "reason": "no_work" }));
+    assert_eq!(
+        bed.agent("agt_b").done("get_my_task", json!({})),
+        json!({ "success": true, "has_task": false, "instruction": "There is no task assigned to you at present." })
+    );
+}
+
+const MALFORMED: i64 = -32602;
+
+pub fn a_malformed_call_names_the_tool_and_the_argument(bed: &Bed) {
+    bed.with_a_task();
+    let token = bed.agent("agt_a").shows("session_token").to_owned();
+    let mut client = bed.client();
+    let mut check = |tool: &str, mut arguments: Value, expected: &str| {
+        arguments["coordinator_token"] = TOKEN.into();
+        let words = client.call(tool, &arguments).error(MALFORMED);
+        assert_eq!(words, format!("{tool}: {expected}"));
+    };
+    check("authenticate", json!({}), "arguments: missing field `agent_id`");
+    check("authenticate", json!({ "agent_id": "a", "project_id": "p" }), "arguments: missing field `passkey`");
+    check(
+        "authenticate",
+        json!({ "agent_id": ["a"], "passkey": "p", "project_id": "x" }),
+        "argument `agent_id`: invalid type: sequence, expected a string",
+    );
+    check("get_my_task", json!({}), "argument `session_token` is missing");
+    check("logout", json!({ "session_token": null }), "argument `session_token` is missing");
+    check(
+        "report_completed",
+        json!({ "session_token": 7, "result": "success" }),
+        "argument `session_token` must be a string, not a number",
+    );
+    check(
+        "should_start",
+        json!({ "agent_id": "a", "project_id": "p", "coordinator_id": {} }),
+        "argument `coordinator_id` must be a string, not an object",
+    );
+    check(
+        "list_active_projects_with_agents",
+        json!({ "limit": "many" }),
+        "argument `limit`: invalid type: string \"many\", expected a nonzero usize",
+    );
+    check("report_process_started", json!({ "launch_id": "lch_x" }), "arguments: missing field `pid`");
+    check(
+        "report_completed",
+        json!({ "session_token": token, "result": "great" }),
+        "argument `result`: unknown variant `great`, expected one of `success`, `failed`, `blocked`",
+    );
+    check("report_completed", json!({ "session_token": token }), "arguments: missing field `result`");
+    check(
+        "update_task_status",
+        json!({ "session_token": token, "task_id": "tsk", "status": "finished" }),
+        "argument `status`: unknown variant `finished`, expected one of `backlog`, `todo`, `in_progress`, `blocked`, `done`, \
+         `cancelled`",
+    );
+}
+
+/// Older and newer clients send more.
+pub fn what_no_tool_asked_for_is_no_mistake(bed: &Bed) {
+    bed.with_a_task();
+    let more = json!({ "verbose": true, "coordinator_id": "crd_x", "session_token": "sess_x", "limit": "many" });
+    assert_eq!(bed.client().call("health_check", &more).success()["status"], "ok");
+    let more = json!({ "result": "success", "agent_id": "agt_b", "since": [1, { "a": null }] });
+    assert_eq!(bed.agent("agt_a").done("get_my_task", more)["task"]["task_id"], "tsk");
+}
+
+pub fn an_unknown_tool_and_params_that_are_none_are_told_so(bed: &Bed) {
+    let mut client = bed.client();
+    let mut check = |method: &str, params: Value, expected: &str| {
+        let error = client.request(method, &params)["error"].clone();
+        assert_eq!((&error["code"], &error["message"]), (&MALFORMED.into(), &expected.into()));
+    };
+    check(
+        "tools/call",
+        json!({ "name": "no_such_tool", "arguments": {} }),
+        "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, wait_for_work, \
+         list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, \
+         get_agent_action, authenticate, get_my_task, update_task_status, report_completed, logout, list_managed_agents, \
+         get_pending_tasks, report_execution_start, report_execution_complete",
+    );
+    let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
+    check("tools/call", json!({}), malformed);
+    check("tools/call", json!({ "name": 7 }), malformed);
+    check("tools/call", json!({ "name": "health_check", "arguments": [] }), malformed);
+    let incomplete = "initialize: params must have protocolVersion, capabilities and clientInfo";
+    check("initialize", json!({}), incomplete);
+}
+
+pub fn an_id_has_a_grammar(bed: &Bed) {
+    let mut coordinator = bed.nameless_coordinator();
+    let mut ask =
+        |project: &str| coordinator.call("should_start", json!({ "agent_id": "agt_a", "project_id": project }));
+    for project in ["", "../etc", "_x", "-x", ".x", "a b", "a/b", "é", "a\u{202e}", &"x".repeat(65)] {
+        let words = ask(project).error(MALFORMED);
+        let expected = "is not a valid project id: expected 1 to 64 of letters, digits, `.`, `_`, `-`, beginning with a \
+                        letter or digit";
+        assert!(words.starts_with("should_start: argument `project_id`: `") && words.ends_with(expected), "{words}");
+    }
+    for project in ["x", "7", "X._-9", &"x".repeat(64)] {
+        assert_eq!(ask(project).success()["reason"], "unknown", "{project}");
+    }
+    // At the door of agents nothing is said of what is wrong with an id.
+    for agent in ["", "../etc", &"x".repeat(65)] {
+        bed.client().call("authenticate", &credentials(agent, "key_a", "prj")).refusal("invalid_credentials");
+    }
+}
+
+pub fn what_is_no_request_is_told_so(bed: &Bed) {
+    let mut client = bed.client();
+    for (text, code, words, id) in [
+        ("garbage", -32700, " is not valid JSON", Value::Null),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,", -32700, " is not valid JSON", Value::Null),
+        ("\"text\"", -32600, "a request is a JSON object", Value::Null),
+        ("[]", -32600, "batches are not supported", Value::Null),
+        ("{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
+        ("{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
+        ("{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!("x")),
+    ] {
+        client.send(text);
+        let answer: Value = serde_json::from_str(&client.receive()).unwrap();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &id), "{text}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{text}: {answer}");
+    }
+    assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
+}
+
+fn list_tools(bed: &Bed) -> Vec<Value> {
+    bed.client().request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone()
+}
+
+pub fn the_tools_are_listed(bed: &Bed) {
+    insta::assert_json_snapshot!("tools", list_tools(bed));
+}
+
+pub fn a_schema_has_nothing_that_some_client_does_not_take(bed: &Bed) {
+    let agent_tools = [
+        "get_my_task",
+        "update_task_status",
+        "report_completed",
+        "logout",
+        "get_pending_tasks",
+        "report_execution_start",
+        "report_execution_complete",
+    ];
+    for tool in &list_tools(bed) {
+        let (name, schema) = (tool["name"].as_str().unwrap(), &tool["inputSchema"]);
+        let text = schema.to_string();
+        for odd in ["null", "$ref", "$defs", "anyOf", "oneOf", "uint", "$schema"] {
+            assert!(!text.contains(odd), "{name} has {odd}: {text}");
+        }
+        assert_eq!(schema["type"], "object", "{name}");
+        for (argument, shape) in schema["properties"].as_object().unwrap() {
+            assert!(shape["type"].is_string() && shape["description"].is_string(), "{name}, {argument}: {shape}");
+        }
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        assert_eq!(required.contains(&"session_token".into()), agent_tools.contains(&name), "{name}: {text}");
+        assert!(tool["description"].as_str().unwrap().len() > 20 && tool["outputSchema"].is_null(), "{tool}");
+    }
+}
+
+pub fn what_is_not_declared_is_not_there(bed: &Bed) {
+    let mut client = bed.client();
+    for method in ["prompts/list", "resources/list", "resources/templates/list", "completion/complete", "no/such"] {
+        let params = json!({ "ref": { "type": "ref/prompt", "name": "x" }, "argument": { "name": "x", "value": "x" } });
+        let error = &client.request(method, &params)["error"];
+        assert_eq!(error["code"], -32601, "{method}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(method), "{method}: {error}");
+    }
+    assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
+}

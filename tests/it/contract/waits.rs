@@ -1,0 +1,182 @@
+//! `wait_for_work` and `list_stop_requests`: what a coordinator plans from, and how it hears of news.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::bed::Bed;
+use super::client::Caller;
+use crate::redacted::redacted;
+use crate::support::until;
+
+/// Longer than any of these tests may take.
+const LONG: u64 = 55;
+
+/// What there is now.
+fn look(coordinator: &mut Caller) -> Value {
+    coordinator.done("wait_for_work", json!({}))
+}
+
+/// Begins to wait for news since `work`, and returns when the server has taken that.
+#[track_caller]
+fn wait(bed: &Bed, coordinator: &mut Caller, work: &Value, timeout_seconds: u64) -> u64 {
+    // From then on it is noted when the server hears of it.
+    coordinator.done("report_status", json!({ "max_concurrent": 1 }));
+    let heard_at = || bed.status()["coordinators"][0]["heardAt"].clone();
+    let before = heard_at();
+    until("time has passed", || bed.status()["at"] != before);
+    let id = coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds }));
+    until("the wait has begun", || heard_at() != before);
+    // Another call, on the same connection where there are connections: it is answered at once.
+    assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
+    id
+}
+
+fn stop(bed: &Bed) {
+    bed.operate("POST", "/stop", &json!({ "agentId": "agt_a", "projectId": "prj" }));
+}
+
+fn claim(coordinator: &mut Caller) -> Value {
+    coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }))["launch_id"].clone()
+}
+
+/// The only entry of a list of the view, without what differs.
+#[track_caller]
+fn only(work: &Value, list: &str) -> Value {
+    let entries = work[list].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "{work}");
+    let mut entry = redacted(&entries[0]);
+    for time in ["waiting_since", "deadline", "ladder_at"] {
+        if entry.get(time).is_some() {
+            entry[time] = "[time]".into();
+        }
+    }
+    entry
+}
+
+pub fn who_has_seen_nothing_is_answered_at_once(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let began = Instant::now();
+    let work = coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG }));
+    // Neither is who has seen another server, or an earlier run of this one.
+    coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG, "seen": "of another server" }));
+    assert!(began.elapsed() < Duration::from_secs(LONG));
+    let names: Vec<&String> = work.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["at", "launches", "seen", "startable", "stop_requests", "success"]);
+    work["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let startable = json!({
+        "agent_id": "agt_a", "project_id": "prj", "purpose": "task", "ai_type": "claude", "reason": "ready",
+        "waiting_since": "[time]", "working_directory": "[working_directory]",
+    });
+    assert_eq!(only(&work, "startable"), startable);
+    assert_eq!((&work["launches"], &work["stop_requests"]), (&json!([]), &json!([])));
+}
+
+pub fn a_wait_ends_with_the_news_and_delays_nothing_else(bed: &Bed) {
+    bed.with_a_task();
+    bed.set_task("tsk", "todo");
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    assert_eq!(work["startable"], json!([]));
+    let id = wait(bed, &mut coordinator, &work, LONG);
+    assert!(!coordinator.client.has_answer(id));
+    bed.set_task("tsk", "in_progress");
+    let news = coordinator.client.answer(id).success();
+    assert_eq!(news["startable"][0]["agent_id"], "agt_a", "{news}");
+    assert_ne!(news["seen"], work["seen"]);
+    // What came in between two waits is not missed.
+    stop(bed);
+    let id = wait(bed, &mut coordinator, &news, LONG);
+    let news = coordinator.client.answer(id).success();
+    assert_eq!(news["startable"][0]["reason"], "held", "{news}");
+}
+
+pub fn a_wait_without_news_ends_in_time(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    let began = Instant::now();
+    let id = wait(bed, &mut coordinator, &work, 1);
+    let mut same = coordinator.client.answer(id).success();
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    same["at"] = work["at"].clone();
+    assert_eq!(same, work);
+}
+
+pub fn a_coordinator_sees_its_own_launches_and_stops(bed: &Bed) {
+    bed.with_a_task();
+    let (mut one, mut two) = (bed.coordinator("crd_one"), bed.coordinator("crd_two"));
+    let launch = claim(&mut one);
+    let entry = json!({
+        "launch_id": "[launch_id]", "agent_id": "agt_a", "project_id": "prj", "purpose": "task",
+        "coordinator_id": "[coordinator_id]", "state": "starting", "deadline": "[time]", "is_authenticated": false,
+    });
+    let work = look(&mut one);
+    assert_eq!((only(&work, "launches"), &work["launches"][0]["launch_id"]), (entry, &launch));
+    assert_eq!((&work["startable"], &work["stop_requests"]), (&json!([]), &json!([])));
+    assert_eq!(look(&mut two)["launches"], json!([]));
+    let none = json!({ "success": true, "stop_requests": [] });
+    assert_eq!(one.done("list_stop_requests", json!({})), none);
+
+    let id = wait(bed, &mut one, &work, LONG);
+    stop(bed);
+    let request = json!({
+        "launch_id": launch, "agent_id": "agt_a", "project_id": "prj", "purpose": "task", "reason": "person",
+        "grace_seconds": 0,
+    });
+    let news = one.client.answer(id).success();
+    // The pair is held before its launch is told to end: the first news may be of that alone.
+    let news = if news["stop_requests"] == json!([]) { look(&mut one) } else { news };
+    assert_eq!(news["stop_requests"], json!([request]));
+    assert_eq!((&news["launches"][0]["state"], &news["launches"][0]["reason"]), (&"stopping".into(), &"person".into()));
+    let all = json!({ "success": true, "stop_requests": [request] });
+    assert_eq!(one.done("list_stop_requests", json!({})), all);
+    assert_eq!(two.done("list_stop_requests", json!({})), none);
+    one.done("report_process_exit", json!({ "launch_id": launch, "signal": 15 }));
+    assert_eq!(one.done("list_stop_requests", json!({})), none);
+}
+
+pub fn a_wait_that_is_given_up_harms_nobody(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    let id = wait(bed, &mut coordinator, &work, LONG);
+    let given_up = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    coordinator.client.send(&given_up.to_string());
+    assert_eq!(look(&mut coordinator)["startable"], work["startable"]);
+    // One that only goes away.
+    let mut gone = bed.coordinator("crd_one");
+    wait(bed, &mut gone, &work, LONG);
+    drop(gone);
+    assert_eq!(look(&mut coordinator)["startable"], work["startable"]);
+}
+
+pub fn who_waits_says_its_name(bed: &Bed) {
+    let mut nameless = bed.nameless_coordinator();
+    for (tool, arguments) in [
+        ("wait_for_work", json!({})),
+        ("list_stop_requests", json!({})),
+        ("report_status", json!({ "max_concurrent": 1 })),
+    ] {
+        let words = nameless.call(tool, arguments).error(-32602);
+        assert_eq!(words, format!("{tool}: argument `coordinator_id` is missing"));
+    }
+}
+
+pub fn whoever_waits_is_told_that_the_server_stops(bed: &mut Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    let ids = [wait(bed, &mut coordinator, &work, LONG), wait(bed, &mut coordinator, &work, LONG)];
+    bed.begin_to_stop();
+    for id in ids {
+        let refusal = coordinator.client.answer(id).refusal("server_stopping");
+        let hint = "wait a little and call again";
+        let expected = json!({
+            "success": false, "error": "The server is being stopped", "error_code": "server_stopping", "hint": hint,
+        });
+        assert_eq!(refusal, expected);
+    }
+    assert!(bed.has_ended_well());
+}
