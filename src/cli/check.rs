@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use super::output::print_line;
 use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
-use crate::domain::{Guidance, InstanceKey, Purpose, Secret};
+use crate::domain::{Guidance, InstanceKey, Purpose, Secret, ServerAddress};
 use crate::provider::{LaunchRequest, Providers};
 
 /// Shorter values are words or numbers; what begins with a slash is a path.
@@ -32,6 +32,11 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         ))?;
     }
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
+    let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
+    print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
+    if config.server != ServerAddress::Socket(config.mcp_socket.clone()) {
+        print_line(&format!("server of `supervise`: {}", config.server))?;
+    }
     let providers = Providers {
         entries: config.providers.clone(),
         guidance: Guidance::new(config.language),

@@ -69,7 +69,7 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
     assert_eq!(coordinator.done("report_status", report), done);
     let status = bed.status();
     let of_it = json!([{
-        "coordinatorId": "[coordinatorId]", "heardAt": "[heardAt]", "maxConcurrent": 5, "running": 1,
+        "coordinatorId": "[coordinatorId]", "heardAt": "[heardAt]", "isThere": true, "maxConcurrent": 5, "running": 1,
     }]);
     assert_eq!(redacted(&status["coordinators"]), of_it);
     assert_eq!(status["coordinators"][0]["coordinatorId"], "crd_far");
@@ -79,7 +79,7 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
     assert_eq!((&status["counters"]["cycles"], &status["counters"]["starts"]), (&7.into(), &3.into()), "{status}");
     if let Some(printed) = bed.printed_status() {
         let expected = json!([{
-            "coordinator_id": "[coordinator_id]", "heard_at": "[heard_at]", "max_concurrent": 5, "running": 1,
+            "coordinator_id": "[coordinator_id]", "heard_at": "[heard_at]", "is_there": true, "max_concurrent": 5, "running": 1,
         }]);
         assert_eq!(redacted(&printed["coordinators"]), expected);
     }
