@@ -2,11 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use sha2::{Digest as _, Sha256};
 
 use super::OpenError;
 use crate::instance_dir;
@@ -19,7 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The state directory while this process owns it. Dropping it lets another have it.
 pub struct StateDir {
     _lock: File,
-    /// Random, made once: what tells this installation's agents from those of another on the same host.
+    /// What tells this installation's agents from those of another on the same host: random, made once, and the folder's place,
+    /// so that a copy of the folder doesn't take the original's agents for its own.
     pub installation_id: String,
 }
 
@@ -34,7 +37,10 @@ impl StateDir {
                 _ => {}
             }
         }
-        let installation_id = installation_id(state_dir).map_err(failed)?;
+        let place = state_dir.canonicalize().map_err(failed)?;
+        let place = Sha256::digest(place.as_os_str().as_bytes());
+        let place = place.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let installation_id = format!("{}-{place}", installation_id(state_dir).map_err(failed)?);
         Ok(Self { _lock: lock, installation_id })
     }
 }
