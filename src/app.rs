@@ -211,7 +211,8 @@ async fn supervise(
     parts: &Parts,
 ) -> anyhow::Result<Supervisor> {
     identity::create_state_dir(&config.state_dir)?;
-    let id = identity::coordinator_id(&config.state_dir)?;
+    // Before anything in it is taken for one's own.
+    let id = identity::place_bound_coordinator_id(&config.state_dir)?;
     let nudge = Nudge::new();
     has_agents.store(true, Ordering::Release);
     let processes = supervisor::adopt(config, nudge.clone()).await?;

@@ -203,6 +203,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
+        // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
+        let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),

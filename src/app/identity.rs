@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use crate::config::Config;
 use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
 use crate::domain::{CoordinatorId, Secret};
+use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
 
 /// In the state directory.
@@ -38,6 +39,45 @@ pub(super) fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> 
     })?;
     CoordinatorId::from_str(&text)
         .with_context(|| format!("`{}` holds no coordinator id; remove it to get a new one", path.display()))
+}
+
+/// The name of a coordinator whose server is elsewhere. A copy of a state directory gets another name: with the same,
+/// two coordinators would each take the other's agents for lost, and start them again. The instances in it are the original's,
+/// and are set aside.
+pub(super) fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
+    let file = state_dir.join("coordinator_place");
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let folder = fs::metadata(state_dir).with_context(|| format!("could not look at `{}`", state_dir.display()))?;
+    let here = format!("{} {}", folder.ino(), machine.trim());
+    let place = read_or_make(&file, || here.clone())?;
+    if place != here.trim() {
+        let id_file = state_dir.join("coordinator_id");
+        let former = fs::read_to_string(&id_file).unwrap_or_default();
+        tracing::warn!(
+            former = former.trim(),
+            "the state directory is a copy of another: taking a coordinator id of its own; what was open under the former one \
+             ends by `stop AGENT PROJECT --force`"
+        );
+        let copied = instance_dir::instances(state_dir);
+        let aside = copied.with_extension(format!("copied-{}", SystemWorld.now().as_millis()));
+        match fs::rename(&copied, &aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("could not set `{}` aside", copied.display()));
+            }
+            _ => {}
+        }
+        // The place last: a crash in between does it again.
+        for stale in [&id_file, &file] {
+            match fs::remove_file(stale) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("could not remove `{}`", stale.display()));
+                }
+                _ => {}
+            }
+        }
+        read_or_make(&file, || here)?;
+    }
+    coordinator_id(state_dir)
 }
 
 /// What coordinators elsewhere show to this server.

@@ -36,6 +36,11 @@ pub trait ControlPlane: Send + Sync + 'static {
     /// The server's time, as far as it is known.
     fn now(&self) -> Timestamp;
 
+    /// A moment of this machine's clock on the server's.
+    fn on_server(&self, here: Timestamp) -> Timestamp {
+        here
+    }
+
     /// Whether wake-ups announce what the server has to say; otherwise only polls find it.
     fn announces(&self) -> bool {
         true

@@ -90,6 +90,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_TAIL: u64 = 64 * 1024;
 /// How long the server may hold a question for news.
 const HOLD: Duration = Duration::from_secs(25);
+/// Between two questions for news.
+const BREATH: Duration = Duration::from_millis(10);
 /// Between two attempts to listen to a server that is away, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -127,6 +129,8 @@ impl RemoteControlPlane {
                     pause = FIRST_PAUSE;
                     if seen.as_deref() != Some(news.as_str()) {
                         nudge.wake();
+                        // A busy server has news without end; a few together are one.
+                        tokio::time::sleep(BREATH).await;
                     }
                     seen = Some(news);
                 }
@@ -221,10 +225,13 @@ impl RemoteControlPlane {
         self.clock_offset.store(offset, Ordering::Relaxed);
     }
 
+    fn on_server(&self, here: Timestamp) -> Timestamp {
+        Timestamp::from_millis(here.as_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+    }
+
     /// The server's time, as far as it is known.
     fn now(&self) -> Timestamp {
-        let here = self.world.now().as_millis();
-        Timestamp::from_millis(here.saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+        self.on_server(self.world.now())
     }
 }
 
@@ -240,6 +247,10 @@ fn failed(action: &'static str) -> impl FnOnce(LinkError) -> ControlError {
 impl ControlPlane for Arc<RemoteControlPlane> {
     fn now(&self) -> Timestamp {
         RemoteControlPlane::now(self)
+    }
+
+    fn on_server(&self, here: Timestamp) -> Timestamp {
+        RemoteControlPlane::on_server(self, here)
     }
 
     fn announces(&self) -> bool {

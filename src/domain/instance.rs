@@ -64,6 +64,19 @@ impl Phase {
 }
 
 impl Instance {
+    /// With its times as another clock shows them.
+    pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
+        let phase = match self.phase {
+            Phase::Starting => Phase::Starting,
+            Phase::Running { pid, started_at } => Phase::Running { pid, started_at: clock(started_at) },
+            Phase::Exited { pid, started_at, exit } => Phase::Exited { pid, started_at: clock(started_at), exit },
+            Phase::Ended { pid, started_at, end, at, n_leaked } => {
+                Phase::Ended { pid, started_at: started_at.map(&clock), end, at: clock(at), n_leaked }
+            }
+        };
+        Self { phase, ..self }
+    }
+
     /// Whether something of it may be alive.
     pub const fn is_live(&self) -> bool {
         !self.phase.is_ended()

@@ -298,3 +298,28 @@ fn a_server_that_comes_back_hears_how_its_coordinators_stand() {
     server.start();
     until("it is known again", || is_listed(&server));
 }
+
+#[test]
+fn a_copy_of_a_state_directory_is_another_coordinator() {
+    let server = Daemon::serving("");
+    let original = supervising(&server, KNOWS_AGT);
+    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    let agent = server.written_pid("ready");
+    let mut copy = Daemon::supervising(&socket_of(&server), KNOWS_AGT);
+    let copied = std::process::Command::new("cp").arg("-r").arg(original.state()).arg(copy.state()).status().unwrap();
+    assert!(copied.success());
+    copy.start();
+    let is_copy =
+        |line: &Value| line["message"].as_str().is_some_and(|message| message.contains("is a copy of another"));
+    assert!(
+        copy.log().lines().any(|line| serde_json::from_str(line).is_ok_and(|line| is_copy(&line))),
+        "{}",
+        copy.log()
+    );
+    until("both are known", || server.status()["coordinators"].as_array().unwrap().len() == 2);
+    assert!(!is_gone(agent));
+    fs::write(server.work().join("go"), "").unwrap();
+    until("the work is done", || server.task_status("tsk") == "done");
+    assert_eq!(server.until_ended("agt")["outcome"], "completed");
+    assert_eq!((server.ended("agt").len(), server.work().join("one.twin").exists()), (1, false));
+}
