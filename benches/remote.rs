@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane};
+use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
 use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::service::world::SystemWorld;
@@ -71,7 +71,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
     let control = Arc::new(RemoteControlPlane::new(
         RemoteConfig {
             server: bed.address(link)?,
-            token: bed.token(link)?.map(Secret::new),
+            token: bed.token(link)?.map_or(Token::None, |token| Token::Given(Secret::new(token))),
             coordinator: "crd_bench".parse()?,
             passkeys: passkeys.collect::<Result<_>>()?,
             start_timeout: Duration::from_mins(2),

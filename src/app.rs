@@ -28,6 +28,7 @@ pub use crate::process::find_program;
 use crate::config::manifest::{self, Manifest};
 use crate::config::{AtShutdown, Config, ConfigError, Environment, Report};
 use crate::coordinator::{LocalControlPlane, Mode, RemoteConfig, RemoteControlPlane};
+use crate::domain::ServerAddress;
 use crate::domain::pair::Backoff;
 use crate::nudge::Nudge;
 use crate::rest::{self, CoordinatorState};
@@ -164,6 +165,16 @@ impl Daemon {
         inherited: Inherited,
         has_agents: &AtomicBool,
     ) -> anyhow::Result<Self> {
+        let is_own = config.server == ServerAddress::Socket(config.mcp_socket.clone());
+        match role {
+            Role::Run | Role::Serve if !is_own => {
+                tracing::warn!(server = %config.server, "the setting `server` is for `supervise`, `call` and `mcp`; not used here");
+            }
+            Role::Supervise if is_own => {
+                tracing::warn!(server = %config.server, "`server` is not set: working for a server with this very state_dir");
+            }
+            Role::Run | Role::Serve | Role::Supervise => {}
+        }
         let parts = Parts::default();
         let mut http_address = None;
         let (server, supervisor) = match role {
@@ -195,7 +206,9 @@ impl Daemon {
         };
         tracing::info!(
             role = role.as_str(), version = env!("CARGO_PKG_VERSION"), pid = std::process::id(),
-            state_dir = %config.state_dir.display(), server = %config.server,
+            state_dir = %config.state_dir.display(),
+            server = (role == Role::Supervise).then(|| tracing::field::display(&config.server)),
+            mcp_socket = (role != Role::Supervise).then(|| tracing::field::display(config.mcp_socket.display())),
             http = http_address.map(tracing::field::display), "ready"
         );
         notify::ready();
@@ -212,7 +225,7 @@ async fn supervise(
 ) -> anyhow::Result<Supervisor> {
     identity::create_state_dir(&config.state_dir)?;
     // Before anything in it is taken for one's own.
-    let id = identity::place_bound_coordinator_id(&config.state_dir)?;
+    let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
     let nudge = Nudge::new();
     has_agents.store(true, Ordering::Release);
     let processes = supervisor::adopt(config, nudge.clone()).await?;
@@ -229,7 +242,7 @@ async fn supervise(
     let control = Arc::new(RemoteControlPlane::new(
         RemoteConfig {
             server: config.server.clone(),
-            token: identity::known_coordinator_token(config)?,
+            token: identity::token_for_server(config),
             coordinator: id.clone(),
             passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
             start_timeout: config.start.timeout,
@@ -268,6 +281,10 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
             AtShutdown::Stop => (Mode::StoppingAgents, config.stop.timeout + config.stop.leak_grace + STOP_MARGIN),
         };
         within(deadline, "the agents", supervisor.end(mode)).await;
+        if policy == AtShutdown::Stop {
+            // Also what was being started when the others were told.
+            supervisor.stop_agents(None).await;
+        }
     }
     if let Some(server) = &daemon.server {
         server.service.end_waits();

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 pub use local::LocalControlPlane;
 pub use processes::ProcessLayer;
-pub use remote::{LinkState, RemoteConfig, RemoteControlPlane};
+pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
 use crate::domain::{CoordinatorId, Instance, StopReason, Timestamp};
@@ -74,6 +74,8 @@ pub struct Coordinator<C, P> {
     look_again_at: Option<Timestamp>,
     /// Attempts to reach the server that failed in a row; told when it becomes or stops being 0.
     n_failed: u32,
+    /// Cycles in a row after which something had to be told again.
+    n_incomplete: u32,
     /// Started with another provider; each is told once.
     unknown_ai_types: Mutex<BTreeSet<String>>,
 }
@@ -81,6 +83,8 @@ pub struct Coordinator<C, P> {
 /// How soon the loop asks again where the server didn't answer, and tells again what it didn't take. Doubled with each further
 /// failure, up to the polling interval: a server that is back announces itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Between two cycles that deadlines ask for, however they lie.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 /// How long an agent that is to end waits for the server to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -105,6 +109,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             reported: None,
             look_again_at: None,
             n_failed: 0,
+            n_incomplete: 0,
             unknown_ai_types: Mutex::default(),
         }
     }
@@ -117,17 +122,27 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let mut woken_by = WokenBy::Start;
         loop {
             let mode = *self.mode.borrow_and_update();
-            let wake_in = match self.cycle(woken_by, mode).await {
+            if mode == Mode::StoppingAgents && self.processes.instances().is_empty() {
+                return;
+            }
+            let mut other_mode = self.mode.clone();
+            let done = tokio::select! {
+                biased;
+                done = self.cycle(woken_by, mode) => done,
+                // A server that hangs keeps nobody from leaving: the next coordinator does again what was given up.
+                () = leaving(&mut other_mode) => continue,
+            };
+            let wake_in = match done {
                 Ok(wake_in) => wake_in,
                 Err(error) => {
                     self.note_failure(&error);
-                    Some(self.retry_after())
+                    Some(self.retry_after(self.n_failed))
                 }
             };
             if self.is_finished(mode) {
                 return;
             }
-            let deadline = wake_in.map(|wake_in| Instant::now() + wake_in);
+            let deadline = wake_in.map(|wake_in| Instant::now() + wake_in.max(LEAST_PAUSE));
             // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
             woken_by = tokio::select! {
                 biased;
@@ -163,11 +178,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self.counters.cycles += 1;
         // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
         self.end_agents(mode).await;
-        let mut mode_seen = self.mode.clone();
+        if mode == Mode::LeavingAgents {
+            return Ok(None);
+        }
+        let mut other_mode = self.mode.clone();
         let (run, snapshot) = tokio::select! {
             biased;
             // Looking changes nothing and may take long: what is to end doesn't wait for it.
-            Ok(()) = mode_seen.changed() => return Ok(Some(Duration::ZERO)),
+            Ok(()) = other_mode.changed() => return Ok(Some(Duration::ZERO)),
             observed = self.observe(mode) => observed?,
         };
         if self.n_failed > 0 {
@@ -193,25 +211,31 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self.counters.starts += acted.n_started;
         self.report_status(&run, snapshot.now, deferred).await;
         // Nothing announces that the server can write again.
-        let retry_at = (!acted.is_complete).then(|| snapshot.now + RETRY_AFTER);
-        self.look_again_at = wake_at.into_iter().chain(retry_at).min();
+        self.n_incomplete = if acted.is_complete { 0 } else { self.n_incomplete.saturating_add(1) };
+        let retry_at = (!acted.is_complete).then(|| snapshot.now + self.retry_after(self.n_incomplete));
+        // And an unannouncing one doesn't say that it knows of an end, which is forgotten then.
+        let forget_at = (acted.has_told_ends && !self.control.announces()).then_some(snapshot.now);
+        self.look_again_at = wake_at.into_iter().chain(retry_at).chain(forget_at).min();
         Ok(self.look_again_at.map(|at| at.since(snapshot.now)))
     }
 
-    /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the server's launches while its process is seen.
+    /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the
+    /// server's launches while its process is seen.
     async fn observe(&self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
+        let linger = view.linger().unwrap_or(self.config.limits.linger);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
+        let limits = Limits { linger, ..self.config.limits };
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
             instances,
-            limits: self.config.limits,
+            limits,
         };
         Ok((view.run, snapshot))
     }
@@ -266,17 +290,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    fn retry_after(&self) -> Duration {
-        let doublings = self.n_failed.saturating_sub(1).min(16);
+    fn retry_after(&self, n_failed: u32) -> Duration {
+        let doublings = n_failed.saturating_sub(1).min(16);
         (RETRY_AFTER * 2u32.pow(doublings)).min(self.config.polling_interval.max(RETRY_AFTER))
     }
 
     fn note_failure(&mut self, error: &ControlError) {
         self.n_failed = self.n_failed.saturating_add(1);
         if self.n_failed > 1 {
-            tracing::debug!(error = %ErrorChain(error), "the server did not answer");
+            tracing::debug!(error = %ErrorChain(error), "could not ask the server");
         } else {
-            tracing::error!(error = %ErrorChain(error), "the server did not answer; running agents go on, will ask again");
+            tracing::error!(error = %ErrorChain(error), "could not ask the server; running agents go on, will ask again");
         }
     }
 }
@@ -293,6 +317,16 @@ fn log_stops(plan: &Plan) {
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
     a.instances == b.instances && a.deferred == b.deferred && counters(a) == counters(b)
+}
+
+/// Returns when the mode becomes one that waits for nothing. Cancel-safe.
+async fn leaving(mode: &mut watch::Receiver<Mode>) {
+    while mode.changed().await.is_ok() {
+        if matches!(*mode.borrow_and_update(), Mode::LeavingAgents | Mode::StoppingAgentsNow) {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Never returns without a deadline. Cancel-safe.

@@ -4,6 +4,9 @@
 //! `coordinator` and `cli`.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, JsonObject};
@@ -12,6 +15,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
 use crate::domain::{Secret, ServerAddress};
@@ -22,6 +26,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than servers keep idle connections: a request on one that is just being closed is lost.
 const POOL_IDLE: Duration = Duration::from_secs(10);
+/// The longest line of a server on a socket, in bytes; over HTTP the library has the same limit for a body.
+const MAX_LINE: usize = 16 * 1024 * 1024;
 /// Requests on their way at the same time over HTTP.
 const MAX_REQUESTS: usize = 32;
 
@@ -65,7 +71,7 @@ impl McpClient {
     /// # Errors
     /// [`ConnectError`], after at most ten seconds.
     pub async fn connect(address: &ServerAddress, token: Option<&Secret>) -> Result<Self, ConnectError> {
-        let failed = |source| ConnectError { address: address.clone(), source };
+        let failed = |source| ConnectError { address: address.clone(), source: without_internals(source) };
         match tokio::time::timeout(CONNECT_TIMEOUT, Self::try_connect(address, token)).await {
             Ok(connected) => connected.map_err(failed),
             Err(elapsed) => Err(failed(elapsed.into())),
@@ -77,7 +83,10 @@ impl McpClient {
         token: Option<&Secret>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let running = match address {
-            ServerAddress::Socket(path) => rmcp::serve_client((), UnixStream::connect(path).await?).await?,
+            ServerAddress::Socket(path) => {
+                let (reader, writer) = UnixStream::connect(path).await?.into_split();
+                rmcp::serve_client((), (CappedLines::new(reader), writer)).await?
+            }
             ServerAddress::Url(url) => {
                 let config =
                     StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_concurrent_requests(MAX_REQUESTS);
@@ -152,6 +161,54 @@ impl McpClient {
     }
 }
 
+/// The failure of the transport itself, where the library's words around it say only which of its types were at work.
+fn without_internals(error: Box<dyn std::error::Error + Send + Sync>) -> Box<dyn std::error::Error + Send + Sync> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(each) = cause {
+        if let Some(http) = each.downcast_ref::<reqwest::Error>() {
+            let mut text = String::new();
+            let mut source = std::error::Error::source(http);
+            while let Some(each) = source {
+                text = each.to_string();
+                source = each.source();
+            }
+            return if text.is_empty() { http.to_string() } else { text }.into();
+        }
+        cause = each.source();
+    }
+    error
+}
+
+/// Ends a stream whose line has no end: the library reads a line of any length into memory.
+struct CappedLines<R> {
+    inner: R,
+    /// Bytes since the last end of a line.
+    n_bytes: usize,
+}
+
+impl<R> CappedLines<R> {
+    const fn new(inner: R) -> Self {
+        Self { inner, n_bytes: 0 }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let n_before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        let read = &buffer.filled()[n_before..];
+        self.n_bytes = match read.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => read.len() - end - 1,
+            None => self.n_bytes + read.len(),
+        };
+        if self.n_bytes > MAX_LINE {
+            buffer.set_filled(n_before);
+            return Poll::Ready(Err(io::Error::other(format!("a line of more than {MAX_LINE} bytes"))));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// HTTP and HTTPS, with the certificates of the machine.
 ///
 /// # Errors
@@ -165,4 +222,21 @@ pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("agent-coordinator/", env!("CARGO_PKG_VERSION")))
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_without_an_end_ends_the_stream() {
+        let mut lines = b"one\n".to_vec();
+        lines.resize(MAX_LINE + 4, b'x');
+        let mut read = Vec::new();
+        CappedLines::new(&lines[..]).read_to_end(&mut read).await.expect("as long as may be");
+        lines.push(b'x');
+        assert!(CappedLines::new(&lines[..]).read_to_end(&mut read).await.is_err());
+    }
 }

@@ -140,6 +140,12 @@ impl ProcessTable {
         self.snapshot.borrow().clone()
     }
 
+    /// Returns when no instance is live. Cancel-safe.
+    pub async fn until_idle(&self) {
+        let mut newest = self.snapshot.clone();
+        let _ = newest.wait_for(|instances| !instances.iter().any(Instance::is_live)).await;
+    }
+
     /// The server acknowledged the end of `launch`: its folder moves to `ended/`. Nothing happens before its end.
     pub async fn forget(&self, launch: &LaunchId) -> Result<(), Gone> {
         self.ask(|reply| Request::Forget { launch: launch.clone(), reply }).await

@@ -61,13 +61,17 @@ pub enum Change {
     Launch(Launch),
     Session(Session),
     Execution(Execution),
-    /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts.
+    /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts; of launches, the
+    /// newest [`MAX_OUTPUT_TAILS`] by their ids, which grow with time.
     OutputTail(LaunchId, String),
     Pair(PairRecord),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
 }
+
+/// So many ends of outputs are kept.
+pub const MAX_OUTPUT_TAILS: usize = 1000;
 
 /// Why a commit wasn't made.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,9 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 
+use super::lock::RoleLock;
 use crate::config::Config;
+use crate::coordinator::Token;
 use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
 use crate::domain::{CoordinatorId, Secret};
 use crate::instance_dir;
@@ -44,7 +46,9 @@ pub(super) fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> 
 /// The name of a coordinator whose server is elsewhere. A copy of a state directory gets another name: with the same,
 /// two coordinators would each take the other's agents for lost, and start them again. The instances in it are the original's,
 /// and are set aside.
-pub(super) fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
+pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
+    // Two that start for the first time find one name.
+    let _lock = RoleLock::take(&state_dir.join("coordinator_id.lock")).await?;
     let file = state_dir.join("coordinator_place");
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let folder = fs::metadata(state_dir).with_context(|| format!("could not look at `{}`", state_dir.display()))?;
@@ -90,16 +94,8 @@ pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
 }
 
 /// What this coordinator shows to its server: the configured token, else that of a server that shares the state directory.
-pub(super) fn known_coordinator_token(config: &Config) -> anyhow::Result<Option<Secret>> {
-    if let Some(token) = &config.coordinator_token {
-        return Ok(Some(token.clone()));
-    }
-    let path = config.state_dir.join(COORDINATOR_TOKEN);
-    match fs::read_to_string(&path) {
-        Ok(token) => Ok(Some(token.trim()).filter(|token| !token.is_empty()).map(Secret::new)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("could not read `{}`", path.display())),
-    }
+pub(super) fn token_for_server(config: &Config) -> Token {
+    config.coordinator_token.clone().map_or_else(|| Token::File(config.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
 }
 
 /// The line in a private file; made if there is none. A file that a full disk left empty counts as none.

@@ -27,6 +27,8 @@ pub(super) struct Supervisor {
     coordinator: Mutex<JoinHandle<()>>,
 }
 
+/// For the loop to end its agents, or to tell the server of their ends, before that is done without it.
+const LOOPS_TURN: Duration = Duration::from_secs(3);
 /// For spawns under way when nobody waits any longer.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -141,8 +143,29 @@ impl Supervisor {
     /// Starts nothing more, and returns when the agents are left to their keepers or have ended, as `mode` says.
     pub(super) async fn end(&self, mode: Mode) {
         self.mode.send_replace(mode);
+        let mut coordinator = self.coordinator.lock().await;
         // A loop that broke has ended, too.
-        let _ = (&mut *self.coordinator.lock().await).await;
+        if mode != Mode::StoppingAgents || tokio::time::timeout(LOOPS_TURN, &mut *coordinator).await.is_ok() {
+            if !coordinator.is_finished() {
+                let _ = (&mut *coordinator).await;
+            }
+            return;
+        }
+        // It waits for a server that hangs, or for patient agents: that these are told to end doesn't depend on it.
+        self.stop_agents(None).await;
+        tokio::select! {
+            _ = &mut *coordinator => {}
+            () = self.processes.until_idle() => {
+                let _ = tokio::time::timeout(LOOPS_TURN, &mut *coordinator).await;
+            }
+        }
+    }
+
+    /// Tells the keepers of all that live to end their agents.
+    pub(super) async fn stop_agents(&self, timeout: Option<Duration>) {
+        for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
+            let _ = self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
+        }
     }
 
     /// Returns when no spawn is under way; none begins any more.
@@ -156,9 +179,7 @@ impl Supervisor {
             return;
         }
         self.mode.send_replace(Mode::StoppingAgentsNow);
-        for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
-            let _ = self.processes.request_stop(&instance.launch, StopReason::Shutdown, Some(Duration::ZERO)).await;
-        }
+        self.stop_agents(Some(Duration::ZERO)).await;
         // A spawn under way is told when it is done.
         let _ = tokio::time::timeout(HURRIED_DEADLINE, self.leave()).await;
     }

@@ -126,7 +126,13 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     }
 
     fn note_request(&mut self, line: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            // The complaint about it has no id.
+            if !line.trim_ascii().is_empty() {
+                self.unanswered.insert(Value::Null.to_string(), Value::Null);
+            }
+            return;
+        };
         if let (Some(id), true) = (message.get("id"), message.get("method").is_some()) {
             self.unanswered.insert(id.to_string(), id.clone());
         }
@@ -141,7 +147,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
 
     /// Whether a call that got no answer was carried out, nobody knows; so it is not sent again, but its caller told.
     async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
-        for id in std::mem::take(&mut self.unanswered).into_values() {
+        // Nobody waits for the answer to a line that was no request.
+        let calls = std::mem::take(&mut self.unanswered).into_values().filter(|id| !id.is_null());
+        for id in calls {
             let message = "the connection to the coordinator was lost before the answer came; call again";
             let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": message } });
             self.output.write_all(format!("{error}\n").as_bytes()).await?;

@@ -18,6 +18,8 @@ use crate::domain::ServerAddress;
 
 /// The variable in which a script keeps what `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
+/// The variable for the token of a script that calls a coordinator's tools.
+const COORDINATOR_VARIABLE: &str = "COORDINATOR_TOKEN";
 /// Arguments that are taken from the environment: for which tools, and from which variable.
 const FROM_ENVIRONMENT: [(&str, &str); 3] =
     [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
@@ -34,7 +36,7 @@ const REPEATABLE: [&str; 6] =
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "authenticate takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and PROJECT_ID where \
-                        the JSON doesn't say them; every tool takes session_token from AGENT_SESSION_TOKEN. The server is the one \
+                        the JSON doesn't say them; every other tool takes session_token from AGENT_SESSION_TOKEN and coordinator_token from COORDINATOR_TOKEN. The server is the one \
                         of COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL, else that of the configuration. Called by an agent, it waits up to a \
                         minute for a server that is being restarted."
 )]
@@ -101,6 +103,7 @@ fn complete(tool: &str, mut arguments: Map<String, Value>, environment: &Environ
         }
     } else {
         add("session_token", SESSION_VARIABLE);
+        add("coordinator_token", COORDINATOR_VARIABLE);
     }
     arguments
 }

@@ -46,7 +46,7 @@ impl CliError {
             Self::Failed(text) | Self::Usage(text) => format!("agent-coordinator: {text}"),
             Self::NoDaemon { at } => format!(
                 "agent-coordinator: no daemon is running: nobody listens on {at}\n\
-                 Start one with `agent-coordinator run`, or name its configuration with --config.",
+                 Start one with `agent-coordinator run` (or `serve`, `supervise`), or name its configuration with --config.",
             ),
             Self::Configuration(error @ ConfigError::Unreadable { .. }) => {
                 format!("agent-coordinator: {}", ErrorChain(error))

@@ -61,9 +61,10 @@ impl HttpDoor {
             request = request.header(name, value);
         }
         let response = request.body(message.to_vec()).send().await.map_err(|error| {
-            let text = ErrorChain(&error.without_url()).to_string();
             // Only a connection that never was has certainly carried nothing.
-            if text.contains("connect") { Lost::Connection(text) } else { Lost::Answer(text) }
+            let was_none = error.is_connect();
+            let text = ErrorChain(&error.without_url()).to_string();
+            if was_none { Lost::Connection(text) } else { Lost::Answer(text) }
         })?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -113,12 +114,11 @@ fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> 
 
 /// The data of the first whole event of a stream, and how many bytes it took.
 fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let text = String::from_utf8_lossy(buffer);
-    let ends = ["\n\n", "\r\n\r\n"].into_iter().filter_map(|end| Some((text.find(end)?, end.len())));
-    let (at, n_end) = ends.min()?;
-    let lines = text[..at].lines().filter_map(|line| line.strip_prefix("data:"));
-    let data = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n");
-    Some((data.into_bytes(), at + n_end))
+    let end_of = |end: &[u8]| Some((buffer.windows(end.len()).position(|window| window == end)?, end.len()));
+    let (at, n_end) = [end_of(b"\n\n"), end_of(b"\r\n\r\n")].into_iter().flatten().min()?;
+    let lines = buffer[..at].split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
+    let data: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii).collect();
+    Some((data.join(&b'\n'), at + n_end))
 }
 
 /// Whether `body` is the protocol's own error about `message`: then that is the answer, whatever the status. A notification has
@@ -151,6 +151,8 @@ mod tests {
         assert_eq!(first, b"");
         assert_eq!(next_event(&two[length..]).unwrap().0, b"{\"a\":1}");
         assert_eq!(next_event(b"data: x\r\ndata: y\r\n\r\nrest").unwrap(), (b"x\ny".to_vec(), 20));
+        // What is no text goes through as it is.
+        assert_eq!(next_event(b"data: \xff\xff\n\n").unwrap(), (b"\xff\xff".to_vec(), 10));
     }
 
     #[test]
@@ -172,5 +174,22 @@ mod tests {
         let new = br#"{"method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
         assert_eq!(headers(new, None).len(), 3);
         assert_eq!(headers(b"no json", None), []);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_taken_is_lost_and_not_taken_for_unsent() {
+        use tokio::io::AsyncReadExt as _;
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = HttpDoor::new(&format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+        };
+        let (posted, ()) = tokio::join!(door.post(b"{}", None, drop), server);
+        assert!(matches!(posted, Err(Lost::Answer(_))), "{posted:?}");
+        drop(listener);
+        let posted = door.post(b"{}", None, drop).await;
+        assert!(matches!(posted, Err(Lost::Connection(_))), "{posted:?}");
     }
 }

@@ -67,6 +67,9 @@ fn describe(status: &StatusBody) -> String {
     if !silent.is_empty() {
         parts.push(silent.join("\n"));
     }
+    if status.server.is_none() && status.coordinators.is_empty() {
+        parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());
+    }
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());
     } else {

@@ -42,6 +42,8 @@ pub(super) struct ResumeArguments {
     purpose: Option<Purpose>,
 }
 
+/// After so many looks a person is told what is waited for, and a forced end is insisted on again.
+const LOOKS_UNTIL_A_WORD: u32 = 100;
 /// Between two looks at a launch that is being stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -62,7 +64,7 @@ impl StopArguments {
             if self.no_wait {
                 print_line(&format!("{launch} is being stopped"))?;
             } else {
-                wait_until_ended(client, launch).await?;
+                wait_until_ended(client, launch, &target).await?;
             }
         }
         for launch in &stopped.abandoned {
@@ -85,8 +87,21 @@ impl StopArguments {
     }
 }
 
-async fn wait_until_ended(client: &Client, launch: &LaunchId) -> Result<(), CliError> {
+async fn wait_until_ended(client: &Client, launch: &LaunchId, target: &TargetRequest) -> Result<(), CliError> {
+    let mut n_looks = 0;
     loop {
+        n_looks += 1;
+        if n_looks % LOOKS_UNTIL_A_WORD == 0 {
+            if n_looks == LOOKS_UNTIL_A_WORD {
+                eprintln!(
+                    "agent-coordinator: waiting for {launch} to end; Ctrl-C leaves it to end without us. If its coordinator is \
+                     lost, --force ends it two minutes after that was last heard of."
+                );
+            }
+            if target.force {
+                let _: StoppedBody = client.post("/stop", target).await?;
+            }
+        }
         let now: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         if let Some(outcome) = now.outcome {
             return print_line(&format!("{} in {}: {outcome}", now.agent_id, now.project_id));

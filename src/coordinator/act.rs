@@ -29,6 +29,8 @@ pub(super) struct Acted {
     pub(super) n_started: u64,
     /// Nothing has to be done again.
     pub(super) is_complete: bool,
+    /// The server was told of ends, which may be forgotten when it knows them.
+    pub(super) has_told_ends: bool,
 }
 
 /// The server didn't take it. It was logged, and the next cycle does it again.
@@ -49,7 +51,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 | Action::Stop { ref launch, .. } => by_launch.entry(launch.clone()).or_default().push(action),
             }
         }
-        let acted = Acted { n_started: 0, is_complete: true };
+        let has_told_ends = by_launch
+            .values()
+            .flatten()
+            .any(|action| matches!(action, Action::Report { report: ProcessReport::Ended { .. }, .. }));
+        let acted = Acted { n_started: 0, is_complete: true, has_told_ends };
         let acted = stream::iter(by_launch.into_values())
             .map(|actions| self.act_on_launch(actions))
             .buffer_unordered(N_AT_ONCE)
@@ -62,6 +68,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Acted {
                     n_started: acted.n_started + u64::from(matches!(is_started, Ok(true))),
                     is_complete: acted.is_complete && is_started.is_ok(),
+                    ..acted
                 }
             })
             .await
@@ -121,6 +128,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return Ok(false) };
         crash_point::reach(CrashPoint::Claimed);
+        if self.processes.instances().iter().any(|instance| instance.launch == launch) {
+            // It runs here: a server that grants it once more doesn't end it.
+            tracing::warn!(launch_id = %launch, "the server granted a launch that has a process already");
+            return Ok(false);
+        }
         let request = LaunchRequest {
             launch: launch.clone(),
             key: key.clone(),
@@ -130,6 +142,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         let started = match self.config.providers.command(&request) {
             Err(error) => Err(error.to_string()),
+            // Of this machine's folders a server elsewhere can't name one by where its coordinator happens to be.
+            Ok(command) if !command.working_directory.is_absolute() => {
+                Err(format!("working directory `{}` is not absolute", command.working_directory.display()))
+            }
             Ok(command) => {
                 let fuse = asked_at + start_timeout + FUSE_MARGIN;
                 let request = StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };

@@ -31,7 +31,7 @@ pub enum ClaimAnswer {
     NotNow,
 }
 
-/// What a coordinator asks and tells. Each call may be repeated; none is cancelled half-way by the loop.
+/// What a coordinator asks and tells. Each call may be repeated, and is given up half-way when the loop has to leave.
 pub trait ControlPlane: Send + Sync + 'static {
     /// The server's time, as far as it is known.
     fn now(&self) -> Timestamp;

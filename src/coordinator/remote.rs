@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ use crate::service::{CoordinatorStatus, ServerView, Work};
 use crate::telemetry::ErrorChain;
 use answers::Claimed;
 use link::{Link, LinkError};
+
+pub use link::Token;
 use seed::SeedSteps;
 
 /// What a coordinator needs to know of its server and itself.
@@ -38,7 +40,7 @@ use seed::SeedSteps;
 pub struct RemoteConfig {
     pub server: ServerAddress,
     /// What it shows to the server.
-    pub token: Option<Secret>,
+    pub token: Token,
     pub coordinator: CoordinatorId,
     /// Of the agents that it starts; others it leaves alone (seed 004).
     pub passkeys: BTreeMap<AgentId, Secret>,
@@ -124,6 +126,7 @@ impl RemoteControlPlane {
         let mut pause = FIRST_PAUSE;
         let mut seen: Option<String> = None;
         loop {
+            let asked_at = Instant::now();
             match self.wait_for_news(seen.as_deref()).await {
                 Ok(Some(news)) => {
                     pause = FIRST_PAUSE;
@@ -131,6 +134,9 @@ impl RemoteControlPlane {
                         nudge.wake();
                         // A busy server has news without end; a few together are one.
                         tokio::time::sleep(BREATH).await;
+                    } else if asked_at.elapsed() < HOLD / 2 {
+                        // It doesn't hold the question.
+                        tokio::time::sleep(LONGEST_PAUSE).await;
                     }
                     seen = Some(news);
                 }

@@ -35,7 +35,7 @@ pub enum Refusal {
     LaunchNotFound { launch: LaunchId },
     #[error("Launch {launch} is kept by another coordinator")]
     NotYourLaunch { launch: LaunchId },
-    #[error("The output of launch {launch} is on another host, with coordinator {coordinator}")]
+    #[error("The output of launch {launch} is where its coordinator {coordinator} runs")]
     OutputElsewhere { launch: LaunchId, coordinator: CoordinatorId },
     #[error("The server is being stopped")]
     ServerStopping,
@@ -123,9 +123,9 @@ impl Refusal {
             Self::NotYourLaunch { .. } => {
                 Some("give the coordinator_id that claimed it; two coordinators need two of them")
             }
-            Self::OutputElsewhere { .. } => {
-                Some("ask there: agent-coordinator logs; its end comes here with the end of the agent")
-            }
+            Self::OutputElsewhere { .. } => Some(
+                "ask there: agent-coordinator logs AGENT PROJECT --config …; its last lines come here when the agent has ended",
+            ),
             Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),

@@ -32,7 +32,14 @@ impl FromStr for ServerAddress {
         // A password in a URL would end up in logs and argument lists.
         let is_plain =
             !host.is_empty() && !host.contains('@') && !rest.contains(|c: char| c.is_whitespace() || c == '#');
-        if is_plain { Ok(Self::Url(text.to_owned())) } else { Err(invalid()) }
+        let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'));
+        if !is_plain || port.is_some_and(|port| port.parse::<u16>().is_err()) {
+            return Err(invalid());
+        }
+        // The usual path, where none is given.
+        let has_path = rest.split_once('/').is_some_and(|(_, path)| !path.is_empty());
+        let text = text.trim_end_matches('/');
+        Ok(Self::Url(if has_path { text.to_owned() } else { format!("{text}/mcp") }))
     }
 }
 
@@ -70,6 +77,9 @@ mod tests {
             ("unix:/run/mcp.sock", Some(ServerAddress::Socket("/run/mcp.sock".into()))),
             ("unix:///run/mcp.sock", Some(ServerAddress::Socket("/run/mcp.sock".into()))),
             ("https://host/mcp", Some(ServerAddress::Url("https://host/mcp".into()))),
+            ("http://host:7420", Some(ServerAddress::Url("http://host:7420/mcp".into()))),
+            ("http://[::1]/", Some(ServerAddress::Url("http://[::1]/mcp".into()))),
+            ("http://host:99999/mcp", None),
             ("host:7420", None),
             ("unix:", None),
             ("http://", None),

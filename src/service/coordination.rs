@@ -18,12 +18,22 @@ use super::{CoordinatorStatus, Service, ServiceError};
 pub struct ServerView {
     /// The server's time, by which all of it was judged.
     pub at: Timestamp,
+    /// How long an agent may stay after its report, in milliseconds: ladders are planned by it.
+    #[serde(default)]
+    pub linger_ms: Option<u64>,
     /// Which run of the server this is: another one knows nothing of what was only said.
     #[serde(default)]
     pub run: String,
     pub startable: Vec<Candidate>,
     /// Open launches: all of the asking coordinator, perhaps others'.
     pub launches: Vec<LaunchFacts>,
+}
+
+impl ServerView {
+    /// How long an agent may stay after its report, where the server says it.
+    pub fn linger(&self) -> Option<Duration> {
+        self.linger_ms.map(Duration::from_millis)
+    }
 }
 
 /// A view, and a mark by which a later look is asked to wait for news.
@@ -45,7 +55,8 @@ impl Service {
         let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
         let launches = self.store.open_launches().await?.into_iter().map(LaunchFacts::from);
         let run = format!("{:x}", self.run);
-        Ok(ServerView { at, run, startable: startable.collect(), launches: launches.collect() })
+        let linger_ms = u64::try_from(self.settings.linger.as_millis()).ok();
+        Ok(ServerView { at, linger_ms, run, startable: startable.collect(), launches: launches.collect() })
     }
 
     /// The view of one coordinator: what may be started, and its own launches. With the mark of an earlier view it returns
@@ -93,10 +104,9 @@ impl Service {
     /// `LaunchNotFound`, `NotYourLaunch`.
     pub async fn launch_of(&self, coordinator: Option<&CoordinatorId>, id: &LaunchId) -> Result<Launch, ServiceError> {
         let launch = self.store.launch(id).await?.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
-        match (coordinator, &launch.coordinator) {
-            (Some(asking), Some(keeping)) if asking != keeping => {
-                Err(Refusal::NotYourLaunch { launch: id.clone() }.into())
-            }
+        match &launch.coordinator {
+            // A key that somebody keeps is freed by its keeper, or by a person who insists.
+            Some(keeping) if coordinator != Some(keeping) => Err(Refusal::NotYourLaunch { launch: id.clone() }.into()),
             _ => Ok(launch),
         }
     }
@@ -104,9 +114,12 @@ impl Service {
     /// Takes what a coordinator says of a process; old news and unknown launches change nothing.
     pub async fn report_process(&self, id: &LaunchId, report: &ProcessReport) -> Result<(), ServiceError> {
         let event = match report {
-            ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: *at },
+            // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
+            ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) },
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
-            ProcessReport::Ended { end, at } => LaunchEvent::ProcessEnded { end: end.clone(), at: *at },
+            ProcessReport::Ended { end, at } => {
+                LaunchEvent::ProcessEnded { end: end.clone(), at: (*at).min(self.now()) }
+            }
         };
         let ended = self.happen(id, &event).await?;
         if let Some(launch) = ended {
@@ -117,6 +130,10 @@ impl Service {
 
     /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
+        // It comes with the end, which comes after it.
+        if self.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
+            return Ok(());
+        }
         let from = tail.ceil_char_boundary(tail.len().saturating_sub(MAX_TAIL));
         let change = Change::OutputTail(id.clone(), tail[from..].to_owned());
         self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await

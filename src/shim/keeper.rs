@@ -24,6 +24,9 @@ use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
 
 /// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
 const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
+/// Longest time from TERM to KILL for an agent that never authenticated, whatever `stop.timeout` is. With a leak grace it must be
+/// well below the half minute after which a server frees such a claim.
+const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(10);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 
 /// The times and sizes of an order, which stay when its secrets are gone.
@@ -202,7 +205,9 @@ impl<'a> Keeper<'a> {
         if self.fuse.is_some_and(|fuse| now >= fuse) {
             self.fuse = None;
             if !instance_dir::is_marked_authenticated(self.dir) {
-                let stop = Stop::new(StopReason::StartTimeout, self.limits.stop_timeout);
+                // Who never came in is not waited for: the server frees the claim some time after this.
+                let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
+                let stop = Stop::new(StopReason::StartTimeout, patience);
                 if let Err(error) = record::write_first(self.dir, &stop) {
                     complain(self.dir, &error);
                 }

@@ -8,7 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 
-use super::{Answer, Change, Commit, CommitError, Counts, Expect, LaunchFilter, Store, StoreError, TaskFilter};
+use super::{
+    Answer, Change, Commit, CommitError, Counts, Expect, LaunchFilter, MAX_OUTPUT_TAILS, Store, StoreError, TaskFilter,
+};
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
@@ -135,13 +137,12 @@ impl Tables {
                     }
                 }
                 Change::OutputTail(launch, tail) => {
-                    let before = self.output_tails.insert(launch.clone(), tail);
-                    undo.push(Box::new(move |tables| {
-                        match before {
-                            Some(before) => tables.output_tails.insert(launch, before),
-                            None => tables.output_tails.remove(&launch),
-                        };
-                    }));
+                    let before = self.output_tails.clone();
+                    self.output_tails.insert(launch, tail);
+                    while self.output_tails.len() > MAX_OUTPUT_TAILS {
+                        self.output_tails.pop_first();
+                    }
+                    undo.push(Box::new(move |tables| tables.output_tails = before));
                 }
                 Change::Pause(since) => {
                     let before = std::mem::replace(&mut self.paused_since, since);

@@ -210,10 +210,11 @@ fn a_wrong_token_is_told_and_nothing_is_started() {
     let mut coordinator = Daemon::supervising(&url, &format!("coordinator_token: coord_wrong\n{KNOWS_AGT}"));
     coordinator.start();
     let said = until_some("it says so", || {
-        let failed = coordinator.logged("the server did not answer; running agents go on, will ask again");
+        let failed = coordinator.logged("could not ask the server; running agents go on, will ask again");
         failed.first().map(|line| line["error"].as_str().unwrap().to_owned())
     });
-    assert!(said.contains("coordinator"), "{said}");
+    assert!(said.contains("its coordinator_token is another one"), "{said}");
+    assert_eq!(coordinator.status()["health"], "cut_off");
     assert!(!coordinator.log().contains("coord_wrong"));
     assert!(server.ended("agt").is_empty() && server.open("agt").is_empty());
     coordinator.terminate();
@@ -234,11 +235,11 @@ fn the_command_line_asks_a_coordinator_what_it_knows_and_says_whom_to_ask_else()
     until("the line is there", || coordinator.done(&["logs", "agt", "prj"]).contains("a-line"));
     let said = coordinator.cli(&["task", "list"]);
     assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("a coordinator without its server"), "{said:?}");
+    assert!(said.stderr.contains("is a coordinator's, without its server"), "{said:?}");
     // The server has its end only once the agent has ended.
     let said = server.cli(&["logs", "agt", "prj"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("is on another host"), "{said:?}");
+    assert!(said.stderr.contains("is where its coordinator"), "{said:?}");
     let known: Value = server.status()["coordinators"][0].clone();
     assert_eq!((&known["running"], &known["max_concurrent"]), (&1.into(), &3.into()));
     server.done(&["stop", "agt", "prj"]);

@@ -1,7 +1,8 @@
 //! The connection to the server: made when it is needed, given up when a call on it is lost, made again by the next call.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -12,49 +13,115 @@ use crate::domain::{Secret, ServerAddress};
 use crate::mcp_client::{CallError, ConnectError, McpClient};
 use crate::telemetry::ErrorChain;
 
+/// The code of a refusal for who is no coordinator.
+const NOT_LET_IN: &str = "coordinator_only";
 /// Arguments that a server may not know, and does without.
 const OPTIONAL: [&str; 2] = ["coordinator_id", "coordinator_token"];
 
 pub(super) struct Link {
     server: ServerAddress,
-    token: Option<Secret>,
-    client: Mutex<Option<Arc<McpClient>>>,
+    token: Token,
+    attempt: Mutex<Attempt>,
     state: watch::Sender<LinkState>,
 }
+
+/// What a coordinator shows to its server.
+#[derive(Debug, Clone)]
+pub enum Token {
+    None,
+    /// As it is configured.
+    Given(Secret),
+    /// In a file that the server makes, perhaps only later.
+    File(PathBuf),
+}
+
+/// How the last attempt to connect ended.
+#[derive(Default)]
+enum Attempt {
+    #[default]
+    None,
+    Connected(Arc<McpClient>),
+    Failed {
+        at: Instant,
+        problem: String,
+    },
+}
+
+/// For whoever waited for an attempt that failed, or asks just after it, it has failed, too.
+const ATTEMPT_COUNTS_FOR: Duration = Duration::from_millis(200);
 
 /// The server could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error("{0}")]
+    JustFailed(String),
     #[error(transparent)]
     Call(#[from] CallError),
     /// It answered its health check, with something else than "ok".
     #[error("the server says that it is `{0}`")]
     Unhealthy(String),
+    #[error("the server does not accept this coordinator: {0}")]
+    NotLetIn(&'static str),
+    /// Its list of projects goes on and on.
+    #[error("the server lists more than {0} pairs of agents and projects")]
+    Endless(usize),
+}
+
+impl Token {
+    /// What to do about a server that doesn't accept it.
+    const fn advice(&self) -> &'static str {
+        match self {
+            Self::Given(_) => "its coordinator_token is another one than that of the configuration",
+            Self::None | Self::File(_) => {
+                "set coordinator_token to the server's (the file coordinator_token in its state_dir)"
+            }
+        }
+    }
+
+    fn read(&self) -> Option<Secret> {
+        match self {
+            Self::None => None,
+            Self::Given(token) => Some(token.clone()),
+            Self::File(path) => {
+                let text = std::fs::read_to_string(path).ok()?;
+                Some(text.trim()).filter(|token| !token.is_empty()).map(Secret::new)
+            }
+        }
+    }
 }
 
 impl Link {
-    pub(super) fn new(server: ServerAddress, token: Option<Secret>) -> Self {
-        Self { server, token, client: Mutex::new(None), state: watch::Sender::new(LinkState::default()) }
+    pub(super) fn new(server: ServerAddress, token: Token) -> Self {
+        Self { server, token, attempt: Mutex::default(), state: watch::Sender::new(LinkState::default()) }
     }
 
     pub(super) fn state(&self) -> watch::Receiver<LinkState> {
         self.state.subscribe()
     }
 
-    /// The connection there is, or a new one. One attempt at a time; others wait for it.
+    /// The connection there is, or a new one. One attempt at a time; others wait for it and share what comes of it.
     pub(super) async fn client(&self) -> Result<Arc<McpClient>, LinkError> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = client.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(Arc::clone(client));
+        let mut attempt = self.attempt.lock().await;
+        match &*attempt {
+            Attempt::Connected(client) if !client.is_closed() => return Ok(Arc::clone(client)),
+            Attempt::Failed { at, problem } if at.elapsed() < ATTEMPT_COUNTS_FOR => {
+                return Err(LinkError::JustFailed(problem.clone()));
+            }
+            Attempt::None | Attempt::Connected(_) | Attempt::Failed { .. } => {}
         }
-        *client = None;
-        match McpClient::connect(&self.server, self.token.as_ref()).await {
-            Ok(connected) => Ok(Arc::clone(client.insert(Arc::new(connected)))),
+        *attempt = Attempt::None;
+        match McpClient::connect(&self.server, self.token.read().as_ref()).await {
+            Ok(connected) => {
+                let connected = Arc::new(connected);
+                *attempt = Attempt::Connected(Arc::clone(&connected));
+                Ok(connected)
+            }
             Err(error) => {
                 let error = LinkError::from(error);
                 self.note(Some(&error));
+                *attempt = Attempt::Failed { at: Instant::now(), problem: ErrorChain(&error).to_string() };
                 Err(error)
             }
         }
@@ -70,15 +137,20 @@ impl Link {
     ) -> Result<T, LinkError> {
         let Value::Object(mut arguments) = arguments else { unreachable!("arguments are an object") };
         self.identify(client, tool, &mut arguments);
-        let result = client.call(tool, arguments, patience).await.map_err(LinkError::from);
+        let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
+            CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.advice()),
+            error => error.into(),
+        });
         match &result {
-            // What it can't be asked, or refuses, says nothing about the connection.
-            Ok(_) | Err(LinkError::Call(CallError::Refused { .. })) => self.note(None),
+            Ok(_) => self.note(None),
+            Err(error @ LinkError::NotLetIn(_)) => self.note(Some(error)),
+            // It is there; what it refuses is the asker's business.
+            Err(LinkError::Call(CallError::Refused { .. })) => self.note(None),
             Err(error) => {
                 self.note(Some(error));
-                let mut current = self.client.lock().await;
-                if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, client)) {
-                    *current = None;
+                let mut attempt = self.attempt.lock().await;
+                if matches!(&*attempt, Attempt::Connected(current) if Arc::ptr_eq(current, client)) {
+                    *attempt = Attempt::None;
                 }
             }
         }
@@ -86,7 +158,8 @@ impl Link {
     }
 
     fn identify(&self, client: &McpClient, tool: &str, arguments: &mut Map<String, Value>) {
-        if let (Some(token), ServerAddress::Socket(_)) = (&self.token, &self.server) {
+        // A socket knows its peers; a token that happens to lie in the state directory may be another server's.
+        if let (ServerAddress::Socket(_), Token::Given(token)) = (&self.server, &self.token) {
             arguments.insert("coordinator_token".to_owned(), token.reveal().into());
         }
         for name in OPTIONAL {

@@ -25,6 +25,10 @@ use crate::service::ServerView;
 /// Pairs that are asked about at the same time.
 const N_AT_ONCE: usize = 16;
 
+/// A server with more than these has no end.
+const MAX_PAGES: usize = 1_000;
+const MAX_PAIRS: usize = 100_000;
+
 /// What is kept between two cycles.
 #[derive(Default)]
 pub(super) struct SeedSteps {
@@ -74,10 +78,11 @@ impl RemoteControlPlane {
         if let Some(at) = health.timestamp {
             self.set_clock(at);
         }
-        let n_live = instances.iter().filter(|instance| instance.is_live()).count();
-        let n_free = self.config.max_concurrent.saturating_sub(n_live);
+        let launches = self.launches_of(instances);
+        // As the plan counts them: what has ended takes its slot until that is told.
+        let n_free = self.config.max_concurrent.saturating_sub(launches.len());
         let startable = if n_free == 0 { Vec::new() } else { self.ask_for_starts(client, instances, n_free).await? };
-        Ok(ServerView { at: self.now(), run: String::new(), startable, launches: self.launches_of(instances) })
+        Ok(ServerView { at: self.now(), linger_ms: None, run: String::new(), startable, launches })
     }
 
     async fn ask_for_starts(
@@ -135,6 +140,7 @@ impl RemoteControlPlane {
     /// All pairs of active projects and agents, page by page.
     async fn pairs(&self, client: &Arc<McpClient>) -> Result<Vec<(InstanceKey, PathBuf)>, LinkError> {
         let mut pairs = Vec::new();
+        let mut n_pages = 0;
         let mut cursor: Option<String> = None;
         loop {
             let mut arguments = json!({ "coordinator_id": self.config.coordinator });
@@ -150,9 +156,12 @@ impl RemoteControlPlane {
                     (InstanceKey::new(agent, project.project_id.clone(), Purpose::Task), directory.clone())
                 }));
             }
-            // A server that names the same page again has no end.
-            if page.next_cursor.is_none() || page.next_cursor == cursor {
+            if page.next_cursor.is_none() {
                 return Ok(pairs);
+            }
+            n_pages += 1;
+            if n_pages >= MAX_PAGES || pairs.len() >= MAX_PAIRS {
+                return Err(LinkError::Endless(pairs.len()));
             }
             cursor = page.next_cursor;
         }

@@ -111,7 +111,11 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
 pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState>, uri: Uri) -> Problem {
     let server = (state.look)().server;
     let path = uri.path();
-    let detail = format!("this is a coordinator without its server: `{path}` is answered by the server, {server}");
+    let what = path.trim_start_matches("/api").trim_start_matches('/').split('/').next().unwrap_or_default();
+    let detail = format!(
+        "this configuration is a coordinator's, without its server: it knows status and logs. Ask the server at {server} for \
+         `{what}`, with its --config"
+    );
     Problem::new(StatusCode::MISDIRECTED_REQUEST, "not_the_server", detail)
 }
 

@@ -142,14 +142,14 @@ impl From<StatusView> for StatusBody {
             .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
             .collect();
         let counters = view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
-            cycles: sum.cycles + coordinator.status.counters.cycles,
-            starts: sum.starts + coordinator.status.counters.starts,
-            adoptions: sum.adoptions + coordinator.status.counters.adoptions,
-            found_by_poll_only: sum.found_by_poll_only + coordinator.status.counters.found_by_poll_only,
+            cycles: sum.cycles.saturating_add(coordinator.status.counters.cycles),
+            starts: sum.starts.saturating_add(coordinator.status.counters.starts),
+            adoptions: sum.adoptions.saturating_add(coordinator.status.counters.adoptions),
+            found_by_poll_only: sum.found_by_poll_only.saturating_add(coordinator.status.counters.found_by_poll_only),
         });
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
         let limits = LimitsBody {
-            max_concurrent: there().map(|coordinator| coordinator.status.max_concurrent).sum(),
+            max_concurrent: there().fold(0, |sum: usize, each| sum.saturating_add(each.status.max_concurrent)),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances =

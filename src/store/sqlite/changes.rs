@@ -12,7 +12,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::{
     Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairRecord, Project, Session, Task, Timestamp,
 };
-use crate::store::{Change, Commit, CommitError, Expect, StoreError};
+use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
 /// Why a commit was not applied.
 pub(super) enum Failure {
@@ -109,6 +109,9 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
                 let sql = "INSERT INTO output_tails (launch_id, tail) VALUES ($1, $2) \
                     ON CONFLICT (launch_id) DO UPDATE SET tail = excluded.tail";
                 execute(connection, sqlx::query(sql).bind(launch.as_str()).bind(tail)).await?;
+                let sql = "DELETE FROM output_tails WHERE launch_id IN \
+                    (SELECT launch_id FROM output_tails ORDER BY launch_id DESC LIMIT -1 OFFSET $1)";
+                execute(connection, sqlx::query(sql).bind(super::limit(MAX_OUTPUT_TAILS))).await?;
             }
             Change::Pair(pair) => write_pair(connection, pair).await?,
             Change::Pause(since) => write_pause(connection, *since).await?,

@@ -55,3 +55,32 @@ fn a_server_that_never_answers_is_outlived() {
 fn a_server_that_never_stops_answering_is_outlived() {
     check_outlived(&[Mode::Huge]);
 }
+
+/// A coordinator with a running agent, over a proxy.
+fn with_an_agent(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
+    let server = Daemon::serving(LISTENING);
+    let proxy = Proxy::to(server.status()["http"]["address"].as_str().unwrap().parse().unwrap());
+    let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, &format!("{SETTINGS}\n{settings}")));
+    coordinator.start();
+    server.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:600"]);
+    let agent = server.written_pid("ready");
+    (server, proxy, coordinator, agent)
+}
+
+#[test]
+fn agents_are_stopped_though_the_server_hangs() {
+    let (_server, proxy, mut coordinator, agent) = with_an_agent("");
+    proxy.set(Mode::Hang);
+    assert!(coordinator.terminate().success());
+    assert!(is_gone(agent));
+    until("nothing of it lives", || coordinator.processes().is_empty());
+}
+
+#[test]
+fn a_coordinator_that_keeps_its_agents_does_not_wait_for_a_server_that_hangs() {
+    let (_server, proxy, mut coordinator, agent) = with_an_agent("shutdown: { sigterm: keep }");
+    proxy.set(Mode::Hang);
+    assert!(coordinator.terminate().success());
+    assert!(!is_gone(agent));
+    assert!(coordinator.logged("still not finished; going on without it").is_empty(), "{}", coordinator.log());
+}

@@ -67,7 +67,8 @@ impl Proxy {
 
     /// From now on, for new connections; what is open is closed.
     pub fn set(&self, mode: Mode) {
-        *self.shared.mode.lock().unwrap() = mode;
+        let mut current = self.shared.mode.lock().unwrap();
+        *current = mode;
         for stream in self.shared.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -86,8 +87,12 @@ impl Drop for Proxy {
 
 impl Shared {
     fn treat(&self, mut client: TcpStream) {
-        let mode = *self.mode.lock().unwrap();
-        self.open.lock().unwrap().push(client.try_clone().unwrap());
+        let mode = {
+            // Under both locks, so that none slips past a change.
+            let mode = self.mode.lock().unwrap();
+            self.open.lock().unwrap().push(client.try_clone().unwrap());
+            *mode
+        };
         match mode {
             Mode::Close => {}
             Mode::Pass => self.pass(client),
