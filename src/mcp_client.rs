@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, JsonObject};
-use rmcp::service::{RoleClient, RunningService, ServiceError};
+use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -161,22 +161,27 @@ impl McpClient {
     }
 }
 
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The failure of the transport itself, where the library's words around it say only which of its types were at work.
-fn without_internals(error: Box<dyn std::error::Error + Send + Sync>) -> Box<dyn std::error::Error + Send + Sync> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    while let Some(each) = cause {
-        if let Some(http) = each.downcast_ref::<reqwest::Error>() {
-            let mut text = String::new();
-            let mut source = std::error::Error::source(http);
-            while let Some(each) = source {
-                text = each.to_string();
-                source = each.source();
-            }
-            return if text.is_empty() { http.to_string() } else { text }.into();
-        }
-        cause = each.source();
+fn without_internals(error: AnyError) -> AnyError {
+    match error.downcast::<ClientInitializeError>().map(|error| *error) {
+        Ok(ClientInitializeError::TransportError { error, .. }) => match error.error.downcast_ref() {
+            Some(StreamableHttpError::Client::<reqwest::Error>(http)) => root_of(http).into(),
+            _ => error.error,
+        },
+        Ok(other) => other.into(),
+        Err(error) => error,
     }
-    error
+}
+
+/// The words of the innermost cause: refused, unknown host, a certificate that isn't trusted.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// Ends a stream whose line has no end: the library reads a line of any length into memory.
@@ -229,6 +234,16 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_told_in_plain_words() {
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let address: ServerAddress = format!("http://127.0.0.1:{port}").parse().expect("an address");
+        let failed = McpClient::connect(&address, None).await.err().expect("nobody listens");
+        let text = failed.source.to_string();
+        assert!(text.contains("Connection refused") && !text.contains("rmcp"), "{text}");
+    }
 
     #[tokio::test]
     async fn a_line_without_an_end_ends_the_stream() {
