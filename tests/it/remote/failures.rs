@@ -5,8 +5,9 @@ use super::{LISTENING, with_token};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until};
 
-/// An agent that runs through all of it, and one that does a task after each failure.
-const SETTINGS: &str = "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1h";
+/// An agent that runs through all of it, and one that does a task after each failure. A poll notices a server that hangs before
+/// the question for news does, which is held for half a minute.
+const SETTINGS: &str = "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1s";
 
 #[track_caller]
 fn check_outlived(modes: &[Mode]) {

@@ -87,6 +87,13 @@ impl Drop for Proxy {
 
 impl Shared {
     fn treat(&self, mut client: TcpStream) {
+        // The list of what is open has a descriptor of it, too: dropping ours closes nothing.
+        let end = client.try_clone().unwrap();
+        self.answer(&mut client);
+        let _ = end.shutdown(Shutdown::Both);
+    }
+
+    fn answer(&self, client: &mut TcpStream) {
         let mode = {
             // Under both locks, so that none slips past a change.
             let mode = self.mode.lock().unwrap();
@@ -95,8 +102,8 @@ impl Shared {
         };
         match mode {
             Mode::Close => {}
-            Mode::Pass => self.pass(client),
-            Mode::Hang => drain(&mut client),
+            Mode::Pass => self.pass(client.try_clone().unwrap()),
+            Mode::Hang => drain(client),
             Mode::Fail => answer(client, "HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\noops"),
             Mode::Garbage => answer(client, "\u{1}\u{2} what is this\r\n\r\n"),
             Mode::OtherJson => {
@@ -105,10 +112,7 @@ impl Shared {
                 answer(client, &format!("{head} {}\r\n\r\n{body}", body.len()));
             }
             Mode::Huge => {
-                answer(
-                    client.try_clone().unwrap(),
-                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"",
-                );
+                answer(client, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"");
                 for _ in 0..1024 {
                     if client.write_all(&vec![b'x'; 64 * 1024]).is_err() {
                         return;
@@ -144,8 +148,8 @@ fn drain(stream: &mut TcpStream) {
     while stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {}
 }
 
-/// Answers once something was asked, and closes.
-fn answer(mut stream: TcpStream, text: &str) {
+/// Answers once something was asked.
+fn answer(stream: &mut TcpStream, text: &str) {
     let mut buffer = [0; 4096];
     if stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {
         let _ = stream.write_all(text.as_bytes());
