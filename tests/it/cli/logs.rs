@@ -46,7 +46,8 @@ fn check_complete(printed: &str) {
 fn who_follows_slowly_sees_every_line_in_order_until_the_agent_ends() {
     let daemon = scripted(&format!("echo 1; until [ -e go ]; do sleep 0.01; done; seq 2 {N_LINES}"));
     daemon.with_one_task(&[]);
-    daemon.until_in_state("agt", "starting");
+    // Between the claim and the process there is no output yet.
+    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
     let (mut child, mut lines) = follow(&daemon);
     let mut printed = line(&mut lines);
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -78,7 +79,8 @@ fn a_line_is_seen_when_it_is_printed() {
     let daemon =
         scripted("echo one; until [ -e go ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done");
     daemon.with_one_task(&[]);
-    daemon.until_in_state("agt", "starting");
+    // Between the claim and the process there is no output yet.
+    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "one\n");
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -108,7 +110,8 @@ fn the_newest_launch_is_shown_unless_another_is_named() {
 fn who_stops_following_is_no_error() {
     let daemon = scripted("while [ ! -e end ]; do echo line; sleep 0.01; done");
     daemon.with_one_task(&[]);
-    daemon.until_in_state("agt", "starting");
+    // Between the claim and the process there is no output yet.
+    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "line\n");
     drop(lines);
@@ -119,7 +122,8 @@ fn who_stops_following_is_no_error() {
 fn a_daemon_that_ends_ends_the_following() {
     let mut daemon = scripted("echo line; exec sleep 600");
     daemon.with_one_task(&[]);
-    daemon.until_in_state("agt", "starting");
+    // Between the claim and the process there is no output yet.
+    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "line\n");
     assert_eq!(daemon.terminate().code(), Some(0));
