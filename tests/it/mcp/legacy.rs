@@ -96,7 +96,7 @@ fn an_older_coordinator_and_its_agent_get_through() {
     assert_eq!(agent.get_my_task()["task"]["task_id"], "tsk");
 
     let ended =
-        json!({ "execution_id": execution, "exit_code": 0, "duration_seconds": 1.5, "log_file_path": "/tmp/x" });
+        json!({ "execution_id": execution, "exit_code": 0, "duration_seconds": 1.5, "log_file_path": "agent.log" });
     let completed = agent.call("report_execution_complete", ended.clone());
     assert_eq!(
         completed,
