@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use self::model::Model;
 use self::script::{EDITED, Script, find_token};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::{processes_of, skip};
+use crate::support::{processes_of, skip, until_some_within};
 
 /// Names the folder with `node_modules`.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_CLIS";
@@ -180,14 +180,11 @@ impl Bed {
         self.daemon.done(&["agent", "add", "agt", "--ai-type", ai_type]);
         self.daemon.done(&["project", "set", "prj", "--assign", "agt"]);
         self.daemon.task("tsk", "prj", "agt");
-        let give_up_at = Instant::now() + DEADLINE;
-        loop {
-            if let Some(ended) = self.daemon.ended("agt").into_iter().next() {
-                return ended;
-            }
-            assert!(Instant::now() < give_up_at, "the agent does not end:\n{}", self.said());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_some_within(
+            DEADLINE,
+            || self.daemon.ended("agt").into_iter().next(),
+            || format!("the agent does not end:\n{}", self.said()),
+        )
     }
 
     /// For a person who wants to know why, and for the search for secrets.

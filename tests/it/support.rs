@@ -23,13 +23,23 @@ pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Waits until `fact` gives something.
 #[track_caller]
-pub fn until_some<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
-    let give_up_at = Instant::now() + DEADLINE;
+pub fn until_some<T>(what: &str, fact: impl FnMut() -> Option<T>) -> T {
+    until_some_within(DEADLINE, fact, || format!("waited in vain until {what}"))
+}
+
+/// The same for what takes longer; `complaint` says what is wrong when it doesn't come.
+#[track_caller]
+pub fn until_some_within<T>(
+    patience: Duration,
+    mut fact: impl FnMut() -> Option<T>,
+    complaint: impl Fn() -> String,
+) -> T {
+    let give_up_at = Instant::now() + patience;
     loop {
         if let Some(found) = fact() {
             return found;
         }
-        assert!(Instant::now() < give_up_at, "waited in vain until {what}");
+        assert!(Instant::now() < give_up_at, "{}", complaint());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
