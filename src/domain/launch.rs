@@ -362,6 +362,12 @@ impl From<Launch> for LaunchFacts {
 }
 
 impl Launch {
+    /// Whether what this coordinator says of its process counts: a launch that somebody keeps is reported by its keeper, or its key
+    /// would be freed while its agent lives.
+    pub fn is_reported_by(&self, coordinator: Option<&CoordinatorId>) -> bool {
+        self.coordinator.is_none() || self.coordinator.as_ref() == coordinator
+    }
+
     /// A claim, before anything came of it: without a coordinator, which whoever keeps it adds.
     pub fn claimed(
         id: LaunchId,

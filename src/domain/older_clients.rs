@@ -63,15 +63,17 @@ pub struct ReportedBy<'a> {
 /// # Errors
 /// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
 pub fn launch_to_report(launches: &[Launch], by: ReportedBy<'_>) -> Result<LaunchId, Refusal> {
-    let of_pair = || launches.iter().filter(|l| l.key.agent == *by.agent && l.key.project == *by.project);
+    let of_pair = || {
+        let is_of_pair = |l: &&Launch| l.key.agent == *by.agent && l.key.project == *by.project;
+        launches.iter().filter(is_of_pair).filter(|launch| launch.is_reported_by(by.coordinator))
+    };
     // An ended one, too: a report may be repeated.
     let of_process = of_pair().filter(|launch| by.pid.is_some() && launch.pid == by.pid);
     if let Some(launch) = of_process.max_by_key(|launch| (launch.is_open(), launch.claimed_at)) {
         return Ok(launch.id.clone());
     }
-    let may_be_theirs = |launch: &Launch| launch.coordinator.is_none() || launch.coordinator.as_ref() == by.coordinator;
     let is_possible = |launch: &Launch| launch.is_open() && (by.pid.is_none() || launch.pid.is_none());
-    let possible: Vec<&Launch> = of_pair().filter(|launch| is_possible(launch) && may_be_theirs(launch)).collect();
+    let possible: Vec<&Launch> = of_pair().filter(|launch| is_possible(launch)).collect();
     match possible[..] {
         [only] => Ok(only.id.clone()),
         [] => Err(Refusal::NoOpenLaunch { agent: by.agent.clone(), project: by.project.clone(), pid: by.pid }),

@@ -1,5 +1,6 @@
-//! Patience with wrong passkeys: the answer to a failed `authenticate` is held back, longer with each failure for the same
-//! agent id, whether there is such an agent or not. A right passkey is never held back, so nobody can lock an agent out.
+//! Patience with what could be guessed at: the answer to a wrong passkey or token is held back, longer with each failure for the
+//! same agent id, whether there is such an agent or not, or from the same address. A right one is never held back, so nobody can
+//! lock an agent or a coordinator out.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,7 @@ const MAX_DOUBLINGS: u32 = 6;
 /// What is kept of an id that is none.
 const MAX_ID_LENGTH: usize = 64;
 
-/// Failures in a row by agent id.
+/// Failures in a row by agent id or address.
 #[derive(Debug, Default)]
 pub(super) struct Throttle(Mutex<HashMap<String, u32>>);
 

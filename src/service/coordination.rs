@@ -104,10 +104,10 @@ impl Service {
     /// `LaunchNotFound`, `NotYourLaunch`.
     pub async fn launch_of(&self, coordinator: Option<&CoordinatorId>, id: &LaunchId) -> Result<Launch, ServiceError> {
         let launch = self.store.launch(id).await?.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
-        match &launch.coordinator {
-            // A key that somebody keeps is freed by its keeper, or by a person who insists.
-            Some(keeping) if coordinator != Some(keeping) => Err(Refusal::NotYourLaunch { launch: id.clone() }.into()),
-            _ => Ok(launch),
+        if launch.is_reported_by(coordinator) {
+            Ok(launch)
+        } else {
+            Err(Refusal::NotYourLaunch { launch: id.clone() }.into())
         }
     }
 

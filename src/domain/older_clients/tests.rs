@@ -115,7 +115,7 @@ fn a_report_is_about_the_only_launch_that_fits() {
 
 #[test]
 fn a_known_process_means_its_own_launch_and_no_other() {
-    let task = launch("lch_t", Purpose::Task, Some(7), Some("crd_other"));
+    let task = launch("lch_t", Purpose::Task, Some(7), None);
     let chat = launch("lch_c", Purpose::Chat, Some(8), None);
     let both = [task.clone(), chat.clone()];
     check_found(&both, Some(7), "lch_t");
@@ -135,6 +135,14 @@ fn a_launch_that_another_coordinator_keeps_is_not_ended_by_a_guess() {
     check_refused(&kept, Some(7), "No launch of agt in prj is open that process 7 could be of");
     assert!(find(&kept, None, Some("crd_other")).is_err());
     assert_eq!(find(&kept, None, Some("crd_keeper")).as_deref(), Ok("lch"));
+}
+
+#[test]
+fn a_launch_that_another_coordinator_keeps_is_not_ended_by_its_process_either() {
+    let kept = [launch("lch", Purpose::Task, Some(7), Some("crd_keeper"))];
+    check_refused(&kept, Some(7), "No launch of agt in prj is open that process 7 could be of");
+    assert!(find(&kept, Some(7), Some("crd_other")).is_err());
+    assert_eq!(find(&kept, Some(7), Some("crd_keeper")).as_deref(), Ok("lch"));
 }
 
 #[test]
