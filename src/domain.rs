@@ -26,7 +26,7 @@ pub mod time;
 mod words;
 
 pub use agent::{Agent, Assignment, Project};
-pub use command::CommandSpec;
+pub use command::{CommandSpec, FileContent, LaunchFile};
 pub use guidance::Guidance;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
 pub use instance::{Instance, Phase};

@@ -43,6 +43,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         environment: environment.variables().collect(),
         mcp_socket: Some(config.mcp_socket.clone()),
         mcp_url: None,
+        state_dir: config.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();

@@ -18,6 +18,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
         mcp_url: None,
+        state_dir: PathBuf::from("/state"),
         program: PathBuf::from("/bin/agent-coordinator"),
     }
 }
