@@ -39,7 +39,7 @@ const POLICY: &str = "policy.toml";
 fn compose(run: &Run<'_>) -> Composition {
     let folder = Path::new(FOLDER);
     let text = |path: PathBuf, text: String| LaunchFile { path, content: FileContent::Text(text) };
-    let mut files = vec![text(folder.join("settings.json"), settings(&run.server))];
+    let mut files = vec![text(folder.join("settings.json"), settings(run))];
     if let Some(home) = run.given(HOME).or_else(|| run.given("HOME")) {
         let real = Path::new(home).join(FOLDER);
         let link = |name| LaunchFile { path: folder.join(name), content: FileContent::Link(real.join(name)) };
@@ -71,9 +71,9 @@ allowRedirection = true
 "#;
 
 /// `trust`: no questions about the coordinator's tools.
-fn settings(server: &Server<'_>) -> String {
+fn settings(run: &Run<'_>) -> String {
     let timeout = u64::try_from(TOOL_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-    let server = match server {
+    let server = match &run.server {
         Server::Bridge { program, socket } => json!({
             "command": program.to_string_lossy(), "args": ["mcp"],
             "env": { SOCKET_VARIABLE: socket.to_string_lossy() }, "trust": true, "timeout": timeout,
@@ -82,8 +82,24 @@ fn settings(server: &Server<'_>) -> String {
     };
     json!({
         "mcpServers": { SERVER_NAME: server },
+        "security": { "auth": { "selectedType": login(run) } },
         "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
         "privacy": { "usageStatisticsEnabled": false },
     })
     .to_string()
+}
+
+/// The kind of login: without a variable that says otherwise, what a person did in a browser.
+fn login(run: &Run<'_>) -> &'static str {
+    let is_true = |name| run.given(name) == Some("true");
+    if is_true("GOOGLE_GENAI_USE_GCA") {
+        "oauth-personal"
+    } else if is_true("GOOGLE_GENAI_USE_VERTEXAI") {
+        "vertex-ai"
+    } else if run.given("GEMINI_API_KEY").is_some() {
+        // Left to find this out, gemini takes a key beside a base URL for something that it then refuses.
+        "gemini-api-key"
+    } else {
+        "oauth-personal"
+    }
 }

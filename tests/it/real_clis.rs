@@ -4,7 +4,8 @@
 //! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
 //! (npm silently takes older releases of claude for an older one):
 //! ```sh
-//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex
+//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex @google/gemini-cli \
+//!     @qwen-code/qwen-code opencode-ai @github/copilot
 //! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis -- --nocapture
 //! ```
 //! Without the variable each test says that it is skipped, and passes.
@@ -91,6 +92,7 @@ impl Drop for Supervisor {
 
 /// One task for one agent of a CLI.
 struct Bed {
+    cli: String,
     /// Goes first, as the daemon's end ends whatever is left.
     supervisor: Option<Supervisor>,
     daemon: Daemon,
@@ -134,7 +136,7 @@ impl Bed {
                 chown(path, Some(user), Some(user)).unwrap();
             }
         }
-        Self { supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
+        Self { cli: cli.to_owned(), supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
     }
 
     /// Everything that an agent gets from its daemon, clean.
@@ -146,7 +148,9 @@ impl Bed {
         // Whatever a CLI wants elsewhere, it finds nobody there.
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
         command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
-        command.env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.model.port));
+        let model = format!("http://127.0.0.1:{}", self.model.port);
+        command.env("ANTHROPIC_BASE_URL", &model);
+        command.env("GEMINI_API_KEY", KEY).env("GOOGLE_GEMINI_BASE_URL", &model);
         command
     }
 
@@ -210,11 +214,10 @@ impl Bed {
         let requests: String = self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
         let tokens = ["tkt_", "sess_"].map(|prefix| find_token(&requests, prefix).unwrap());
         let arguments = self.arguments.lock().unwrap();
-        let is_cli = |list: &&String| list.contains("mcp_servers.coordinator") || list.contains("mcpServers");
-        let of_cli: Vec<_> = arguments.iter().filter(is_cli).collect();
-        let is_by_url = of_cli.iter().map(|list| list.contains("http://127.0.0.1:") && list.contains("/mcp\""));
-        assert!(!of_cli.is_empty(), "no CLI was seen: {arguments:?}");
-        assert!(is_by_url.into_iter().all(|is| is == (server == Server::ByUrl)), "{of_cli:?}");
+        let is_seen = |end: &str| arguments.iter().any(|list| list.split(' ').any(|word| word.ends_with(end)));
+        assert!(is_seen(&format!("/bin/{}", self.cli)), "no CLI was seen: {arguments:?}");
+        let is_bridged = arguments.iter().any(|list| list.trim_end() == format!("{PROGRAM} mcp"));
+        assert_eq!(is_bridged, server == Server::Own, "{arguments:?}");
         for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
             assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
             assert!(!said.contains(secret), "{secret} in {said}");
@@ -303,4 +306,10 @@ fn claude_is_let_go_anywhere_by_bypass() {
 fn codex_is_let_go_anywhere_by_bypass() {
     let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None) else { return };
     assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn gemini_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("gemini", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
 }
