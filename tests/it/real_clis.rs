@@ -313,3 +313,22 @@ fn gemini_does_its_task_and_edits_nothing_outside_its_project() {
     let Some(strays) = live("gemini", "{}", None) else { return };
     assert_eq!(strays, ["by_shell"]);
 }
+
+#[test]
+fn gemini_does_its_task_for_an_ordinary_user() {
+    let providers = "{ gemini: { preset: gemini, model: gemini-2.5-pro } }";
+    let Some(strays) = live("gemini", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn gemini_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "gemini", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
+    let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
