@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, TOOL_TIMEOUT};
+use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
 use crate::config::Permissions;
 use crate::domain::{FileContent, LaunchFile};
 
@@ -72,16 +72,17 @@ allowRedirection = true
 
 /// `trust`: no questions about the coordinator's tools.
 fn settings(run: &Run<'_>) -> String {
-    let timeout = u64::try_from(TOOL_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-    let server = match &run.server {
+    let mut entry = match &run.server {
         Server::Bridge { program, socket } => json!({
             "command": program.to_string_lossy(), "args": ["mcp"],
-            "env": { SOCKET_VARIABLE: socket.to_string_lossy() }, "trust": true, "timeout": timeout,
+            "env": { SOCKET_VARIABLE: socket.to_string_lossy() },
         }),
-        Server::Url(url) => json!({ "httpUrl": url, "trust": true, "timeout": timeout }),
+        Server::Url(url) => json!({ "httpUrl": url }),
     };
+    entry["trust"] = true.into();
+    entry["timeout"] = tool_timeout_ms().into();
     json!({
-        "mcpServers": { SERVER_NAME: server },
+        "mcpServers": { SERVER_NAME: entry },
         "security": { "auth": { "selectedType": login(run) } },
         "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
         "privacy": { "usageStatisticsEnabled": false },

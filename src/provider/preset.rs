@@ -66,7 +66,12 @@ pub(super) const SERVER_NAME: &str = "coordinator";
 pub(super) const SOCKET_VARIABLE: &str = "COORDINATOR_MCP_SOCKET";
 
 /// How long a tool of the server may take, where an agent can be told: the server holds a poll for less than a minute.
-pub(super) const TOOL_TIMEOUT: Duration = Duration::from_mins(10);
+const TOOL_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// [`TOOL_TIMEOUT`] as most CLIs take it.
+pub(super) fn tool_timeout_ms() -> u64 {
+    u64::try_from(TOOL_TIMEOUT.as_millis()).expect("a few minutes")
+}
 
 pub(super) const fn of(preset: Preset) -> &'static BuiltIn {
     match preset {

@@ -150,6 +150,7 @@ impl Bed {
         command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
         let model = format!("http://127.0.0.1:{}", self.model.port);
         command.env("ANTHROPIC_BASE_URL", &model);
+        command.env("OPENAI_BASE_URL", format!("{model}/v1")).env("OPENAI_MODEL", "scripted");
         command.env("GEMINI_API_KEY", KEY).env("GOOGLE_GEMINI_BASE_URL", &model);
         command
     }
@@ -331,4 +332,29 @@ fn gemini_does_its_task_for_a_coordinator_that_knows_only_a_url() {
 fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
     let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None) else { return };
     assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("qwen", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_does_its_task_for_an_ordinary_user() {
+    let providers = "{ qwen: { preset: qwen, model: other, cli_args: [--max-session-turns, \"50\"] } }";
+    let Some(strays) = live("qwen", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "qwen", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("qwen", "{ qwen: { preset: qwen, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
 }
