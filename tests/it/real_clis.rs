@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::model::Model;
@@ -50,9 +50,16 @@ fn find(cli: &str) -> Option<PathBuf> {
         return None;
     };
     let modules = fs::canonicalize(&folder).unwrap().join("node_modules");
-    // Without npm's scripts, claude's own link leads to a text that asks for them.
-    let packages = fs::read_dir(modules.join("@anthropic-ai")).into_iter().flatten().flatten();
-    let native = packages.map(|entry| entry.path().join(cli)).find(|path| cli == "claude" && path.is_file());
+    let is_in = |folder: &str, path: &str| {
+        let packages = fs::read_dir(modules.join(folder)).into_iter().flatten().flatten();
+        packages.map(|entry| entry.path().join(path)).find(|path| path.is_file())
+    };
+    // Without npm's scripts, the links of these lead to a text that asks for them.
+    let native = match cli {
+        "claude" => is_in("@anthropic-ai", "claude"),
+        "opencode" => is_in("", "bin/opencode"),
+        _ => None,
+    };
     let found = native.or_else(|| fs::canonicalize(modules.join(".bin").join(cli)).ok());
     assert!(found.is_some(), "{VARIABLE} names {}, which has no {cli}", folder.display());
     found
@@ -63,12 +70,24 @@ fn has_ordinary_user(program: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
+    // Some can't even say their version without one.
+    let home = tempfile::tempdir().unwrap();
+    hand_over(home.path(), USER);
     let runs = |program: &Path| {
         let mut command = Command::new(program);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+        command.env("HOME", home.path());
         command.status().is_ok_and(|status| status.success())
     };
     runs(Path::new(PROGRAM)) && runs(program)
+}
+
+/// With all that is in it.
+fn hand_over(path: &Path, user: u32) {
+    chown(path, Some(user), Some(user)).unwrap();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        hand_over(&entry.path(), user);
+    }
 }
 
 /// How the agent's coordinator knows the server, and so the agent.
@@ -119,7 +138,7 @@ impl Bed {
                 processes_of(&state).into_iter().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
             seen.lock().unwrap().extend(lists.map(|list| String::from_utf8_lossy(&list).replace('\0', " ")));
         });
-        for folder in ["bin", "home", "home/.codex"] {
+        for folder in ["bin", "home", "home/.codex", "home/.config", "home/.config/opencode"] {
             fs::create_dir(daemon.folder().join(folder)).unwrap();
         }
         symlink(program, daemon.folder().join("bin").join(cli)).unwrap();
@@ -129,12 +148,15 @@ impl Bed {
             model.port
         );
         daemon.write("home/.codex/config.toml", provider);
+        let options = json!({ "baseURL": format!("http://127.0.0.1:{}/v1", model.port), "apiKey": KEY });
+        let models = json!({ "scripted": {}, "other": {} });
+        let provider = json!({ "npm": "@ai-sdk/openai-compatible", "options": options, "models": models });
+        let config = json!({ "provider": { "local": provider }, "model": "local/scripted" });
+        daemon.write("home/.config/opencode/opencode.json", config.to_string());
         if let Some(user) = user {
             daemon.hand_over_to(user);
-            let home = ["home", "home/.codex", "home/.codex/config.toml"].map(|name| daemon.folder().join(name));
-            for path in home.iter().map(PathBuf::as_path).chain([outside.path()]) {
-                chown(path, Some(user), Some(user)).unwrap();
-            }
+            hand_over(&daemon.folder().join("home"), user);
+            hand_over(outside.path(), user);
         }
         Self { cli: cli.to_owned(), supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
     }
@@ -356,5 +378,31 @@ fn qwen_does_its_task_for_a_coordinator_that_knows_only_a_url() {
 #[test]
 fn qwen_is_let_go_anywhere_by_bypass() {
     let Some(strays) = live("qwen", "{ qwen: { preset: qwen, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("opencode", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_for_an_ordinary_user() {
+    let providers = "{ opencode: { preset: opencode, model: local/other } }";
+    let Some(strays) = live("opencode", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "opencode", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_is_let_go_anywhere_by_bypass() {
+    let providers = "{ opencode: { preset: opencode, permissions: bypass } }";
+    let Some(strays) = live("opencode", providers, None) else { return };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
