@@ -173,6 +173,9 @@ impl Bed {
         let model = format!("http://127.0.0.1:{}", self.model.port);
         command.env("ANTHROPIC_BASE_URL", &model);
         command.env("OPENAI_BASE_URL", format!("{model}/v1")).env("OPENAI_MODEL", "scripted");
+        // Not GitHub's models, for which there would have to be an account.
+        command.env("COPILOT_PROVIDER_API_KEY", KEY).env("COPILOT_PROVIDER_BASE_URL", format!("{model}/v1"));
+        command.env("COPILOT_MODEL", "scripted");
         command.env("GEMINI_API_KEY", KEY).env("GOOGLE_GEMINI_BASE_URL", &model);
         command
     }
@@ -404,5 +407,29 @@ fn opencode_does_its_task_for_a_coordinator_that_knows_only_a_url() {
 fn opencode_is_let_go_anywhere_by_bypass() {
     let providers = "{ opencode: { preset: opencode, permissions: bypass } }";
     let Some(strays) = live("opencode", providers, None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn copilot_does_its_task_and_writes_nothing_outside_its_project() {
+    let Some(strays) = live("copilot", "{}", None) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_does_its_task_for_an_ordinary_user() {
+    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, model: other } }", Some(USER)) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "copilot", "{}", None) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, permissions: bypass } }", None) else { return };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
