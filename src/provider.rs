@@ -121,7 +121,8 @@ impl Providers {
                     given: &given,
                 });
                 let Composition { environment: of_preset, .. } = &composition;
-                environment.extend(of_preset.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))));
+                environment
+                    .extend(of_preset.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))));
                 Composition { arguments, files, .. } = composition;
                 (program.clone().unwrap_or_else(|| built_in.program.to_owned()), stdin())
             }

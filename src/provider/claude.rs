@@ -14,7 +14,8 @@ pub(super) const CLAUDE: BuiltIn = BuiltIn {
 };
 
 fn compose(run: &Run<'_>) -> Composition {
-    let environment = ["DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"].map(|name| (name, "1".to_owned()));
+    let environment =
+        ["DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"].map(|name| (name, "1".to_owned()));
     Composition { arguments: arguments(run), environment: environment.into(), ..Composition::default() }
 }
 

@@ -33,7 +33,8 @@ pub(super) const GEMINI: BuiltIn = BuiltIn {
 const HOME: &str = "GEMINI_CLI_HOME";
 const FOLDER: &str = ".gemini";
 /// What is linked.
-const REAL: [&str; 5] = ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", "policies"];
+const REAL: [&str; 5] = ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", POLICIES];
+const POLICIES: &str = "policies";
 const POLICY: &str = "policy.toml";
 
 fn compose(run: &Run<'_>) -> Composition {
@@ -49,8 +50,11 @@ fn compose(run: &Run<'_>) -> Composition {
     match run.permissions {
         Permissions::Project => {
             files.push(text(PathBuf::from(POLICY), SHELL_POLICY.to_owned()));
-            let policy = run.files.join(POLICY).to_string_lossy().into_owned();
-            arguments.extend(["--approval-mode".to_owned(), "auto_edit".to_owned(), "--policy".to_owned(), policy]);
+            arguments.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
+            // Named with ours, as otherwise ours would stand in place of the user's.
+            for policy in [run.files.join(POLICY), run.files.join(FOLDER).join(POLICIES)] {
+                arguments.extend(["--policy".to_owned(), policy.to_string_lossy().into_owned()]);
+            }
         }
         Permissions::Bypass => arguments.push("--yolo".to_owned()),
     }
@@ -62,11 +66,12 @@ fn compose(run: &Run<'_>) -> Composition {
     Composition { arguments, environment: vec![(HOME, home)], files }
 }
 
-/// Without this, a shell command is for a person to allow, and with redirection even where it is allowed.
+/// Without this, a shell command is for a person to allow, and with redirection even where it is allowed. Any rule of the user
+/// comes before it.
 const SHELL_POLICY: &str = r#"[[rule]]
 toolName = "run_shell_command"
 decision = "allow"
-priority = 100
+priority = 1
 allowRedirection = true
 "#;
 

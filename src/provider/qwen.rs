@@ -26,7 +26,8 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     arguments.extend(["--allowed-mcp-server-names", SERVER_NAME].map(str::to_owned));
     match run.permissions {
         Permissions::Project => arguments.extend(
-            ["--allowed-tools", "run_shell_command", "edit(/**)", "write_file(/**)", "--approval-mode", "default"].map(str::to_owned),
+            ["--allowed-tools", "run_shell_command", "edit(/**)", "write_file(/**)", "--approval-mode", "default"]
+                .map(str::to_owned),
         ),
         Permissions::Bypass => arguments.push("--yolo".to_owned()),
     }

@@ -158,7 +158,15 @@ impl Bed {
             hand_over(&daemon.folder().join("home"), user);
             hand_over(outside.path(), user);
         }
-        Self { cli: cli.to_owned(), supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
+        Self {
+            cli: cli.to_owned(),
+            supervisor: None,
+            daemon,
+            providers: providers.to_owned(),
+            model,
+            outside,
+            arguments,
+        }
     }
 
     /// Everything that an agent gets from its daemon, clean.
@@ -357,6 +365,21 @@ fn gemini_does_its_task_for_a_coordinator_that_knows_only_a_url() {
 fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
     let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None) else { return };
     assert_eq!(strays, ["by_shell"]);
+}
+
+/// Those that are in its real folder.
+#[test]
+fn gemini_obeys_the_policies_of_its_user() {
+    let Some(program) = find("gemini") else { return };
+    let mut bed = Bed::new("gemini", &program, "{}", None);
+    let folder = bed.daemon.folder().join("home/.gemini/policies");
+    fs::create_dir_all(&folder).unwrap();
+    let policy =
+        "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = \"echo\"\ndecision = \"deny\"\npriority = 10\n";
+    fs::write(folder.join("no-echo.toml"), policy).unwrap();
+    let ended = bed.run("gemini", Server::Own);
+    bed.check(&ended, Server::Own);
+    assert_eq!(bed.strays(), [""; 0]);
 }
 
 #[test]

@@ -8,11 +8,11 @@ mod responses;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::Router;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;

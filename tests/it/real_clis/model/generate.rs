@@ -31,14 +31,10 @@ pub async fn answer(
         }
     };
     let (step, n) = shared.next(request, read);
-    let call = |name: String, arguments: Value| {
-        json!({ "functionCall": { "id": format!("call_{n}"), "name": name, "args": arguments } })
-    };
+    let call = |name: String, arguments: Value| json!({ "functionCall": { "id": format!("call_{n}"), "name": name, "args": arguments } });
     let part = match step {
         Step::Coordinator(tool, arguments) => call(format!("mcp_coordinator_{tool}"), arguments),
-        Step::Write(path, content) => {
-            call("write_file".to_owned(), json!({ "file_path": path, "content": content }))
-        }
+        Step::Write(path, content) => call("write_file".to_owned(), json!({ "file_path": path, "content": content })),
         Step::Run(command) => {
             call("run_shell_command".to_owned(), json!({ "command": command, "description": "run it" }))
         }
