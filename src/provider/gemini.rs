@@ -62,8 +62,10 @@ fn compose(run: &Run<'_>) -> Composition {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
     }
     arguments.extend_from_slice(run.extra);
-    let home = run.files.to_string_lossy().into_owned();
-    Composition { arguments, environment: vec![(HOME, home)], files }
+    // A process fewer, a hundred MiB less, and one that ends when it is told to.
+    let no_relaunch = ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned());
+    let home = (HOME, run.files.to_string_lossy().into_owned());
+    Composition { arguments, environment: vec![home, no_relaunch], files }
 }
 
 /// Without this, a shell command is for a person to allow, and with redirection even where it is allowed. Any rule of the user

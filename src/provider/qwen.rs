@@ -7,7 +7,7 @@ use crate::config::Permissions;
 
 pub(super) const QWEN: BuiltIn = BuiltIn {
     program: "qwen",
-    compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
+    compose,
     logins: &[
         "BAILIAN_CODING_PLAN_API_KEY",
         "BAILIAN_TOKEN_PLAN_API_KEY",
@@ -19,6 +19,12 @@ pub(super) const QWEN: BuiltIn = BuiltIn {
     places: &["OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME"],
     installation: "npm install -g @qwen-code/qwen-code; run `qwen` once to log in",
 };
+
+fn compose(run: &Run<'_>) -> Composition {
+    // A process fewer, and a hundred MiB less.
+    let environment = vec![("QWEN_CODE_NO_RELAUNCH", "true".to_owned())];
+    Composition { arguments: arguments(run), environment, ..Composition::default() }
+}
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments = vec!["--mcp-config".to_owned(), mcp_config(&run.server)];

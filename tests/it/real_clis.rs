@@ -2,7 +2,7 @@
 //! scripted model on a loopback port: never with an account, never beyond this machine.
 //!
 //! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
-//! (npm silently takes older releases of claude for an older one):
+//! on the PATH (npm silently takes older releases of claude and qwen for an older one; the package `node@22` brings one):
 //! ```sh
 //! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex @google/gemini-cli \
 //!     @qwen-code/qwen-code opencode-ai @github/copilot
