@@ -251,7 +251,8 @@ impl Bed {
         let is_seen = |end: &str| arguments.iter().any(|list| list.split(' ').any(|word| word.ends_with(end)));
         assert!(is_seen(&format!("/bin/{}", self.cli)), "no CLI was seen: {arguments:?}");
         let is_bridged = arguments.iter().any(|list| list.trim_end() == format!("{PROGRAM} mcp"));
-        assert_eq!(is_bridged, server == Server::Own, "{arguments:?}");
+        // A daemon of its own has no URL; whether the bridge is seen depends on what its CLI leaves of the environment.
+        assert!(!is_bridged || server == Server::Own, "{arguments:?}");
         for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
             assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
             assert!(!said.contains(secret), "{secret} in {said}");
