@@ -53,7 +53,7 @@ pub use task_status::StatusChange;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
-use crate::domain::pair::Backoff;
+use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -78,6 +78,7 @@ pub struct Settings {
     /// Age at which any session ends, its process first.
     pub session_maximum: Duration,
     pub backoff: Backoff,
+    pub start_limit: StartLimit,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
