@@ -25,6 +25,7 @@ mod start;
 mod status;
 mod task_status;
 mod waiting;
+mod why;
 pub mod world;
 
 use std::future::Future;
@@ -50,6 +51,7 @@ pub use roster::{ActiveProject, Health};
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use task_status::StatusChange;
+pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
@@ -145,6 +147,11 @@ impl Service {
     /// Hears each change that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
         self.waiting.coordinators.listen()
+    }
+
+    /// Makes every coordinator look again, as if something had changed.
+    pub fn refresh(&self) {
+        self.waiting.coordinators.wake();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

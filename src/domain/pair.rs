@@ -202,35 +202,45 @@ impl PairFacts {
 
     /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
     pub fn reason(&self, backoff: Backoff, now: Timestamp) -> StartReason {
-        let (Some((agent_status, _)), Some((project_status, _))) = (&self.agent, &self.project) else {
-            return StartReason::Unknown;
-        };
-        if !self.is_assigned {
-            return StartReason::NotAssigned;
-        }
-        if *agent_status != AgentStatus::Active || *project_status != ProjectStatus::Active {
-            return StartReason::Inactive;
-        }
-        match self.open.as_ref().map(|open| &open.state) {
-            Some(LaunchState::Starting { .. }) => return StartReason::Starting,
-            Some(LaunchState::Running { .. }) => return StartReason::Running,
-            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => return StartReason::Stopping,
-            Some(LaunchState::Ended { .. }) | None => {}
-        }
-        if self.waiting_since.is_none() {
-            StartReason::NoWork
-        } else if self.record.held_since.is_some() {
-            StartReason::Held
-        } else if self.record.suspended_since.is_some() {
-            StartReason::Suspended
-        } else if self.is_paused {
-            StartReason::Paused
-        } else if backoff.until(&self.record, now).is_some() {
-            StartReason::Backoff
-        } else {
-            StartReason::Ready
-        }
+        let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
+        keeping.map_or(StartReason::Ready, |ruling| ruling.reason)
     }
+
+    /// Every rule in its order: what it says of this key.
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 9] {
+        let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
+        let is_active = self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
+            && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
+        let open = match self.open.as_ref().map(|open| &open.state) {
+            Some(LaunchState::Starting { .. }) => ruling(StartReason::Starting, true),
+            Some(LaunchState::Running { .. }) => ruling(StartReason::Running, true),
+            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => ruling(StartReason::Stopping, true),
+            Some(LaunchState::Ended { .. }) | None => ruling(StartReason::Running, false),
+        };
+        let until = backoff.until(&self.record, now);
+        [
+            ruling(StartReason::Unknown, self.agent.is_none() || self.project.is_none()),
+            ruling(StartReason::NotAssigned, !self.is_assigned),
+            ruling(StartReason::Inactive, !is_active),
+            open,
+            ruling(StartReason::NoWork, self.waiting_since.is_none()),
+            ruling(StartReason::Held, self.record.held_since.is_some()),
+            ruling(StartReason::Suspended, self.record.suspended_since.is_some()),
+            ruling(StartReason::Paused, self.is_paused),
+            Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
+        ]
+    }
+}
+
+/// What one rule says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ruling {
+    /// The rule, by the reason that it gives.
+    pub reason: StartReason,
+    /// Whether it keeps the key from starting.
+    pub keeps: bool,
+    /// When that is over, where that is known.
+    pub until: Option<Timestamp>,
 }
 
 #[cfg(test)]

@@ -124,8 +124,7 @@ fn a_quick_crash_loop_is_suspended_until_a_person_resumes_it() {
 
 #[test]
 fn no_work_is_found_by_the_poll_alone() {
-    let daemon =
-        Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }\nstart: { limit: 0 }");
+    let daemon = Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }\nstart: { limit: 0 }");
     daemon.with_one_task(&["exit:1"]);
     until("it was started several times", || daemon.ended("agt").len() > 4);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
