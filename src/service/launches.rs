@@ -45,14 +45,22 @@ impl Service {
                 }
             }
         }
+        let mut after = after;
         if let LaunchState::Ended { outcome, at } = &after.state {
+            changes.extend(self.settle_notices(before).await?);
+            after.n_notices = 0;
             for mut execution in self.store.executions_of_launch(&after.id).await? {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            changes.push(Change::Pair(record.after_end(after.verdict(outcome), *at)));
+            changes.push(Change::Pair(record.after_end(
+                after.verdict(outcome),
+                after.claimed_at,
+                *at,
+                self.settings.start_limit,
+            )));
         }
         if before.state.as_str() != after.state.as_str() {
             changes.push(Change::Event(launch_event(&after, now)));
