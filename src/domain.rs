@@ -12,6 +12,7 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod limits;
 pub mod older_clients;
 pub mod pair;
 pub mod plan;

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use super::agent::Streams;
 use super::clean::clean;
-use crate::domain::redact::redact;
+use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::BootInstant;
 use crate::instance_dir::{OUTPUT_LOG, rotated_log};
 
 /// Longest line, in bytes; the rest of it is dropped.
 const MAX_LINE: usize = 64 * 1024;
-/// How far behind `MAX_LINE` a line is still looked at, so that a secret on the border is seen as a whole.
-const OVERLAP: usize = 1024;
+/// How far behind `MAX_LINE` a line is still looked at, so that a secret on the border is seen as a whole: the longest passkey
+/// with all its characters escaped.
+const OVERLAP: usize = 16 * 1024;
 /// How much is read at once, in bytes.
 const CHUNK: usize = 16 * 1024;
 /// How much is read from a pipe that others hold open when the tree is empty.
@@ -29,7 +30,7 @@ const REOPEN_AFTER: Duration = Duration::from_secs(1);
 pub struct Output {
     streams: [Option<Stream>; 2],
     log: Log,
-    redact: Vec<Vec<u8>>,
+    redactor: Redactor,
     chunk: Vec<u8>,
 }
 
@@ -39,9 +40,9 @@ struct Stream {
 }
 
 impl Output {
-    pub fn new(streams: Streams, log: Log, redact: Vec<Vec<u8>>) -> Self {
+    pub fn new(streams: Streams, log: Log, redactor: Redactor) -> Self {
         let streams = streams.map(|pipe| Some(Stream { pipe: File::from(pipe), line: Line::default() }));
-        Self { streams, log, redact, chunk: vec![0; CHUNK] }
+        Self { streams, log, redactor, chunk: vec![0; CHUNK] }
     }
 
     /// What to wait for: the pipes that are still open.
@@ -59,12 +60,12 @@ impl Output {
                     n_copied += n;
                     stream
                         .line
-                        .push(&self.chunk[..n], |line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+                        .push(&self.chunk[..n], |line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 // The end, or as good as: a closed stream is not asked again, it would always be ready.
                 Ok(_) | Err(_) => {
-                    stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+                    stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
                     *slot = None;
                 }
             }
@@ -83,7 +84,7 @@ impl Output {
             }
         }
         for stream in self.streams.iter_mut().flatten() {
-            stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+            stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
         }
         self.log.flush();
     }
@@ -97,11 +98,10 @@ impl Output {
     }
 }
 
-fn add_line(log: &mut Log, literals: &[Vec<u8>], line: &[u8], n_cut: usize) {
-    let literals: Vec<&[u8]> = literals.iter().map(Vec::as_slice).collect();
+fn add_line(log: &mut Log, redactor: &Redactor, line: &[u8], n_cut: usize) {
     // Cleaned first: a colour in the middle of a token would hide it.
     let cleaned = clean(line);
-    let text = redact(&cleaned, &literals);
+    let text = redactor.redact(&cleaned);
     if n_cut == 0 && line.len() <= MAX_LINE {
         log.add(&[&*text]);
     } else {
@@ -297,7 +297,7 @@ mod tests {
         let mut log = Log::open(dir.path(), u64::MAX, 1);
         let mut line = vec![b'x'; MAX_LINE - 3];
         line.extend_from_slice(b"hunter22 and more");
-        add_line(&mut log, &[b"hunter22".to_vec()], &line, 100_000);
+        add_line(&mut log, &Redactor::new([&b"hunter22"[..]]), &line, 100_000);
         log.flush();
         let text = std::fs::read_to_string(dir.path().join(OUTPUT_LOG)).unwrap();
         assert!(!text.contains("hun"), "{}", &text[MAX_LINE - 10..]);
