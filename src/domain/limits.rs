@@ -138,8 +138,16 @@ mod tests {
 
     #[test]
     fn one_line_has_no_control_characters() {
-        check(TITLE, "Login\npage", Err("`title` has a control character at position 6, and is to be one line of text"));
-        check(NAME, "\u{1b}[31mAnn", Err("`name` has a control character at position 1, and is to be one line of text"));
+        check(
+            TITLE,
+            "Login\npage",
+            Err("`title` has a control character at position 6, and is to be one line of text"),
+        );
+        check(
+            NAME,
+            "\u{1b}[31mAnn",
+            Err("`name` has a control character at position 1, and is to be one line of text"),
+        );
         check(TITLE, "שלום \u{200f}עולם", Ok("שלום \u{200f}עולם"));
     }
 

@@ -15,9 +15,9 @@ pub fn line(text: &str) -> Cow<'_, str> {
     shown(text, is_unprintable)
 }
 
-/// The same for a text of several lines, which stay.
+/// The same for a text of several lines, which stay, as do tabs.
 pub fn lines(text: &str) -> Cow<'_, str> {
-    shown(text, |c| c != '\n' && is_unprintable(c))
+    shown(text, |c| !matches!(c, '\n' | '\t') && is_unprintable(c))
 }
 
 fn shown(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_text_is_shown_without_what_a_terminal_would_act_on() {
         assert_eq!(line("a\u{1b}[31m\nb"), "a [31m b");
-        assert_eq!(lines("a\u{1b}[31m\nb\t"), "a [31m\nb ");
+        assert_eq!(lines("a\u{1b}[31m\nb\t"), "a [31m\nb\t");
         assert!(matches!(lines("a\nb"), Cow::Borrowed(_)));
         assert_eq!(json("{\n \"a\": \"\u{9b}\u{202e}é\"}"), "{\n \"a\": \"\\u009b\\u202eé\"}");
     }

@@ -147,7 +147,8 @@ mod tests {
 
     #[track_caller]
     fn check_delays(expected: &[u128], fail: impl FnMut() -> Option<Duration>) {
-        let delays: Vec<u128> = std::iter::repeat_with(fail).take(expected.len()).map(|d| d.unwrap().as_millis()).collect();
+        let delays: Vec<u128> =
+            std::iter::repeat_with(fail).take(expected.len()).map(|d| d.unwrap().as_millis()).collect();
         assert_eq!(delays, expected);
     }
 

@@ -72,13 +72,7 @@ pub struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(
-        dir: &'a Path,
-        agent: Agent,
-        streams: Streams,
-        limits: Limits,
-        redactor: Redactor,
-    ) -> io::Result<Self> {
+    pub fn new(dir: &'a Path, agent: Agent, streams: Streams, limits: Limits, redactor: Redactor) -> io::Result<Self> {
         let started = Started { pid: agent.pid, start_ticks: agent.start_ticks, started_at: agent.started_at };
         if let Err(error) = record::write(dir, &started) {
             complain(dir, &error);
