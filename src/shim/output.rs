@@ -295,13 +295,43 @@ mod tests {
     fn a_secret_on_the_border_of_a_long_line_does_not_show() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path(), u64::MAX, 1);
-        let mut line = vec![b'x'; MAX_LINE - 3];
-        line.extend_from_slice(b"hunter22 and more");
-        add_line(&mut log, &Redactor::new([&b"hunter22"[..]]), &line, 100_000);
+        // The longest there may be, in its longest form.
+        let secret = "hunter22".repeat(125);
+        let escaped: String = secret.bytes().map(|byte| format!("\\\\u{byte:04x}")).collect();
+        for secret_in_line in [&secret, &escaped] {
+            let mut line = vec![b'x'; MAX_LINE - 3];
+            line.extend_from_slice(secret_in_line.as_bytes());
+            line.extend_from_slice(b" and more");
+            add_line(&mut log, &Redactor::new([secret.as_bytes()]), &line, 100_000);
+        }
         log.flush();
         let text = std::fs::read_to_string(dir.path().join(OUTPUT_LOG)).unwrap();
-        assert!(!text.contains("hun"), "{}", &text[MAX_LINE - 10..]);
-        assert!(text.contains("bytes dropped]\n"));
+        assert!(!text.contains("hun") && !text.contains("u00"), "{}", &text[MAX_LINE - 10..]);
+        assert_eq!(text.matches("bytes dropped]\n").count(), 2);
+    }
+
+    /// An agent CLI writes when it has something, not when a line is whole.
+    #[test]
+    fn a_secret_does_not_show_wherever_a_write_ends() {
+        let passkey = r#"ключ "1" \ 鍵"#;
+        let line = r#"{"type":"tool_use","input":{"passkey":"\u043aлюч \"1\" \\ \u9375","session_token":"sess_0123456789abcdefGH"}}"#;
+        let expected = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
+        for at in 0..line.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let (stdout, mut agent) = io::pipe().unwrap();
+            let (stderr, _) = io::pipe().unwrap();
+            let redactor = Redactor::new([passkey.as_bytes()]);
+            let mut output = Output::new([stdout.into(), stderr.into()], Log::open(dir.path(), u64::MAX, 1), redactor);
+            agent.write_all(&line.as_bytes()[..at]).unwrap();
+            if at > 0 {
+                output.copy();
+            }
+            agent.write_all(&line.as_bytes()[at..]).unwrap();
+            drop(agent);
+            output.finish();
+            let text = std::fs::read_to_string(dir.path().join(OUTPUT_LOG)).unwrap();
+            assert_eq!(text, format!("{expected}\n"), "at {at}");
+        }
     }
 
     #[test]
