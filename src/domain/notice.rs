@@ -203,40 +203,4 @@ fn means_of_task(before: &Task, after: &Task, launch: &Launch) -> Option<Meaning
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GRACE: Duration = Duration::from_mins(10);
-
-    fn notice(demand: NoticeDemand) -> Notice {
-        Notice {
-            id: "ntf_1".parse().expect("an id"),
-            launch: "lch_1".parse().expect("an id"),
-            task: None,
-            action: NoticeAction::Blocked,
-            demand,
-            created_at: Timestamp::from_millis(0),
-            read_at: None,
-            settled_at: None,
-            revision: 0,
-        }
-    }
-
-    #[test]
-    fn reading_begins_the_patience_once_more_and_once_only() {
-        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
-        let notice = notice(NoticeDemand::End);
-        assert_eq!(notice.deadline(GRACE), Some(at(600)));
-        let read = notice.read(at(100));
-        assert_eq!(read.deadline(GRACE), Some(at(700)));
-        assert_eq!(read.clone().read(at(300)), read);
-        assert_eq!(read.settled(at(400)).deadline(GRACE), None);
-    }
-
-    #[test]
-    fn what_only_asks_to_be_read_is_settled_by_that() {
-        let notice = notice(NoticeDemand::Read);
-        assert_eq!(notice.deadline(GRACE), None);
-        assert!(!notice.read(Timestamp::from_millis(5)).is_open());
-    }
-}
+mod tests;
