@@ -2,8 +2,8 @@
 //! person or a file says it; services take it by its [`Limit`] before anything is written.
 //!
 //! Lengths are counted in characters (Unicode scalar values), as whoever wrote the text would count them. They are far above
-//! what work needs, and low enough that an answer with several of these texts stays one that every client takes. Ids have a
-//! grammar of their own ([`super::id`]), tokens are only compared.
+//! what work needs, and low enough that nobody fills the store or a model's context with one call. Ids have a grammar of their
+//! own ([`super::id`]), tokens are only compared.
 
 use std::borrow::Cow;
 

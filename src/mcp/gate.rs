@@ -11,7 +11,7 @@ use super::rate::{CallsOf, RateLimit};
 use super::throttle::{Guesser, Throttle};
 use crate::domain::Refusal;
 use crate::domain::secret::TICKET_PREFIX;
-use crate::peer::{Peer, PeerKind};
+use crate::peer::Peer;
 use crate::service::ServiceError;
 
 /// Answers that are held back at the same time, of all peers together: each keeps a place of its connection, and of the door's.
@@ -61,13 +61,13 @@ impl Gate {
         result: Result<JsonObject, CallError>,
     ) -> Result<JsonObject, CallError> {
         let agent_id = (tool == AUTHENTICATE).then(|| text(incoming, "agent_id"));
+        let peer = &incoming.sender.peer;
         match (&result, agent_id) {
             (Ok(_), Some(agent_id)) => self.throttle.succeeded(agent_id),
-            (Err(CallError::Service(ServiceError::Refused(refusal))), _) if is_wrong_guess(refusal) => {
-                if agent_id.is_none() && matches!(incoming.sender.peer, Peer::Local(_)) {
-                    return result;
-                }
-                let delay = self.throttle.failed(&Guesser::of(&incoming.sender.peer), agent_id, Instant::now());
+            (Err(CallError::Service(ServiceError::Refused(refusal))), _)
+                if is_wrong_guess(refusal) && (agent_id.is_some() || matches!(peer, Peer::Network(_))) =>
+            {
+                let delay = self.throttle.failed(&Guesser::of(peer), agent_id, Instant::now());
                 match (delay, self.held.try_acquire()) {
                     (Some(delay), Ok(_place)) => tokio::time::sleep(delay).await,
                     _ if agent_id.is_some() => return Err(Refusal::TooManyAttempts.into()),
@@ -87,13 +87,11 @@ const fn is_wrong_guess(refusal: &Refusal) -> bool {
 
 /// Who is counted for a call: an agent, where one is to be seen. People and coordinators are not.
 fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
-    match incoming.sender.peer.kind() {
-        Some(PeerKind::Agent { launch: Some(launch) }) => Some(CallsOf::Launch(launch.clone())),
-        Some(_) | None => {
-            let token = incoming.session_token().ok()?;
-            (token != *incoming.coordinator_token).then(|| CallsOf::Token(token.token_hash()))
-        }
+    if let Some(launch) = incoming.sender.launch() {
+        return Some(CallsOf::Launch(launch.clone()));
     }
+    let token = incoming.session_token().ok()?;
+    (token != *incoming.coordinator_token).then(|| CallsOf::Token(token.token_hash()))
 }
 
 /// A text argument; nothing where it is none.

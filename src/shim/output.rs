@@ -297,7 +297,7 @@ mod tests {
         let mut log = Log::open(dir.path(), u64::MAX, 1);
         // The longest there may be, in its longest form.
         let secret = "hunter22".repeat(125);
-        let escaped: String = secret.bytes().map(|byte| format!("\\\\u{byte:04x}")).collect();
+        let escaped = secret.bytes().fold(String::new(), |escaped, byte| escaped + &format!("\\\\u{byte:04x}"));
         for secret_in_line in [&secret, &escaped] {
             let mut line = vec![b'x'; MAX_LINE - 3];
             line.extend_from_slice(secret_in_line.as_bytes());

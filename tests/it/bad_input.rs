@@ -301,7 +301,7 @@ fn a_session_that_is_none_any_more_opens_no_tool() {
             let what = format!("{}, {what}", tool.name);
             match bed.client().call(&tool.name, &tool.sample(caller.shows("session_token"))) {
                 Answer::Refusal(object) => {
-                    assert!(codes.contains(&object["error_code"].as_str().unwrap()), "{what}: {object}")
+                    assert!(codes.contains(&object["error_code"].as_str().unwrap()), "{what}: {object}");
                 }
                 // The same answer again.
                 Answer::Success(_) if what.starts_with("report_") && what.ends_with("reported") => {}

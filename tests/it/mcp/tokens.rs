@@ -20,7 +20,11 @@ fn check_revoked(daemon: &Daemon, token: &str, error_code: &str) {
         let mut arguments = more;
         arguments["session_token"] = token.into();
         let answer = daemon.client().call(tool, &arguments);
-        assert_eq!((&answer["success"], &answer["error_code"]), (&false.into(), &error_code.into()), "{tool}: {answer}");
+        assert_eq!(
+            (&answer["success"], &answer["error_code"]),
+            (&false.into(), &error_code.into()),
+            "{tool}: {answer}"
+        );
     }
     assert_eq!(daemon.json(&["task", "show", "tsk"]), before);
 }
@@ -85,15 +89,25 @@ fn the_token_of_an_agent_is_of_no_use_to_another() {
     let with_anns = r#"{\"session_token\":\"$(cat agt_a.token)\"}"#;
     let report = r#"{\"result\":\"failed\",\"session_token\":\"$(cat agt_a.token)\"}"#;
     daemon.project("prj");
-    daemon.agent("agt_a", "prj", &["authenticate", &write_token("agt_a"), "get-my-task", "wait-for:go", "report:success"]);
+    daemon.agent(
+        "agt_a",
+        "prj",
+        &["authenticate", &write_token("agt_a"), "get-my-task", "wait-for:go", "report:success"],
+    );
     daemon.agent(
         "agt_b",
         "prj",
         &[
             "authenticate",
             "wait-for:agt_a.token",
-            &format!("run:{} >stolen.draft 2>&1; mv stolen.draft stolen", call(&format!("get_my_task \"{with_anns}\""))),
-            &format!("run:{} >report.draft 2>&1; mv report.draft report", call(&format!("report_completed \"{report}\""))),
+            &format!(
+                "run:{} >stolen.draft 2>&1; mv stolen.draft stolen",
+                call(&format!("get_my_task \"{with_anns}\""))
+            ),
+            &format!(
+                "run:{} >report.draft 2>&1; mv report.draft report",
+                call(&format!("report_completed \"{report}\""))
+            ),
             "get-my-task",
             "report:success",
         ],
