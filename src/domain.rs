@@ -13,6 +13,7 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod limits;
 pub mod next_action;
 pub mod notice;
 pub mod older_clients;
