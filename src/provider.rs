@@ -5,6 +5,7 @@
 
 mod claude;
 mod codex;
+pub mod output;
 mod preset;
 
 use std::borrow::Cow;

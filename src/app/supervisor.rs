@@ -90,6 +90,7 @@ pub(super) fn coordinator_config(
             mcp_url: server.url,
             program: program()?,
         },
+        state_dir: config.state_dir.clone(),
     })
 }
 

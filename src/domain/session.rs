@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::activity::Activity;
 use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
 use super::key::InstanceKey;
 use super::launch::{Outcome, ReportResult};
@@ -77,5 +78,7 @@ pub struct Execution {
     pub next_steps: Option<String>,
     /// How its launch ended; `None` while it lives.
     pub outcome: Option<Outcome>,
+    /// What the output of its launch told, from the end of that on.
+    pub activity: Activity,
     pub revision: i64,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::domain::id::ExecutionId;
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus};
+use crate::domain::{Activity, Execution, InstanceKey, Launch, Task, TaskStatus};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
@@ -78,6 +78,7 @@ impl Service {
             summary: None,
             next_steps: None,
             outcome: None,
+            activity: Activity::default(),
             revision: 0,
         }
     }

@@ -118,7 +118,7 @@ fn merged(mut changes: Vec<Change>, of_launch: Vec<Change>) -> Vec<Change> {
                     _ => None,
                 });
                 match same {
-                    Some(execution) => execution.outcome = ended.outcome,
+                    Some(execution) => (execution.outcome, execution.activity) = (ended.outcome, ended.activity),
                     None => changes.push(Change::Execution(ended)),
                 }
             }

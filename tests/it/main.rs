@@ -23,3 +23,4 @@ mod sockets;
 mod store;
 mod support;
 mod units;
+mod usage;

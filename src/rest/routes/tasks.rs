@@ -6,6 +6,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::activity::ActivityBody;
 use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -61,6 +62,8 @@ pub struct ExecutionBody {
     pub next_steps: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    #[serde(flatten)]
+    pub activity: ActivityBody,
 }
 
 /// Which tasks to list.
@@ -165,6 +168,7 @@ impl From<Execution> for ExecutionBody {
             summary: execution.summary,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            activity: execution.activity.into(),
         }
     }
 }

@@ -10,7 +10,8 @@ use super::{BoxError, SqlQuery, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairRecord, Project, Session, Task, Timestamp,
+    Activity, Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairRecord, Project, Session, Task,
+    Timestamp,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -236,7 +237,7 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         let columns = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, claimed_at, pid, \
             started_at, authenticated_at, task_id, report, stop_reason, exit_code, signal, state, deadline, \
             session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
-        Table::new("launch", "launches", 1, columns)
+        Table::new("launch", "launches", 1, &format!("{columns}, {ACTIVITY}"))
     });
     let query = bind_key(TABLE.query(launch.revision).bind(launch.id.as_str()), &launch.key)
         .bind(launch.coordinator.as_ref().map(crate::domain::id::CoordinatorId::as_str))
@@ -251,7 +252,7 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         .bind(launch.stop_reason.map(crate::domain::launch::StopReason::as_str))
         .bind(launch.exit.exit_code)
         .bind(launch.exit.signal);
-    let query = bind_state(query, &launch.state);
+    let query = bind_activity(bind_state(query, &launch.state), &launch.activity);
     match TABLE.write(connection, query, &launch.id, launch.revision).await {
         // The id and the open key are all that is unique, and a known id is no error for this statement.
         Err(Failure::Refused(CommitError::Store(StoreError::Unavailable { source, .. })))
@@ -290,6 +291,24 @@ fn bind_outcome<'q>(query: SqlQuery<'q>, outcome: Option<&'q Outcome>) -> SqlQue
     query.bind(outcome.map(Outcome::as_str)).bind(outcome.and_then(Outcome::reason))
 }
 
+const ACTIVITY: &str = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
+    progress, failure, failure_resets_at";
+
+fn bind_activity<'q>(query: SqlQuery<'q>, activity: &'q Activity) -> SqlQuery<'q> {
+    let Activity { usage, progress, failure } = activity;
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    query
+        .bind(number(usage.input_tokens))
+        .bind(number(usage.output_tokens))
+        .bind(number(usage.cache_read_tokens))
+        .bind(number(usage.cache_write_tokens))
+        .bind(number(usage.cost_usd_micros))
+        .bind(number(usage.turns))
+        .bind(progress)
+        .bind(failure.map(|failure| failure.class.as_str()))
+        .bind(millis(failure.and_then(|failure| failure.resets_at)))
+}
+
 async fn write_session(connection: &mut SqliteConnection, session: &Session) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, agent_id, project_id, purpose, token_hash, created_at, last_seen_at, ended_at, \
@@ -310,7 +329,7 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, task_id, agent_id, project_id, purpose, started_at, ended_at, result, summary, \
             next_steps, outcome, outcome_reason";
-        Table::new("execution", "executions", 1, columns)
+        Table::new("execution", "executions", 1, &format!("{columns}, {ACTIVITY}"))
     });
     let query = TABLE
         .query(execution.revision)
@@ -323,7 +342,7 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
         .bind(execution.result.map(crate::domain::launch::ReportResult::as_str))
         .bind(&execution.summary)
         .bind(&execution.next_steps);
-    let query = bind_outcome(query, execution.outcome.as_ref());
+    let query = bind_activity(bind_outcome(query, execution.outcome.as_ref()), &execution.activity);
     TABLE.write(connection, query, &execution.id, execution.revision).await
 }
 

@@ -16,8 +16,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairFacts, PairRecord, Project, Purpose, Session,
-    Task, TaskId, Timestamp,
+    Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Outcome, PairFacts, PairRecord, Project,
+    Purpose, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -100,6 +100,23 @@ impl<'r> Columns<'r> {
             "lost" => Outcome::Lost,
             other => return Err(format!("`{other}` is no outcome").into()),
         }))
+    }
+
+    fn activity(&self) -> Result<Activity, BoxError> {
+        let failure = self.optional_word("failure")?;
+        let resets_at = self.optional_time("failure_resets_at")?;
+        Ok(Activity {
+            usage: Usage {
+                input_tokens: self.number("input_tokens")?,
+                output_tokens: self.number("output_tokens")?,
+                cache_read_tokens: self.number("cache_read_tokens")?,
+                cache_write_tokens: self.number("cache_write_tokens")?,
+                cost_usd_micros: self.number("cost_usd_micros")?,
+                turns: self.number("turns")?,
+            },
+            progress: self.get("progress")?,
+            failure: failure.map(|class| Failure { class, resets_at }),
+        })
     }
 
     fn open_launch(&self) -> Result<Option<OpenLaunch>, BoxError> {
@@ -238,6 +255,7 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
             exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
+            activity: row.activity()?,
             revision: row.get("revision")?,
         })
     })
@@ -275,6 +293,7 @@ pub(super) fn execution(row: &SqliteRow) -> Result<Execution, StoreError> {
             summary: row.get("summary")?,
             next_steps: row.get("next_steps")?,
             outcome: row.outcome()?,
+            activity: row.activity()?,
             revision: row.get("revision")?,
         })
     })

@@ -7,7 +7,8 @@ use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp,
+    Activity, Agent, Execution, InstanceKey, Launch, Priority, Project, Purpose, Secret, Session, Task, TaskStatus,
+    Timestamp,
 };
 
 #[track_caller]
@@ -112,6 +113,7 @@ pub(super) fn execution(name: &str, launch: &str, task: &str) -> Execution {
         summary: Some("done, it's \u{1f980}".to_owned()),
         next_steps: None,
         outcome: None,
+        activity: Activity::default(),
         revision: 0,
     }
 }
