@@ -105,7 +105,7 @@ pub fn an_unknown_tool_and_params_that_are_none_are_told_so(bed: &Bed) {
         json!({ "name": "no_such_tool", "arguments": {} }),
         "unknown tool `no_such_tool`; there are: health_check, list_active_projects_with_agents, should_start, wait_for_work, \
          list_stop_requests, report_process_started, report_process_stopping, report_process_exit, report_status, \
-         get_agent_action, authenticate, get_my_task, update_task_status, report_completed, logout, list_managed_agents, \
+         report_activity, get_agent_action, authenticate, get_my_task, update_task_status, report_completed, logout, list_managed_agents, \
          get_pending_tasks, report_execution_start, report_execution_complete",
     );
     let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
