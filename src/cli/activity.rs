@@ -8,8 +8,8 @@ use crate::rest::routes::activity::{ActivityBody, FailureBody, UsageBody};
 const MAX_PROGRESS: usize = 60;
 
 /// `12 turns, 34.5k tokens, $0.12`.
-pub(super) fn used(activity: &ActivityBody) -> String {
-    let Some(usage) = &activity.usage else { return "-".to_owned() };
+pub(super) fn used(usage: Option<&UsageBody>) -> String {
+    let Some(usage) = usage else { return "-".to_owned() };
     let UsageBody { turns, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros } =
         *usage;
     let tokens = [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
@@ -67,11 +67,11 @@ pub(super) fn dollars(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Activity, Usage};
+    use crate::domain::Usage;
 
     #[track_caller]
     fn check(usage: Usage, expected: &str) {
-        assert_eq!(used(&Activity { usage, ..Activity::default() }.into()), expected);
+        assert_eq!(used(UsageBody::of(usage).as_ref()), expected);
     }
 
     #[test]

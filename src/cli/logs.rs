@@ -7,8 +7,9 @@ use super::Pair;
 use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
-use crate::domain::{Activity, Failure, LaunchId, OutputFact};
+use crate::domain::{Failure, LaunchId, OutputFact};
 use crate::provider::output::{Lines, recognise};
+use crate::rest::routes::activity::UsageBody;
 use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]
@@ -88,9 +89,7 @@ fn words(fact: OutputFact) -> Option<String> {
         OutputFact::Got(text) => Some(format!("  > {text}")),
         OutputFact::Failed(Failure { class, resets_at: Some(at) }) => Some(format!("! {class} until {at}")),
         OutputFact::Failed(Failure { class, resets_at: None }) => Some(format!("! {class}")),
-        OutputFact::Total { usage, .. } => {
-            Some(format!("= {}", used(&Activity { usage, ..Activity::default() }.into())))
-        }
+        OutputFact::Total { usage, .. } => Some(format!("= {}", used(UsageBody::of(usage).as_ref()))),
         OutputFact::Step { .. } | OutputFact::Recovered => None,
     }
 }

@@ -80,7 +80,7 @@ fn describe(status: &StatusBody) -> String {
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-                used(&launch.activity),
+                used(launch.activity.usage.as_ref()),
                 launch.launch_id.to_string(),
                 doing(&launch.activity, status.at),
             ]);
@@ -121,7 +121,7 @@ fn describe(status: &StatusBody) -> String {
                 exit,
                 launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, status.at)),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-                used(&launch.activity),
+                used(launch.activity.usage.as_ref()),
                 launch.launch_id.to_string(),
             ]);
         }

@@ -190,7 +190,7 @@ fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
 
 fn outcome_of(execution: &ExecutionBody) -> String {
     let outcome = execution.outcome.as_deref().unwrap_or("running");
-    let failure = execution.activity.failure.map(|failure| format!(": {}", failure.class));
+    let failure = execution.failure.map(|failure| format!(": {}", failure.class));
     format!("{outcome}{}", failure.unwrap_or_default())
 }
 
@@ -227,7 +227,7 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
                 execution.agent_id.to_string(),
                 execution.result.map_or("-", |result| result.as_str()).to_owned(),
                 outcome_of(execution),
-                used(&execution.activity),
+                used(execution.usage.as_ref()),
                 execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
                 execution.launch_id.to_string(),
             ]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::activity::Activity;
+use super::activity::{Failure, Usage};
 use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
 use super::key::InstanceKey;
 use super::launch::{Outcome, ReportResult};
@@ -35,6 +35,8 @@ pub struct Session {
     /// The last call; written behind, at most `session.cleanup_interval` old.
     pub last_seen_at: Timestamp,
     pub ended: Option<(Timestamp, SessionEndReason)>,
+    /// The number of the last chat message that it was given; 0 before the first.
+    pub handed_out: i64,
     pub revision: i64,
 }
 
@@ -76,9 +78,14 @@ pub struct Execution {
     pub result: Option<ReportResult>,
     pub summary: Option<String>,
     pub next_steps: Option<String>,
+    /// How far it has come, as it saved it on the way.
+    pub progress: Option<String>,
+    /// What it found out, as it saved it on the way.
+    pub findings: Option<String>,
     /// How its launch ended; `None` while it lives.
     pub outcome: Option<Outcome>,
-    /// What the output of its launch told, from the end of that on.
-    pub activity: Activity,
+    /// What its launch took, and what was wrong with that; from its end on.
+    pub usage: Usage,
+    pub failure: Option<Failure>,
     pub revision: i64,
 }

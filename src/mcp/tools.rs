@@ -1,8 +1,11 @@
 //! The tools: one file each, one line each here.
 
 mod authenticate;
+mod chat_message;
 mod get_agent_action;
 mod get_my_task;
+mod get_next_action;
+mod get_notifications;
 mod get_pending_tasks;
 mod health_check;
 mod list_active_projects_with_agents;
@@ -51,7 +54,9 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<get_next_action::GetNextAction>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
+        Tool::of::<get_notifications::GetNotifications>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.
@@ -77,6 +82,8 @@ pub(super) trait ToolSpec {
     /// What a model reads when it chooses.
     const TEXT: &'static str;
     const EFFECT: Effect;
+    /// Whether it deals with what its caller was told: its answer doesn't tell once more.
+    const IS_ABOUT_NOTICES: bool = false;
     type Who: Who;
     type Input: DeserializeOwned + JsonSchema + Send;
     type Output: Serialize;
@@ -102,7 +109,14 @@ impl Done {
 #[derive(serde::Deserialize, JsonSchema)]
 pub(super) struct NoInput {}
 
-pub(super) type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Result<JsonObject, CallError>>;
+/// What came of a call.
+pub(super) struct Called {
+    pub(super) result: Result<JsonObject, CallError>,
+    /// Whether the caller is to be told that there is something for it to read.
+    pub(super) is_notified: bool,
+}
+
+pub(super) type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>;
 
 /// A tool in the list.
 pub(super) struct Tool {
@@ -144,8 +158,18 @@ impl Tools {
     }
 }
 
-async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Result<JsonObject, CallError> {
-    let who = T::Who::find(incoming).await?;
+async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
+    match T::Who::find(incoming).await {
+        Ok(who) => {
+            let has_notices = who.has_notices();
+            let result = run_for::<T>(incoming, who).await;
+            Called { is_notified: has_notices && (result.is_err() || !T::IS_ABOUT_NOTICES), result }
+        }
+        Err(error) => Called { result: Err(error), is_notified: false },
+    }
+}
+
+async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
     let input = Value::Object(incoming.arguments.clone());
     let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
     let output = T::call(incoming.service, who, input).await?;

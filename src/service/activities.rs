@@ -51,7 +51,9 @@ impl Service {
     /// The same of the work of a launch that goes on.
     pub(super) fn execution_with_activity(&self, execution: Execution) -> Execution {
         match self.activities.lock().get(&execution.launch) {
-            Some(newest) if execution.outcome.is_none() => Execution { activity: newest.clone(), ..execution },
+            Some(newest) if execution.outcome.is_none() => {
+                Execution { usage: newest.usage, failure: newest.failure, ..execution }
+            }
             _ => execution,
         }
     }

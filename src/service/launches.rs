@@ -45,11 +45,14 @@ impl Service {
                 }
             }
         }
+        let mut after = after;
         if let LaunchState::Ended { outcome, at } = &after.state {
+            changes.extend(self.settle_notices(before).await?);
+            after.n_notices = 0;
             for mut execution in self.store.executions_of_launch(&after.id).await? {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
-                execution.activity = after.activity.clone();
+                (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::domain::id::ExecutionId;
 use crate::domain::task::next_task;
-use crate::domain::{Activity, Execution, InstanceKey, Launch, Task, TaskStatus};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
@@ -77,8 +77,11 @@ impl Service {
             result: None,
             summary: None,
             next_steps: None,
+            progress: None,
+            findings: None,
             outcome: None,
-            activity: Activity::default(),
+            usage: Usage::default(),
+            failure: None,
             revision: 0,
         }
     }

@@ -58,6 +58,9 @@ impl Service {
                     changes.push(Change::Session(session.end(SessionEndReason::Reported, now)));
                 }
             }
+            changes.extend(self.settle_notices(&launch).await?);
+            self.tell_agents(&mut changes, Some(&launch.id)).await?;
+            let launch = Launch { n_notices: 0, ..launch };
             let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
             let of_launch = self.changes_by(&launch, &event, now).await?;
             Ok((Commit { expect, changes: merged(changes, of_launch) }, self.guidance.reported(report.result)))
@@ -118,7 +121,10 @@ fn merged(mut changes: Vec<Change>, of_launch: Vec<Change>) -> Vec<Change> {
                     _ => None,
                 });
                 match same {
-                    Some(execution) => (execution.outcome, execution.activity) = (ended.outcome, ended.activity),
+                    Some(execution) => {
+                        (execution.outcome, execution.usage, execution.failure) =
+                            (ended.outcome, ended.usage, ended.failure);
+                    }
                     None => changes.push(Change::Execution(ended)),
                 }
             }

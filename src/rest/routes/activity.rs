@@ -47,20 +47,26 @@ pub struct FailureBody {
 impl From<Activity> for ActivityBody {
     fn from(activity: Activity) -> Self {
         let Activity { usage, progress, failure } = activity;
-        let failure = failure.map(|Failure { class, resets_at }| FailureBody { class, resets_at });
-        Self { usage: (!usage.is_none()).then(|| usage.into()), progress, failure }
+        Self { usage: UsageBody::of(usage), progress, failure: failure.map(FailureBody::from) }
     }
 }
 
-impl From<Usage> for UsageBody {
-    fn from(usage: Usage) -> Self {
-        Self {
+impl From<Failure> for FailureBody {
+    fn from(failure: Failure) -> Self {
+        Self { class: failure.class, resets_at: failure.resets_at }
+    }
+}
+
+impl UsageBody {
+    /// `None` where nothing is known of it.
+    pub fn of(usage: Usage) -> Option<Self> {
+        (!usage.is_none()).then(|| Self {
             turns: usage.turns,
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
             cache_read_tokens: usage.cache_read_tokens,
             cache_write_tokens: usage.cache_write_tokens,
             cost_usd_micros: Some(usage.cost_usd_micros).filter(|cost| *cost > 0),
-        }
+        })
     }
 }

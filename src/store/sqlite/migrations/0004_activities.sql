@@ -15,6 +15,5 @@ ALTER TABLE executions ADD COLUMN cache_read_tokens BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE executions ADD COLUMN cache_write_tokens BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE executions ADD COLUMN cost_usd_micros BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE executions ADD COLUMN turns BIGINT NOT NULL DEFAULT 0;
-ALTER TABLE executions ADD COLUMN progress TEXT;
 ALTER TABLE executions ADD COLUMN failure TEXT;
 ALTER TABLE executions ADD COLUMN failure_resets_at BIGINT;
