@@ -108,7 +108,7 @@ impl Ears {
 /// What is known of one agent.
 struct Ear {
     reader: OutputReader,
-    watch: Option<WatchId>,
+    watch: WatchId,
     lines: Lines,
     tally: Tally,
     /// What the server was told last.
@@ -175,9 +175,9 @@ impl<C: ControlPlane> Listener<C> {
             self.ears.keys().filter(|launch| !wanted.launches.contains(*launch)).cloned().collect();
         for launch in gone {
             self.stirred.remove(&launch);
-            if let Some(watch) = self.ears.remove(&launch).and_then(|ear| ear.watch) {
-                self.folders.unwatch(watch);
-                self.watched.remove(&watch);
+            if let Some(ear) = self.ears.remove(&launch) {
+                self.folders.unwatch(ear.watch);
+                self.watched.remove(&ear.watch);
             }
         }
         if wanted.run != self.run {
@@ -203,7 +203,7 @@ impl<C: ControlPlane> Listener<C> {
                 self.stirred.insert(launch.clone());
                 let ear = Ear {
                     reader,
-                    watch: Some(watch),
+                    watch,
                     lines: Lines::default(),
                     tally: Tally::default(),
                     told: Activity::default(),

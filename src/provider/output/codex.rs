@@ -44,7 +44,7 @@ fn completed(item: &Value) -> Vec<OutputFact> {
         Some("agent_message") => facts.extend(said(item["text"].as_str().unwrap_or_default())),
         Some("command_execution") => facts.extend(got(&item["aggregated_output"])),
         Some("mcp_tool_call") => {
-            facts.extend(got(&item["result"]["content"]).or_else(|| got(&item["error"]["message"])))
+            facts.extend(got(&item["result"]["content"]).or_else(|| got(&item["error"]["message"])));
         }
         Some("file_change" | "web_search") => {}
         _ => return facts,

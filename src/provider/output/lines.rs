@@ -59,7 +59,9 @@ mod tests {
 
     fn lines_of(pieces: &[&[u8]]) -> Vec<String> {
         let (mut lines, mut found) = (Lines::default(), Vec::new());
-        pieces.iter().for_each(|piece| lines.push(piece, |line| found.push(line.to_owned())));
+        for piece in pieces {
+            lines.push(piece, |line| found.push(line.to_owned()));
+        }
         lines.finish(|line| found.push(line.to_owned()));
         found
     }
