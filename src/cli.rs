@@ -2,6 +2,7 @@
 //!
 //! Exit codes (contract.md): 0, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
 
+mod activity;
 mod agent;
 mod apply;
 mod bridge;

@@ -4,11 +4,12 @@ use std::io::Read as _;
 
 use clap::Subcommand;
 
+use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
-use crate::rest::routes::tasks::{NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+use crate::rest::routes::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
@@ -187,6 +188,12 @@ fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
     print_table(&rows, when_empty)
 }
 
+fn outcome_of(execution: &ExecutionBody) -> String {
+    let outcome = execution.outcome.as_deref().unwrap_or("running");
+    let failure = execution.failure.map(|failure| format!(": {}", failure.class));
+    format!("{outcome}{}", failure.unwrap_or_default())
+}
+
 fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     let task = &detail.task;
     print_line(&format!("{}  {}", task.id, plain(&task.title)))?;
@@ -213,13 +220,14 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     }
     if !detail.executions.is_empty() {
         print_line("")?;
-        let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "SUMMARY", "LAUNCH"]);
+        let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "USED", "SUMMARY", "LAUNCH"]);
         for execution in &detail.executions {
             rows.add_row([
                 execution.started_at.to_string(),
                 execution.agent_id.to_string(),
                 execution.result.map_or("-", |result| result.as_str()).to_owned(),
-                execution.outcome.clone().unwrap_or_else(|| "running".to_owned()),
+                outcome_of(execution),
+                used(execution.usage.as_ref()),
                 execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
                 execution.launch_id.to_string(),
             ]);

@@ -12,6 +12,7 @@ mod list_active_projects_with_agents;
 mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
+mod report_activity;
 mod report_completed;
 mod report_execution_complete;
 mod report_execution_start;
@@ -49,6 +50,7 @@ pub(super) fn all() -> Tools {
         Tool::of::<report_process_stopping::ReportProcessStopping>(),
         Tool::of::<report_process_exit::ReportProcessExit>(),
         Tool::of::<report_status::ReportStatus>(),
+        Tool::of::<report_activity::ReportActivity>(),
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),

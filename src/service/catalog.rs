@@ -254,7 +254,10 @@ impl Service {
         Ok(TaskView {
             task,
             subtasks: self.store.tasks(&filter).await?,
-            executions: self.store.executions_of_task(id).await?,
+            executions: {
+                let executions = self.store.executions_of_task(id).await?.into_iter();
+                executions.map(|execution| self.execution_with_activity(execution)).collect()
+            },
         })
     }
 

@@ -62,6 +62,7 @@ macro_rules! contract {
                 a_report_may_be_repeated
                 the_first_reason_of_a_stop_is_the_one_that_counts
                 a_start_that_failed_says_why
+                an_activity_is_the_newest_word_and_its_usage_never_shrinks
                 a_launch_is_its_coordinators
                 a_report_may_leave_the_launch_unsaid
             }
