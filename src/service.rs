@@ -9,6 +9,7 @@ mod catalog;
 mod chat;
 mod cleanup;
 mod coordination;
+mod create_tasks;
 mod launches;
 mod logout;
 mod manifest;
@@ -21,9 +22,13 @@ mod output;
 mod overdue;
 mod report;
 mod roster;
+mod save_context;
 mod start;
 mod status;
+mod task_progress;
+mod task_rules;
 mod task_status;
+mod tasks;
 mod waiting;
 pub mod world;
 
@@ -36,9 +41,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use authenticate::Authenticated;
 pub use caller::Caller;
-pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
+pub use catalog::{AgentEdit, ProjectEdit};
 pub use chat::Pending;
 pub use coordination::{ServerView, Work};
+pub use create_tasks::{Created, Draft};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -47,9 +53,12 @@ pub use operate::{Force, StopTarget, Stopped};
 pub use output::read_output;
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
+pub use save_context::Progress;
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+pub use task_progress::TaskProgress;
 pub use task_status::StatusChange;
+pub use tasks::{NewTask, TaskEdit, TaskView};
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 

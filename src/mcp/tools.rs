@@ -2,8 +2,11 @@
 
 mod authenticate;
 mod chat_message;
+mod create_task;
+mod create_tasks_batch;
 mod get_agent_action;
 mod get_my_task;
+mod get_my_task_progress;
 mod get_next_action;
 mod get_notifications;
 mod get_pending_tasks;
@@ -19,6 +22,7 @@ mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
 mod report_status;
+mod save_context;
 mod should_start;
 mod update_task_status;
 mod wait_for_work;
@@ -52,9 +56,13 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<get_my_task_progress::GetMyTaskProgress>(),
         Tool::of::<get_next_action::GetNextAction>(),
+        Tool::of::<create_task::CreateTask>(),
+        Tool::of::<create_tasks_batch::CreateTasksBatch>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<get_notifications::GetNotifications>(),
+        Tool::of::<save_context::SaveContext>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.

@@ -29,11 +29,18 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::ProjectNotFound { .. }
         | Refusal::AgentNotFound { .. }
         | Refusal::TaskNotFound { .. }
+        | Refusal::NoSuchTask { .. }
         | Refusal::LaunchNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_) | Refusal::NeedsProject { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Invalid(_)
+        | Refusal::NeedsProject { .. }
+        | Refusal::StaysInProject { .. }
+        | Refusal::PartOfItself { .. }
+        | Refusal::DependsOnKin { .. }
+        | Refusal::WaitsForItself { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::InBatch { refusal, .. } => status_of(refusal),
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }
@@ -50,6 +57,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NeedsAssignee { .. }
         | Refusal::DependenciesOpen { .. }
         | Refusal::SubtasksOpen { .. }
+        | Refusal::ParentClosed { .. }
+        | Refusal::NoTaskToSave
         | Refusal::AmbiguousLaunch { .. }
         | Refusal::OtherTaskBegun { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
