@@ -112,7 +112,10 @@ pub fn change(
     check_needs(before, after, graph)?;
 
     let task = if before.is_some_and(|before| before.status == after.status) {
-        Task { blocked_reason: after.blocked_reason.clone().filter(|_| after.status == TaskStatus::Blocked), ..after.clone() }
+        Task {
+            blocked_reason: after.blocked_reason.clone().filter(|_| after.status == TaskStatus::Blocked),
+            ..after.clone()
+        }
     } else {
         moved(after, after.status, after.blocked_reason.as_deref(), now)
     };
@@ -175,9 +178,7 @@ fn check_title(task: &Task) -> Result<(), Refusal> {
 fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<(), Refusal> {
     let is_for_later = matches!(after.status, TaskStatus::Backlog | TaskStatus::Todo);
     match (before, actor) {
-        (Some(before), _) => {
-            Err(Refusal::StaysInProject { task: before.id.clone(), project: before.project.clone() })
-        }
+        (Some(before), _) => Err(Refusal::StaysInProject { task: before.id.clone(), project: before.project.clone() }),
         (None, Actor::Agent(_)) if !is_for_later => {
             Err(Refusal::Invalid(format!("an agent makes tasks that are backlog or todo, not {}", after.status)))
         }
@@ -240,7 +241,9 @@ fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result
     }
     match after.status {
         TaskStatus::InProgress if after.assignee.is_none() => Err(Refusal::NeedsAssignee { task: after.id.clone() }),
-        TaskStatus::InProgress if is_moved || before.is_some_and(|before| before.dependencies != after.dependencies) => {
+        TaskStatus::InProgress
+            if is_moved || before.is_some_and(|before| before.dependencies != after.dependencies) =>
+        {
             let dependencies = after.dependencies.iter().filter_map(|id| graph.find(id));
             match ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done) {
                 open if open.is_empty() => Ok(()),

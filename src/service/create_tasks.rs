@@ -93,7 +93,11 @@ impl Service {
         let place = if is_for_now { NewPlace::InTree } else { NewPlace::Top };
         Ok(Created {
             tasks,
-            local_id_to_real_id: batch.named.iter().map(|(name, (_, id))| ((*name).to_owned(), (*id).clone())).collect(),
+            local_id_to_real_id: batch
+                .named
+                .iter()
+                .map(|(name, (_, id))| ((*name).to_owned(), (*id).clone()))
+                .collect(),
             instruction: self.guidance.tasks_created(place),
         })
     }

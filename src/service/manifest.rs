@@ -424,7 +424,9 @@ fn field_of(refusal: &Refusal, task: &Task) -> (&'static str, Option<usize>) {
         Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => ("dependencies", nth(other)),
         Refusal::NoSuchTask { .. } => ("parent", None),
         Refusal::WaitsForItself { way } => ("dependencies", way.get(1).and_then(nth)),
-        Refusal::DependenciesOpen { .. } | Refusal::SubtasksOpen { .. } | Refusal::ParentClosed { .. } => ("status", None),
+        Refusal::DependenciesOpen { .. } | Refusal::SubtasksOpen { .. } | Refusal::ParentClosed { .. } => {
+            ("status", None)
+        }
         Refusal::StaysInProject { .. } => ("project", None),
         Refusal::PartOfItself { .. } => ("parent", None),
         _ => ("title", None),

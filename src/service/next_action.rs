@@ -109,7 +109,9 @@ impl Service {
         });
         let about = match &step {
             TaskStep::Work(_) => task,
-            TaskStep::ExecuteSubtask(id) | TaskStep::StartSubtask(id) => subtasks.into_iter().find(|subtask| subtask.id == *id),
+            TaskStep::ExecuteSubtask(id) | TaskStep::StartSubtask(id) => {
+                subtasks.into_iter().find(|subtask| subtask.id == *id)
+            }
             _ => None,
         };
         let action = match step {

@@ -91,7 +91,11 @@ impl Service {
     }
 
     /// Moves the launch's task, if it has one and nobody else decided about it meanwhile.
-    async fn move_reported_task(&self, launch: &Launch, report: Report<'_>) -> Result<Option<TaskChange>, ServiceError> {
+    async fn move_reported_task(
+        &self,
+        launch: &Launch,
+        report: Report<'_>,
+    ) -> Result<Option<TaskChange>, ServiceError> {
         let Some(task) = &launch.task else { return Ok(None) };
         let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch)) else {
             return Ok(None);

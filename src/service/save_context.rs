@@ -30,11 +30,9 @@ impl Service {
             let executions = self.store.executions_of_launch(&launch.id).await?;
             let before = executions.into_iter().find(|execution| execution.task == task);
             let mut after = before.clone().unwrap_or_else(|| self.new_execution(&launch, &task));
-            for (kept, new) in [
-                (&mut after.progress, progress),
-                (&mut after.findings, findings),
-                (&mut after.next_steps, next_steps),
-            ] {
+            for (kept, new) in
+                [(&mut after.progress, progress), (&mut after.findings, findings), (&mut after.next_steps, next_steps)]
+            {
                 if new.is_some() {
                     kept.clone_from(new);
                 }

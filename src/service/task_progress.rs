@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::id::TaskId;
 use crate::domain::Task;
+use crate::domain::id::TaskId;
 use crate::store::TaskFilter;
 
 use super::{Caller, Service, ServiceError};

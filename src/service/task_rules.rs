@@ -148,9 +148,8 @@ pub(super) fn written(
     let expect = others.into_iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
     let mut changes: Vec<Change> = parents.into_iter().cloned().map(Change::Task).collect();
     for task in changed {
-        let is_as_before = |(before, _): &Wish<'_>| {
-            before.is_some_and(|before| before.id == task.id && before.status == task.status)
-        };
+        let is_as_before =
+            |(before, _): &Wish<'_>| before.is_some_and(|before| before.id == task.id && before.status == task.status);
         if !wishes.iter().any(is_as_before) {
             changes.push(Change::Event(task_event(&task, now)));
         }

@@ -4,11 +4,14 @@
 mod authenticate;
 mod bad_lines;
 mod coordinator;
+mod create_tasks;
 mod handshake;
 mod legacy;
 mod notices;
 mod reports;
+mod save_context;
 mod sessions;
+mod subtasks;
 mod tasks;
 
 use serde_json::{Value, json};

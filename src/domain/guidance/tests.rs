@@ -102,6 +102,7 @@ fn every_text_is_known_in_both_languages() {
     insta::assert_snapshot!("texts", shown);
     // A text stands in the source exactly once, so as many are listed above as there are.
     let n_written = include_str!("../guidance.rs").matches(".either(").count();
-    let listed: std::collections::BTreeSet<_> = english.iter().zip(&japanese).map(|((_, en), (_, ja))| (en, ja)).collect();
+    let listed: std::collections::BTreeSet<_> =
+        english.iter().zip(&japanese).map(|((_, en), (_, ja))| (en, ja)).collect();
     assert_eq!(listed.len(), n_written, "a text that `texts` doesn't list, or the same text twice");
 }

@@ -168,7 +168,8 @@ fn cancelling_a_parent_cancels_all_that_is_open_below_it() {
 fn agents_change_what_is_theirs_and_what_is_part_of_that() {
     let theirs = agent("agt_other");
     let top = Task { assignee: Some(theirs.clone()), ..task("top", TaskStatus::InProgress) };
-    let tree = [part_of("mid", task("tsk", TaskStatus::InProgress)), part_of("top", task("mid", TaskStatus::Todo)), top];
+    let tree =
+        [part_of("mid", task("tsk", TaskStatus::InProgress)), part_of("top", task("mid", TaskStatus::Todo)), top];
     let by = |agent: &AgentId, tasks: &[Task]| change_status(tasks, TaskStatus::Todo, None, Actor::Agent(agent));
     assert!(matches!(by(&theirs, &tree[..2]), Err(Refusal::NotYourTask { .. })));
     assert!(by(&theirs, &tree).is_ok());
@@ -277,7 +278,10 @@ fn nth(n: usize) -> TaskId {
 fn check_all(tasks: &TaskGraph) {
     for task in tasks.tasks() {
         assert!(tasks.find_cycle(&task.id).is_none(), "{task:?}");
-        assert!(task.status.is_open() || tasks.descendants(&task.id).iter().all(|part| !part.status.is_open()), "{task:?}");
+        assert!(
+            task.status.is_open() || tasks.descendants(&task.id).iter().all(|part| !part.status.is_open()),
+            "{task:?}"
+        );
         assert!(task.status != TaskStatus::InProgress || task.assignee.is_some(), "{task:?}");
         assert!(task.status == TaskStatus::Blocked || task.blocked_reason.is_none(), "{task:?}");
         assert!(task.parent.iter().chain(&task.dependencies).all(|other| tasks.find(other).is_some()), "{task:?}");

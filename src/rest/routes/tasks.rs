@@ -42,7 +42,7 @@ pub struct TaskDetail {
     /// At every depth, each before its own.
     pub subtasks: Vec<TaskBody>,
     /// What `dependencies` names, as far as it exists.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<TaskBody>,
     /// The newest first.
     pub executions: Vec<ExecutionBody>,
