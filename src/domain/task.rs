@@ -95,6 +95,11 @@ pub fn change(
     graph: &TaskGraph,
     now: Timestamp,
 ) -> Result<Vec<Task>, Refusal> {
+    let is_shaped = before.is_some_and(|before| before.parent == after.parent && before.dependencies == after.dependencies);
+    if !is_shaped {
+        // First: whether another project has such a task is not to be told.
+        check_references(after, graph)?;
+    }
     check_right(before, after, actor, graph)?;
     if before == Some(after) {
         return Ok(Vec::new());
@@ -103,7 +108,7 @@ pub fn change(
     if before.is_none_or(|before| before.project != after.project) {
         check_place(before, after, actor)?;
     }
-    if before.is_none_or(|before| before.parent != after.parent || before.dependencies != after.dependencies) {
+    if !is_shaped {
         check_shape(after, graph)?;
     }
     if let Some(before) = before.filter(|before| before.status != after.status) {
@@ -186,13 +191,17 @@ fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<
     }
 }
 
-/// Parent and dependencies exist, in the same project, and the task doesn't wait for itself.
-fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
-    for id in task.parent.iter().chain(&task.dependencies) {
-        if graph.find(id).is_none_or(|other| other.project != task.project) {
-            return Err(Refusal::NoSuchTask { task: id.clone(), project: task.project.clone() });
-        }
+/// Parent and dependencies exist, in the same project.
+fn check_references(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
+    let is_here = |id: &TaskId| graph.find(id).is_some_and(|other| other.project == task.project);
+    match task.parent.iter().chain(&task.dependencies).find(|id| !is_here(id)) {
+        Some(id) => Err(Refusal::NoSuchTask { task: id.clone(), project: task.project.clone() }),
+        None => Ok(()),
     }
+}
+
+/// A task is not part of itself and doesn't wait for itself.
+fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     let above = graph.ancestors(task);
     if above.iter().any(|ancestor| ancestor.id == task.id) {
         return Err(Refusal::PartOfItself { task: task.id.clone() });

@@ -200,12 +200,7 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     let Value::Object(mut schema) = settings.into_generator().into_root_schema_for::<T::Input>().to_value() else {
         unreachable!("the schema of a struct is an object")
     };
-    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        if let Some(argument) = argument.as_object_mut() {
-            argument.remove("format");
-            argument.retain(|key, value| key != "default" || !value.is_null());
-        }
-    }
+    simplify(&mut schema);
     schema.remove("$schema");
     schema.remove("title");
     // The words are in the tool's own description; these would be the type's.
@@ -221,4 +216,18 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     }
     schema.entry("properties").or_insert_with(|| json!({}));
     schema
+}
+
+/// Takes from the arguments of a schema, and from those within them, what some clients don't take.
+fn simplify(schema: &mut JsonObject) {
+    if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
+        simplify(items);
+    }
+    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Some(argument) = argument.as_object_mut() {
+            argument.remove("format");
+            argument.retain(|key, value| key != "default" || !value.is_null());
+            simplify(argument);
+        }
+    }
 }

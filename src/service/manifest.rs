@@ -338,7 +338,7 @@ impl Service {
             match change(before.as_ref(), task, Actor::Person, &merged.tasks, now) {
                 Ok(of_task) => rows.extend(of_task),
                 Err(refusal) => {
-                    let field = field_of(&refusal, task);
+                    let field = field_of(&refusal, before.as_ref(), task);
                     merged.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
                     continue;
                 }
@@ -416,10 +416,10 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
 }
 
 /// The key of an entry that a refusal is about.
-fn field_of(refusal: &Refusal, task: &Task) -> (&'static str, Option<usize>) {
+fn field_of(refusal: &Refusal, before: Option<&Task>, task: &Task) -> (&'static str, Option<usize>) {
     let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
     match refusal {
-        Refusal::NeedsAssignee { .. } => ("assignee", None),
+        Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),
         Refusal::DependsOnKin { dependency, .. } => ("dependencies", nth(dependency)),
         Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => ("dependencies", nth(other)),
         Refusal::NoSuchTask { .. } => ("parent", None),

@@ -117,7 +117,7 @@ fn what_was_delegated_is_listed_for_both_and_at_every_depth() {
     let part = json!({ "id": "tsk_part", "title": "part", "status": "todo" });
     let given = json!({ "id": "tsk_given", "title": "given", "status": "in_progress", "subtasks": [part] });
     let top = json!({ "id": "tsk_top", "title": "top", "status": "in_progress", "subtasks": [given] });
-    let mut ask = |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
+    let ask = |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
     assert_eq!(ask("agt_a"), json!({ "success": true, "tasks": [top] }));
     assert_eq!(ask("agt_b"), json!({ "success": true, "tasks": [given] }));
 }
