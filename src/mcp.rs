@@ -5,8 +5,11 @@
 
 mod deprecated;
 mod envelope;
+mod gate;
 mod lines;
 mod malformed;
+mod rate;
+mod recent;
 mod server;
 mod throttle;
 mod tools;

@@ -30,6 +30,7 @@ mod task_rules;
 mod task_status;
 mod tasks;
 mod waiting;
+mod why;
 pub mod world;
 
 use std::future::Future;
@@ -59,10 +60,11 @@ pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use task_progress::TaskProgress;
 pub use task_status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView};
+pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
-use crate::domain::pair::Backoff;
+use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -87,6 +89,7 @@ pub struct Settings {
     /// Age at which any session ends, its process first.
     pub session_maximum: Duration,
     pub backoff: Backoff,
+    pub start_limit: StartLimit,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
@@ -153,6 +156,11 @@ impl Service {
     /// Hears each change that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
         self.waiting.coordinators.listen()
+    }
+
+    /// Makes every coordinator look again, as if something had changed.
+    pub fn refresh(&self) {
+        self.waiting.coordinators.wake();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

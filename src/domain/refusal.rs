@@ -78,6 +78,14 @@ pub enum Refusal {
     /// One of several tasks that were to be made together; the problem names them as their maker does.
     #[error("Task `{local_id}` of the batch: {problem}")]
     InBatch { local_id: String, problem: String, refusal: Box<Self> },
+    #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
+    TooLong { text: &'static str, length: usize, limit: usize },
+    #[error("`{text}` has a control character at position {position}, and is to be one line of text")]
+    NotOneLine { text: &'static str, position: usize },
+    #[error("Too many wrong attempts at once")]
+    TooManyAttempts,
+    #[error("Too many calls in a short time")]
+    RateLimited,
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -122,6 +130,10 @@ impl Refusal {
             Self::DependsOnKin { .. } | Self::WaitsForItself { .. } => "dependency_cycle",
             Self::NoTaskToSave => "no_task",
             Self::InBatch { refusal, .. } => refusal.code(),
+            Self::TooLong { .. } => "too_long",
+            Self::NotOneLine { .. } => "not_one_line",
+            Self::TooManyAttempts => "too_many_attempts",
+            Self::RateLimited => "rate_limited",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -162,6 +174,9 @@ impl Refusal {
             Self::WaitsForItself { .. } => Some("leave out one of these dependencies"),
             Self::NoTaskToSave => Some("call get_my_task first; a chat has no task"),
             Self::InBatch { refusal, .. } => refusal.hint(),
+            Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
+            Self::TooManyAttempts => Some("wait 2 seconds and call again"),
+            Self::RateLimited => Some("wait 1 second and call again"),
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }
             | Self::PartOfItself { .. }
@@ -175,9 +190,15 @@ impl Refusal {
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
+            | Self::NotOneLine { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }
+    }
+
+    /// Whether the same call may be granted a moment later, without anything having changed.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::ServerStopping)
     }
 }
 

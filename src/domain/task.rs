@@ -17,6 +17,7 @@ mod graph;
 pub use graph::TaskGraph;
 
 use super::id::{AgentId, ProjectId, TaskId};
+use super::limits;
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use super::words::words;
@@ -95,7 +96,8 @@ pub fn change(
     graph: &TaskGraph,
     now: Timestamp,
 ) -> Result<Vec<Task>, Refusal> {
-    let is_shaped = before.is_some_and(|before| before.parent == after.parent && before.dependencies == after.dependencies);
+    let is_shaped =
+        before.is_some_and(|before| before.parent == after.parent && before.dependencies == after.dependencies);
     if !is_shaped {
         // First: whether another project has such a task is not to be told.
         check_references(after, graph)?;
@@ -104,7 +106,9 @@ pub fn change(
     if before == Some(after) {
         return Ok(Vec::new());
     }
-    check_title(after)?;
+    if before.is_none_or(|before| before.title != after.title) {
+        check_title(after)?;
+    }
     if before.is_none_or(|before| before.project != after.project) {
         check_place(before, after, actor)?;
     }
@@ -172,7 +176,9 @@ fn check_right(before: Option<&Task>, after: &Task, actor: Actor<'_>, graph: &Ta
     Err(Refusal::NotYourTask { task })
 }
 
+/// A task has a title that can be seen, on one line.
 fn check_title(task: &Task) -> Result<(), Refusal> {
+    limits::TITLE.take(&task.title)?;
     if task.title.trim().is_empty() {
         return Err(Refusal::Invalid("a task needs a title".to_owned()));
     }

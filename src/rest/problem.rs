@@ -39,8 +39,11 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::StaysInProject { .. }
         | Refusal::PartOfItself { .. }
         | Refusal::DependsOnKin { .. }
-        | Refusal::WaitsForItself { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        | Refusal::WaitsForItself { .. }
+        | Refusal::TooLong { .. }
+        | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::InBatch { refusal, .. } => status_of(refusal),
+        Refusal::TooManyAttempts | Refusal::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }

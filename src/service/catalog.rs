@@ -1,9 +1,12 @@
 //! Whom people have work and where: agents, projects, assignments. Each call is one commit.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::limits::{self, Limit};
+use crate::domain::printable::excerpt;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::store::{Change, Commit};
@@ -45,7 +48,7 @@ impl Service {
     /// Makes an agent. Without a passkey it only comes in by launch tickets.
     ///
     /// # Errors
-    /// `AlreadyExists`.
+    /// `AlreadyExists`, the refusals of [`limits`].
     pub async fn add_agent(&self, id: Option<AgentId>, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
         let id = &id;
@@ -53,18 +56,18 @@ impl Service {
             if self.store.agent(id).await?.is_some() {
                 return Err(Refusal::AlreadyExists(format!("agent {id}")).into());
             }
-            let agent = self.edited_agent(self.new_agent(id.clone()), edit);
+            let agent = self.edited_agent(self.new_agent(id.clone()), edit)?;
             Ok((Commit { expect: Vec::new(), changes: vec![Change::Agent(agent.clone())] }, agent))
         })
         .await
     }
 
     /// # Errors
-    /// `AgentNotFound`.
+    /// `AgentNotFound`, the refusals of [`limits`].
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         self.transact(|| async move {
             let before = self.agent(id).await?;
-            let agent = self.edited_agent(before.clone(), edit);
+            let agent = self.edited_agent(before.clone(), edit)?;
             let mut changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
             self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect: Vec::new(), changes }, agent))
@@ -108,20 +111,23 @@ impl Service {
         }
     }
 
-    pub(super) fn edited_agent(&self, agent: Agent, edit: &AgentEdit) -> Agent {
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub(super) fn edited_agent(&self, agent: Agent, edit: &AgentEdit) -> Result<Agent, Refusal> {
+        limits::PASSKEY.take_optional(edit.passkey.as_ref().map(Secret::reveal))?;
         let passkey = match (&edit.passkey, agent.passkey) {
             (Some(new), Some(old)) if old.is_of(new) => Some(old),
             (Some(new), _) => Some(PasskeyHash::new(new, self.world.new_salt())),
             (None, old) => old,
         };
-        Agent {
-            name: edit.name.clone().unwrap_or(agent.name),
-            ai_type: edit.ai_type.clone().unwrap_or(agent.ai_type),
-            system_prompt: edit.system_prompt.clone().unwrap_or(agent.system_prompt),
+        Ok(Agent {
+            name: edited(limits::NAME, edit.name.as_deref(), agent.name)?,
+            ai_type: edited(limits::AI_TYPE, edit.ai_type.as_deref(), agent.ai_type)?,
+            system_prompt: edited(limits::SYSTEM_PROMPT, edit.system_prompt.as_deref(), agent.system_prompt)?,
             passkey,
             status: edit.status.unwrap_or(agent.status),
             ..agent
-        }
+        })
     }
 
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
@@ -197,14 +203,21 @@ impl Service {
     }
 }
 
+/// The new text if there is one, else the old one.
+pub(super) fn edited(limit: Limit, new: Option<&str>, old: String) -> Result<String, Refusal> {
+    Ok(limit.take_optional(new)?.map_or(old, Cow::into_owned))
+}
+
 pub(super) fn edited_project(project: Project, edit: &ProjectEdit) -> Result<Project, Refusal> {
     let working_directory = edit.working_directory.clone().unwrap_or(project.working_directory);
     if !working_directory.is_absolute() {
-        let given = working_directory.display();
+        let given = working_directory.to_string_lossy();
+        let given = excerpt(&given, 80);
         return Err(Refusal::Invalid(format!("the working directory must be an absolute path, not `{given}`")));
     }
+    limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
     Ok(Project {
-        name: edit.name.clone().unwrap_or(project.name),
+        name: edited(limits::NAME, edit.name.as_deref(), project.name)?,
         working_directory,
         status: edit.status.unwrap_or(project.status),
         ..project

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::guidance::NewPlace;
 use crate::domain::id::{AgentId, TaskId};
+use crate::domain::limits;
+use crate::domain::printable::excerpt;
 use crate::domain::task::{Actor, change};
 use crate::domain::{Priority, Refusal, Task, TaskStatus};
 use crate::store::Commit;
@@ -43,8 +45,8 @@ impl Service {
     /// with all their parts until people decide. Repeating it makes more of them.
     ///
     /// # Errors
-    /// `Invalid` for no tasks, more than [`MAX_BATCH`], and a local id that is given twice or leads nowhere; the refusals of [`change`],
-    /// and for an assignee `AgentNotFound` and `NotAssigned`. Where a draft has a local id, [`Refusal::InBatch`] says which it is.
+    /// `Invalid` for no tasks, more than [`MAX_BATCH`], and a local id that is given twice or leads nowhere; the refusals of [`limits`]
+    /// and of [`change`], and for an assignee `AgentNotFound` and `NotAssigned`. Where a draft has a local id, [`Refusal::InBatch`] says which it is.
     pub async fn create_tasks(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let key = &caller.session.key;
         let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
@@ -74,7 +76,7 @@ impl Service {
                     self.check_assignable(new.assignee.as_ref(), &key.project)
                         .await
                         .map_err(|error| batch.told_of(draft, error))?;
-                    tasks.push(self.new_task(id.clone(), &new));
+                    tasks.push(self.new_task(id.clone(), &new).map_err(|refusal| batch.refusal_of(draft, refusal))?);
                 }
                 let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();
                 let graph = self.graph_around(&wishes).await?;
@@ -117,6 +119,7 @@ impl<'a> Batch<'a> {
         let mut named = BTreeMap::new();
         for (draft, id) in drafts.iter().zip(ids) {
             let Some(name) = draft.local_id.as_deref() else { continue };
+            limits::LOCAL_ID.take(name)?;
             if name.trim().is_empty() {
                 return Err(Refusal::Invalid("a local_id must not be empty".to_owned()));
             }
@@ -132,6 +135,7 @@ impl<'a> Batch<'a> {
             return Ok((*id).clone());
         }
         name.parse().map_err(|_| {
+            let name = excerpt(name, 80);
             let problem = format!("`{name}` is neither a local_id of the batch nor the id of a task");
             self.refusal_of(draft, Refusal::Invalid(problem))
         })

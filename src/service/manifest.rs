@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::manifest::Manifest;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::limits;
 use crate::domain::task::{Actor, change};
 use crate::domain::{Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus};
 use crate::store::{Change, Commit, Expect, TaskFilter};
@@ -230,7 +231,13 @@ impl Service {
                 status: Some(entry.status),
             };
             let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
-            let after = self.edited_agent(base, &edit);
+            let after = match self.edited_agent(base, &edit) {
+                Ok(after) => after,
+                Err(refusal) => {
+                    merged.complain("agents", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
             let what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
                 merged.changes.push(Change::Agent(after.clone()));
@@ -258,7 +265,7 @@ impl Service {
             let after = match edited_project(base, &edit) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    let field = Some(("working_directory", None));
+                    let field = field_of(&refusal).or(Some(("working_directory", None)));
                     merged.complain("projects", entry.id.as_str(), field, refusal.to_string());
                     continue;
                 }
@@ -295,6 +302,13 @@ impl Service {
                 merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
                 continue;
             }
+            let description = match texts_of(entry) {
+                Ok(description) => description,
+                Err(refusal) => {
+                    merged.complain("tasks", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
             let before = merged.tasks.find(&entry.id).cloned();
             let base = before.clone().unwrap_or_else(|| Task {
                 id: entry.id.clone(),
@@ -315,7 +329,7 @@ impl Service {
                 project: entry.project.clone(),
                 parent: entry.parent.clone(),
                 title: entry.title.clone(),
-                description: entry.description.clone(),
+                description,
                 priority: entry.priority,
                 assignee: entry.assignee.clone(),
                 dependencies: each_once(&entry.dependencies),
@@ -338,7 +352,7 @@ impl Service {
             match change(before.as_ref(), task, Actor::Person, &merged.tasks, now) {
                 Ok(of_task) => rows.extend(of_task),
                 Err(refusal) => {
-                    let field = field_of(&refusal, before.as_ref(), task);
+                    let field = field_of_task(&refusal, before.as_ref(), task);
                     merged.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
                     continue;
                 }
@@ -375,6 +389,20 @@ impl Merged {
         message: String,
     ) {
         self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
+    }
+}
+
+/// The description of a task as it is kept.
+fn texts_of(entry: &WantedTask) -> Result<String, Refusal> {
+    limits::TITLE.take(&entry.title)?;
+    Ok(limits::DESCRIPTION.take(&entry.description)?.into_owned())
+}
+
+/// The key whose text a refusal is about.
+const fn field_of(refusal: &Refusal) -> Option<(&'static str, Option<usize>)> {
+    match refusal {
+        Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
+        _ => None,
     }
 }
 
@@ -415,8 +443,8 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
     is_complete
 }
 
-/// The key of an entry that a refusal is about.
-fn field_of(refusal: &Refusal, before: Option<&Task>, task: &Task) -> (&'static str, Option<usize>) {
+/// The key of a task's entry that a refusal is about.
+fn field_of_task(refusal: &Refusal, before: Option<&Task>, task: &Task) -> (&'static str, Option<usize>) {
     let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
     match refusal {
         Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),

@@ -1,5 +1,6 @@
 //! `save_context`: what an agent keeps of its work on the way, for its own next run or whoever goes on with the task.
 
+use crate::domain::limits;
 use crate::domain::{Purpose, Refusal};
 use crate::store::{Change, Commit};
 
@@ -17,9 +18,11 @@ impl Service {
     /// Keeps `saved` with the work of `caller` on its task; says what to do next. Repeating it changes nothing.
     ///
     /// # Errors
-    /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given.
+    /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given; the refusals of [`limits`].
     pub async fn save_context(&self, caller: &Caller, saved: &Progress) -> Result<&'static str, ServiceError> {
-        let Progress { progress, findings, next_steps } = saved;
+        let progress = &limits::PROGRESS.take_optional(saved.progress.as_deref())?;
+        let findings = &limits::FINDINGS.take_optional(saved.findings.as_deref())?;
+        let next_steps = &limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?;
         if [progress, findings, next_steps].into_iter().all(Option::is_none) {
             return Err(Refusal::Invalid("nothing to save: give progress, findings or next_steps".to_owned()).into());
         }
@@ -33,8 +36,8 @@ impl Service {
             for (kept, new) in
                 [(&mut after.progress, progress), (&mut after.findings, findings), (&mut after.next_steps, next_steps)]
             {
-                if new.is_some() {
-                    kept.clone_from(new);
+                if let Some(new) = new {
+                    *kept = Some(new.clone().into_owned());
                 }
             }
             let changes = if before.as_ref() == Some(&after) { Vec::new() } else { vec![Change::Execution(after)] };

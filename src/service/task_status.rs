@@ -1,6 +1,7 @@
 //! `update_task_status`: an agent moves a task, and is told what comes next (seed 001).
 
 use crate::domain::id::TaskId;
+use crate::domain::limits;
 use crate::domain::task::Actor;
 use crate::domain::{Refusal, Task, TaskStatus};
 use crate::store::{Commit, StoreError, TaskFilter};
@@ -21,7 +22,7 @@ impl Service {
     /// Sets the status of a task for `caller`: one of its project that is assigned to it, or a subtask of such a one.
     ///
     /// # Errors
-    /// The refusals of [`change`](crate::domain::task::change); `TaskNotFound` also for tasks of other projects.
+    /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound` also for tasks of other projects.
     pub async fn update_task_status(
         &self,
         caller: &Caller,
@@ -30,6 +31,8 @@ impl Service {
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
         let key = &caller.session.key;
+        let reason = limits::REASON.take_optional(reason)?;
+        let reason = reason.as_deref();
         let change = self
             .transact(|| async move {
                 let task = self.store.task(id).await?.filter(|task| task.project == key.project);

@@ -1,10 +1,14 @@
 //! The tasks that people keep. Each call is one commit.
 
+use std::borrow::Cow;
+
 use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::limits;
 use crate::domain::task::Actor;
 use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, TaskStatus};
 use crate::store::{Change, Commit, TaskFilter};
 
+use super::catalog::edited;
 use super::task_rules::TaskChange;
 use super::{Service, ServiceError};
 
@@ -75,7 +79,7 @@ impl Service {
     /// Makes a task; one that is in progress starts its agent.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
+    /// `AlreadyExists`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
     /// `AgentNotFound` and `NotAssigned`.
     pub async fn add_task(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.world.new_id(TaskId::PREFIX));
@@ -85,7 +89,7 @@ impl Service {
             }
             self.project(&new.project).await?;
             self.check_assignable(new.assignee.as_ref(), &new.project).await?;
-            let task = self.new_task(id.clone(), new);
+            let task = self.new_task(id.clone(), new)?;
             let TaskChange { task, expect, mut changes } = self.change_task(None, &task, Actor::Person).await?;
             changes.extend(self.release_for(&task).await?);
             Ok((Commit { expect, changes }, ()))
@@ -95,14 +99,17 @@ impl Service {
     }
 
     /// A task that isn't stored yet.
-    pub(super) fn new_task(&self, id: TaskId, new: &NewTask) -> Task {
+    ///
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub(super) fn new_task(&self, id: TaskId, new: &NewTask) -> Result<Task, Refusal> {
         let now = self.now();
-        Task {
+        Ok(Task {
             id,
             project: new.project.clone(),
             parent: new.parent.clone(),
             title: new.title.clone(),
-            description: new.description.clone(),
+            description: limits::DESCRIPTION.take(&new.description)?.into_owned(),
             status: new.status,
             priority: new.priority,
             assignee: new.assignee.clone(),
@@ -111,13 +118,13 @@ impl Service {
             created_at: now,
             status_since: now,
             revision: 0,
-        }
+        })
     }
 
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         self.transact(|| async move {
             let before = self.find_task(id).await?;
@@ -126,10 +133,11 @@ impl Service {
                 self.check_assignable(assignee.as_ref(), &before.project).await?;
             }
             let status = edit.status.unwrap_or(before.status);
-            let reason = edit.reason.clone().or_else(|| before.blocked_reason.clone());
+            let reason = limits::REASON.take_optional(edit.reason.as_deref())?.map(Cow::into_owned);
+            let reason = reason.or_else(|| before.blocked_reason.clone());
             let after = Task {
                 title: edit.title.clone().unwrap_or_else(|| before.title.clone()),
-                description: edit.description.clone().unwrap_or_else(|| before.description.clone()),
+                description: edited(limits::DESCRIPTION, edit.description.as_deref(), before.description.clone())?,
                 priority: edit.priority.unwrap_or(before.priority),
                 parent: edit.parent.clone().unwrap_or_else(|| before.parent.clone()),
                 dependencies: edit.dependencies.as_deref().map_or_else(|| before.dependencies.clone(), each_once),

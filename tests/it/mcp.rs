@@ -5,6 +5,8 @@ mod authenticate;
 mod bad_lines;
 mod coordinator;
 mod create_tasks;
+mod foreign_texts;
+mod guessing;
 mod handshake;
 mod legacy;
 mod notices;
@@ -13,6 +15,7 @@ mod save_context;
 mod sessions;
 mod subtasks;
 mod tasks;
+mod tokens;
 
 use serde_json::{Value, json};
 
