@@ -46,6 +46,6 @@ pub use refusal::Refusal;
 pub use secret::Secret;
 pub use server_address::ServerAddress;
 pub use session::{Execution, Session};
-pub use task::{Priority, Task, TaskStatus};
+pub use task::{Priority, Task, TaskGraph, TaskStatus};
 pub use time::Timestamp;
 pub use words::UnknownWord;

@@ -54,6 +54,8 @@ pub const ERROR_MESSAGE: Limit = Limit::lines("error_message", 20_000);
 pub const PROGRESS: Limit = Limit::lines("progress", 20_000);
 /// What an agent found out.
 pub const FINDINGS: Limit = Limit::lines("findings", 20_000);
+/// What an agent calls a task while it makes it.
+pub const LOCAL_ID: Limit = Limit::line("local_id", 64);
 /// A chat message.
 pub const CONTENT: Limit = Limit::lines("content", 20_000);
 /// The mark of an earlier answer.

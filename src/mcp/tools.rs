@@ -2,8 +2,11 @@
 
 mod authenticate;
 mod chat_message;
+mod create_task;
+mod create_tasks_batch;
 mod get_agent_action;
 mod get_my_task;
+mod get_my_task_progress;
 mod get_next_action;
 mod get_notifications;
 mod get_pending_tasks;
@@ -20,6 +23,7 @@ mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
 mod report_status;
+mod save_context;
 mod should_start;
 mod update_task_status;
 mod wait_for_work;
@@ -54,9 +58,13 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<get_my_task_progress::GetMyTaskProgress>(),
         Tool::of::<get_next_action::GetNextAction>(),
+        Tool::of::<create_task::CreateTask>(),
+        Tool::of::<create_tasks_batch::CreateTasksBatch>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<get_notifications::GetNotifications>(),
+        Tool::of::<save_context::SaveContext>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.
@@ -196,12 +204,7 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     let Value::Object(mut schema) = settings.into_generator().into_root_schema_for::<T::Input>().to_value() else {
         unreachable!("the schema of a struct is an object")
     };
-    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        if let Some(argument) = argument.as_object_mut() {
-            argument.remove("format");
-            argument.retain(|key, value| key != "default" || !value.is_null());
-        }
-    }
+    simplify(&mut schema);
     schema.remove("$schema");
     schema.remove("title");
     // The words are in the tool's own description; these would be the type's.
@@ -217,4 +220,18 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     }
     schema.entry("properties").or_insert_with(|| json!({}));
     schema
+}
+
+/// Takes from the arguments of a schema, and from those within them, what some clients don't take.
+fn simplify(schema: &mut JsonObject) {
+    if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
+        simplify(items);
+    }
+    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Some(argument) = argument.as_object_mut() {
+            argument.remove("format");
+            argument.retain(|key, value| key != "default" || !value.is_null());
+            simplify(argument);
+        }
+    }
 }

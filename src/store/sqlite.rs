@@ -205,6 +205,9 @@ impl Store for SqliteStore {
                 Some(status) => drop(query.push(" AND status = ").push_bind(status.as_str())),
                 None => {}
             }
+            if filter.only_open {
+                query.push(" AND status IN ('backlog', 'todo', 'in_progress', 'blocked')");
+            }
             query.push(" ORDER BY created_at, id");
             self.list(query.build(), rows::task).await
         })

@@ -40,7 +40,11 @@ pub struct TaskBody {
 pub struct TaskDetail {
     #[serde(flatten)]
     pub task: TaskBody,
+    /// At every depth, each before its own.
     pub subtasks: Vec<TaskBody>,
+    /// What `dependencies` names, as far as it exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<TaskBody>,
     /// The newest first.
     pub executions: Vec<ExecutionBody>,
 }
@@ -58,6 +62,10 @@ pub struct ExecutionBody {
     pub result: Option<ReportResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub findings: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_steps: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +127,12 @@ pub struct TaskRequest {
     /// `null` takes the task away from its assignee.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub assignee_id: Option<Option<AgentId>>,
+    /// `null` makes it a top task.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<Option<TaskId>>,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<TaskId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
     /// Why it is blocked.
@@ -156,6 +170,7 @@ impl From<TaskView> for TaskDetail {
         Self {
             task: view.task.into(),
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
+            depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
         }
     }
@@ -170,6 +185,8 @@ impl From<Execution> for ExecutionBody {
             ended_at: execution.ended_at,
             result: execution.result,
             summary: execution.summary,
+            progress: execution.progress,
+            findings: execution.findings,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.to_string()),
             usage: UsageBody::of(execution.usage),
@@ -186,8 +203,13 @@ async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<TaskQuery>,
 ) -> Result<Json<Vec<TaskBody>>, Problem> {
-    let filter =
-        TaskFilter { project: query.project, assignee: query.assignee, status: query.status, parent: query.parent };
+    let filter = TaskFilter {
+        project: query.project,
+        assignee: query.assignee,
+        status: query.status,
+        parent: query.parent,
+        only_open: false,
+    };
     Ok(Json(state.service.tasks(&filter).await?.into_iter().map(TaskBody::from).collect()))
 }
 
@@ -227,6 +249,8 @@ async fn set(
         description: request.description,
         priority: request.priority,
         assignee: request.assignee_id,
+        parent: request.parent_id,
+        dependencies: request.dependencies,
         status: request.status,
         reason: request.reason,
     };

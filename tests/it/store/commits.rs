@@ -424,6 +424,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     for project in PROJECTS {
         ask!(store.project(&id(project)));
         ask!(store.tasks(&TaskFilter { project: Some(id(project)), assignee: Some(id("a")), ..TaskFilter::default() }));
+        ask!(store.tasks(&TaskFilter { project: Some(id(project)), only_open: true, ..TaskFilter::default() }));
     }
     for status in TaskStatus::ALL {
         ask!(store.tasks(&TaskFilter { status: Some(*status), ..TaskFilter::default() }));
