@@ -3,10 +3,12 @@
 //! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
 //! `service` and `domain`.
 
+mod cancels;
 mod deprecated;
 mod envelope;
 mod lines;
 mod malformed;
+mod patience;
 mod server;
 mod throttle;
 mod tools;

@@ -19,8 +19,9 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::envelope::{AUTHENTICATE, CallError, Incoming, Sender, answer, refused};
+use super::patience::Patience;
 use super::throttle::Throttle;
-use super::tools::{self, Call, Tools};
+use super::tools::{self, Entry, Tools};
 use crate::domain::{Refusal, Secret};
 use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
@@ -56,7 +57,10 @@ impl McpServer {
 
     /// For all calls of one process.
     pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
-        Connection { server: self.clone(), sender: Some(Sender { peer: Peer::Local(peer), bearer: None }) }
+        Connection {
+            server: self.clone(),
+            sender: Some(Sender { peer: Peer::Local(peer), bearer: None, hears_progress: true }),
+        }
     }
 
     /// For calls that bring their [`Sender`] with them, as an extension of the HTTP request.
@@ -72,8 +76,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    async fn call(&self, request: CallToolRequestParams, sender: &Sender) -> Result<CallToolResponse, ErrorData> {
-        let Some((name, call)) = self.server.tools.find(&request.name) else {
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        sender: &Sender,
+        patience: Patience,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.server.tools.find(&request.name) else {
             let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
             let problem = format!("unknown tool `{}`; there are: {}", request.name, known.join(", "));
             return Err(ErrorData::invalid_params(problem, None));
@@ -88,7 +97,7 @@ impl Connection {
         };
         let span = tracing::info_span!(
             "tool_call",
-            tool = name,
+            tool = tool.name,
             peer = %sender.peer,
             launch_id = Empty,
             agent_id = Empty,
@@ -96,12 +105,21 @@ impl Connection {
             purpose = Empty,
             session_id = Empty
         );
-        self.answer(name, call, &incoming).instrument(span).await
+        let answered = async {
+            let answered = patience.spend(tool.waits, self.answer(&tool, &incoming)).await;
+            answered.unwrap_or_else(|| {
+                tracing::debug!(reason = "client_gone", "tool call dropped");
+                // Nobody reads it.
+                Err(ErrorData::internal_error(format!("{}: the call was cancelled", tool.name), None))
+            })
+        };
+        answered.instrument(span).await
     }
 
-    async fn answer(&self, name: &str, call: Call, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+        let name = tool.name;
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
-        let Ok(result) = AssertUnwindSafe(call(incoming)).catch_unwind().await else {
+        let Ok(result) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
@@ -157,7 +175,7 @@ impl ServerHandler for Connection {
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
         };
-        self.call(request, sender).await
+        self.call(request, sender, Patience::of(&context, sender.hears_progress)).await
     }
 
     async fn list_tools(
