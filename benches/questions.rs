@@ -14,7 +14,7 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{Service, Settings};
+use agent_coordinator::service::{ChatSettings, Service, Settings};
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{Change, Commit, Store};
 use anyhow::{Result, ensure};
@@ -181,6 +181,8 @@ fn settings(state_dir: &Path) -> Settings {
         start_timeout: seconds(120),
         stop_timeout: seconds(10),
         linger: seconds(30),
+        notice_grace: seconds(600),
+        chat: ChatSettings { poll_hold: seconds(45), idle_timeout: seconds(600) },
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
         backoff: Backoff { initial: seconds(1), max: seconds(300) },

@@ -10,11 +10,13 @@
 
 mod agents;
 mod backoff;
+mod chat;
 mod environment;
 mod http;
 mod interpolate;
 mod log;
 pub mod manifest;
+mod notice;
 mod output;
 mod paths;
 mod providers;
@@ -44,9 +46,11 @@ use source::{MAX_BYTES, Source, Unreadable};
 
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
+pub use chat::Chat;
 pub use environment::Environment;
 pub use http::Http;
 pub use log::{LogConfig, LogFormat};
+pub use notice::Notice;
 pub use output::Output;
 pub use paths::StoreUrl;
 pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig};
@@ -94,6 +98,8 @@ pub struct Config {
     pub start: Start,
     pub stop: Stop,
     pub run: Run,
+    pub notice: Notice,
+    pub chat: Chat,
     pub backoff: Backoff,
     pub shutdown: Shutdown,
     pub log: LogConfig,
@@ -126,6 +132,8 @@ impl Config {
             start: Start::default(),
             stop: Stop::default(),
             run: Run::default(),
+            notice: Notice::default(),
+            chat: Chat::default(),
             backoff: Backoff::default(),
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
@@ -160,6 +168,8 @@ impl Config {
             start: Start::read(top.section("start")),
             stop: Stop::read(top.section("stop")),
             run: Run::read(top.section("run")),
+            notice: Notice::read(top.section("notice")),
+            chat: Chat::read(top.section("chat")),
             backoff: Backoff::read(top.section("backoff")),
             shutdown: Shutdown::read(top.section("shutdown")),
             log: LogConfig::read(top.section("log")),

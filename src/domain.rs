@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod authentication;
+pub mod chat;
 pub mod command;
 pub mod event;
 pub mod guidance;
@@ -12,6 +13,8 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod next_action;
+pub mod notice;
 pub mod older_clients;
 pub mod pair;
 pub mod plan;
@@ -26,13 +29,15 @@ pub mod time;
 mod words;
 
 pub use agent::{Agent, Assignment, Project};
+pub use chat::Message;
 pub use command::CommandSpec;
 pub use guidance::Guidance;
-pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
+pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 pub use instance::{Instance, Phase};
 pub use key::{InstanceKey, Purpose};
 pub use language::Language;
 pub use launch::{Launch, LaunchFacts, LaunchState, Outcome, StopReason};
+pub use notice::{Notice, NoticeAction};
 pub use pair::{Candidate, PairFacts, PairRecord};
 pub use refusal::Refusal;
 pub use secret::Secret;

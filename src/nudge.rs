@@ -3,6 +3,10 @@
 //! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent. Wake-ups are counted, so that
 //! somebody who can't keep listening can ask whether there was one since.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tokio::sync::watch;
 
 /// The waking side. Cloning it is cheap, and all clones wake the same listeners.
@@ -55,6 +59,72 @@ impl Wakeups {
     }
 }
 
+/// Nudges by what they are about, for many who each wait for one thing. Those that nobody listens to cost nothing.
+#[derive(Debug)]
+pub struct Nudges<K: Eq + Hash>(Arc<Mutex<HashMap<K, Nudge>>>);
+
+/// Hears the wake-ups of one key; on its end the key is forgotten, if it was the last.
+#[derive(Debug)]
+pub struct Listener<K: Eq + Hash> {
+    key: K,
+    wakeups: Wakeups,
+    nudges: Nudges<K>,
+}
+
+impl<K: Eq + Hash + Clone> Nudges<K> {
+    /// Hears each wake-up of `key` from now on.
+    pub fn listen(&self, key: K) -> Listener<K> {
+        let wakeups = self.lock().entry(key.clone()).or_default().listen();
+        Listener { key, wakeups, nudges: self.clone() }
+    }
+
+    pub fn wake(&self, key: &K) {
+        if let Some(nudge) = self.lock().get(key) {
+            nudge.wake();
+        }
+    }
+
+    /// Wakes those listened-to keys that are meant.
+    pub fn wake_where(&self, is_meant: impl Fn(&K) -> bool) {
+        self.lock().iter().filter(|(key, _)| is_meant(key)).for_each(|(_, nudge)| nudge.wake());
+    }
+}
+
+impl<K: Eq + Hash> Nudges<K> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, Nudge>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Eq + Hash> Default for Nudges<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Eq + Hash> Clone for Nudges<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Eq + Hash> Listener<K> {
+    /// As [`Wakeups::woken`]; cancel-safe.
+    pub async fn woken(&mut self) {
+        self.wakeups.woken().await;
+    }
+}
+
+impl<K: Eq + Hash> Drop for Listener<K> {
+    fn drop(&mut self) {
+        let mut nudges = self.nudges.lock();
+        // This one is still counted.
+        if nudges.get(&self.key).is_some_and(|nudge| nudge.0.receiver_count() <= 1) {
+            nudges.remove(&self.key);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +142,22 @@ mod tests {
         assert!(wakeups.woken().now_or_never().is_some());
         assert!(!wakeups.is_pending());
         assert!(wakeups.woken().now_or_never().is_none());
+    }
+
+    #[test]
+    fn each_listener_hears_its_own_key_and_leaves_nothing_behind() {
+        let nudges = Nudges::default();
+        let (mut one, mut same, mut other) = (nudges.listen(1), nudges.listen(1), nudges.listen(2));
+        nudges.wake(&1);
+        nudges.wake(&3);
+        assert!(one.woken().now_or_never().is_some());
+        assert!(same.woken().now_or_never().is_some());
+        assert!(other.woken().now_or_never().is_none());
+        drop(one);
+        nudges.wake_where(|key| *key < 3);
+        assert!(same.woken().now_or_never().is_some());
+        assert!(other.woken().now_or_never().is_some());
+        drop((same, other));
+        assert!(nudges.lock().is_empty());
     }
 }

@@ -6,20 +6,25 @@
 mod authenticate;
 mod caller;
 mod catalog;
+mod chat;
 mod cleanup;
 mod coordination;
 mod launches;
 mod logout;
 mod manifest;
 mod my_task;
+mod next_action;
+mod notices;
 mod older_clients;
 mod operate;
 mod output;
+mod overdue;
 mod report;
 mod roster;
 mod start;
 mod status;
 mod task_status;
+mod waiting;
 pub mod world;
 
 use std::future::Future;
@@ -32,9 +37,11 @@ use tokio_util::sync::CancellationToken;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
+pub use chat::Pending;
 pub use coordination::{ServerView, Work};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
+pub use next_action::NextAction;
 pub use older_clients::{AgentAction, ManagedAgent};
 pub use operate::{Force, StopTarget, Stopped};
 pub use output::read_output;
@@ -49,7 +56,8 @@ pub use crate::store::{LaunchFilter, TaskFilter};
 use crate::domain::pair::Backoff;
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
-use crate::store::{Change, Commit, CommitError, Store, StoreError};
+use crate::store::{Commit, CommitError, Store, StoreError};
+use waiting::Waiting;
 use world::World;
 
 /// What the use cases need of the configuration.
@@ -62,6 +70,9 @@ pub struct Settings {
     pub stop_timeout: Duration,
     /// How long an agent may stay after its report.
     pub linger: Duration,
+    /// How long an agent may go on after it was told that its work was changed.
+    pub notice_grace: Duration,
+    pub chat: ChatSettings,
     /// Silence after which a session without a process of ours ends.
     pub session_default: Duration,
     /// Age at which any session ends, its process first.
@@ -73,13 +84,22 @@ pub struct Settings {
     pub ticket_key: Secret,
 }
 
+/// What the use cases need to know of chats.
+#[derive(Debug, Clone)]
+pub struct ChatSettings {
+    /// How long an agent's question for its next action is held; zero answers at once (seed 003).
+    pub poll_hold: Duration,
+    /// A chat without a message for that long ends.
+    pub idle_timeout: Duration,
+}
+
 /// The server side of the program: all state, all rights.
 pub struct Service {
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
     settings: Settings,
     guidance: Guidance,
-    nudge: Nudge,
+    waiting: Waiting,
     /// Tells this run of the server from all others.
     run: u64,
     /// Cancelled when nobody is to wait here any more.
@@ -115,7 +135,7 @@ impl Service {
             world,
             guidance: Guidance::new(settings.language),
             settings,
-            nudge,
+            waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
         }
@@ -123,7 +143,17 @@ impl Service {
 
     /// Hears each change that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
-        self.nudge.listen()
+        self.waiting.coordinators.listen()
+    }
+
+    /// Hears whenever something new may become overdue; see [`Service::end_overdue`].
+    pub fn deadlines(&self) -> Wakeups {
+        self.waiting.deadlines.listen()
+    }
+
+    /// The texts for agents.
+    pub const fn guidance(&self) -> Guidance {
+        self.guidance
     }
 
     pub fn settings(&self) -> &Settings {
@@ -141,7 +171,8 @@ impl Service {
 
     /// Reads, decides and commits until the facts hold still.
     ///
-    /// Not cancel-safe in its effect: when the future is dropped the commit may have been made or not.
+    /// Not cancel-safe in its effect: when the future is dropped the commit may have been made or not. If it was, everybody whom it
+    /// concerns is told.
     async fn transact<T, F, A>(&self, attempt: A) -> Result<T, ServiceError>
     where
         A: Fn() -> F + Send,
@@ -152,33 +183,13 @@ impl Service {
             if commit.changes.is_empty() {
                 return Ok(answer);
             }
-            let concerns_coordinators = commit.changes.iter().any(concerns_coordinators);
-            match self.store.commit(commit).await {
-                Ok(()) => {
-                    if concerns_coordinators {
-                        self.nudge.wake();
-                    }
-                    return Ok(answer);
-                }
+            match self.commit(commit).await {
+                Ok(()) => return Ok(answer),
                 Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
                 Err(CommitError::Store(error)) => return Err(error.into()),
             }
         }
         Err(ServiceError::Contended)
-    }
-}
-
-fn concerns_coordinators(change: &Change) -> bool {
-    match change {
-        Change::Agent(_)
-        | Change::Project(_)
-        | Change::Assign(_)
-        | Change::Unassign(_)
-        | Change::Task(_)
-        | Change::Launch(_)
-        | Change::Pair(_)
-        | Change::Pause(_) => true,
-        Change::Session(_) | Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => false,
     }
 }
 

@@ -11,12 +11,13 @@ pub mod sqlite;
 use futures::future::BoxFuture;
 
 use crate::domain::agent::Assignment;
+use crate::domain::chat::Sender;
 use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus,
-    Timestamp,
+    Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session, Task,
+    TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -61,6 +62,9 @@ pub enum Change {
     Launch(Launch),
     Session(Session),
     Execution(Execution),
+    Notice(Notice),
+    /// A new message; the store gives it its number, whatever `seq` says. There is no other with its id.
+    Message(Message),
     /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts; of launches, the
     /// newest [`MAX_OUTPUT_TAILS`] by their ids, which grow with time.
     OutputTail(LaunchId, String),
@@ -129,6 +133,32 @@ pub struct LaunchFilter {
     pub limit: usize,
 }
 
+/// Which messages of a chat, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageFilter {
+    pub agent: AgentId,
+    pub project: ProjectId,
+    /// Only those with greater numbers.
+    pub after: Option<i64>,
+    /// Only those with smaller numbers.
+    pub before: Option<i64>,
+    /// Only those of this sender.
+    pub sender: Option<Sender>,
+    /// Without those that nobody is shown.
+    pub only_visible: bool,
+    /// Which, if there are more than `limit`.
+    pub end: ChatEnd,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// An end of a list of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatEnd {
+    Oldest,
+    Newest,
+}
+
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -174,6 +204,17 @@ pub trait Store: Send + Sync + 'static {
     /// The work of one launch, the newest first.
     fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
 
+    fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>>;
+    /// The notices of one launch, settled ones too, by creation, then id.
+    fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>>;
+    /// Notices that aren't settled, by creation, then id.
+    fn open_notices(&self) -> Answer<'_, Vec<Notice>>;
+
+    fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>>;
+    fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>>;
+    /// Every agent and project that have said something to each other, in their order.
+    fn chats(&self) -> Answer<'_, Vec<Assignment>>;
+
     /// What was kept of the output of a launch.
     fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>>;
 
@@ -182,7 +223,7 @@ pub trait Store: Send + Sync + 'static {
     /// Keys that are held, by key.
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>>;
     /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
-    /// so far there is none for a chat.
+    /// for a chat, the wish for one in the record of the key.
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;
     /// The facts of each key with work and without an open launch whose agent and project are active and assigned, by
     /// `waiting_since`, then key. Its cost grows with the work, not with the pairs.

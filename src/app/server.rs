@@ -19,7 +19,7 @@ use crate::mcp::{self, McpServer};
 use crate::nudge::Nudge;
 use crate::rest::{self, RestState};
 use crate::service::world::SystemWorld;
-use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 use crate::store::sqlite::SqliteStore;
 use crate::telemetry::ErrorChain;
 
@@ -119,6 +119,8 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         start_timeout: config.start.timeout,
         stop_timeout: config.stop.timeout,
         linger: config.run.linger,
+        notice_grace: config.notice.grace,
+        chat: ChatSettings { poll_hold: config.chat.poll_hold, idle_timeout: config.chat.idle_timeout },
         session_default: config.session.default_timeout,
         session_maximum: config.session.max_timeout,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
@@ -130,14 +132,34 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
 async fn clean_up(service: Arc<Service>, interval: Duration, cancel: CancellationToken) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut deadlines = service.deadlines();
+    let mut next_after = None;
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
-            _ = ticks.tick() => {}
+            _ = ticks.tick() => {
+                if let Err(error) = service.cleanup().await {
+                    tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
+                }
+            }
+            () = deadlines.woken() => {}
+            () = after(next_after) => {}
         }
-        if let Err(error) = service.cleanup().await {
-            tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
-        }
+        next_after = match service.end_overdue().await {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
+                None
+            }
+        };
+    }
+}
+
+/// Returns after `duration`, without one never.
+async fn after(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
     }
 }
 

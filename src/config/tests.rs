@@ -109,6 +109,8 @@ session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5 }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5 }
+notice: { grace: 1m }
+chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
@@ -157,6 +159,8 @@ output: { max_file: 1 MiB, files: 2 }
         start: Start { timeout: Duration::from_millis(1_500) },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run { linger: seconds(5) },
+        notice: Notice { grace: seconds(60) },
+        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {

@@ -8,6 +8,8 @@ use std::path::Path;
 use super::key::InstanceKey;
 use super::language::Language;
 use super::launch::ReportResult;
+use super::next_action::{ChatStep, TaskStep};
+use super::notice::{NoticeAction, NoticeDemand, NoticeKind};
 use super::secret::Secret;
 
 /// The texts of one language.
@@ -75,6 +77,116 @@ impl Guidance {
             "All tasks assigned to you are finished. Call report_completed.",
             "担当タスクが全て完了しました。report_completed を呼び出してください。",
         )
+    }
+
+    /// With every answer while there is something that an agent was not told yet (seed 000).
+    pub const fn notification(self) -> &'static str {
+        self.either(
+            "There is a notification. Call get_notifications and read it.",
+            "通知があります。get_notificationsを呼び出して確認してください。",
+        )
+    }
+
+    /// What a notice says (seed 000 for blocked).
+    pub const fn notice(self, action: NoticeAction) -> &'static str {
+        use NoticeAction as N;
+        match action {
+            N::Blocked => self
+                .either("The status of the task was changed to blocked", "タスクのステータスがblockedに変更されました"),
+            N::Cancelled => self.either(
+                "The status of the task was changed to cancelled",
+                "タスクのステータスがcancelledに変更されました",
+            ),
+            N::Done => {
+                self.either("The status of the task was changed to done", "タスクのステータスがdoneに変更されました")
+            }
+            N::Todo => {
+                self.either("The status of the task was changed to todo", "タスクのステータスがtodoに変更されました")
+            }
+            N::Reassigned => self.either("The task was taken from you", "タスクの担当者が変更されました"),
+            N::Paused => self.either("Work on the project is paused", "プロジェクトの作業が一時停止されました"),
+            N::Unassigned => {
+                self.either("You are no longer assigned to the project", "プロジェクトへの割り当てが解除されました")
+            }
+            N::Closed => self.either("The project is closed", "プロジェクトが終了しました"),
+        }
+    }
+
+    /// What a notice asks its agent to do (seed 000 for blocked).
+    pub const fn notice_instruction(self, action: NoticeAction, demand: NoticeDemand) -> &'static str {
+        match (demand, action.kind()) {
+            (NoticeDemand::Read, _) => self.either(
+                "Stop working on this subtask, and check what remains with get_my_task_progress.",
+                "このサブタスクの作業を中断し、get_my_task_progress で残りのタスク状況を確認してください",
+            ),
+            (NoticeDemand::End, NoticeKind::StatusChange) => self.either(
+                "Stop your work and call report_completed with result='blocked'.",
+                "作業を中断し、report_completedをresult='blocked'で呼び出してください",
+            ),
+            (NoticeDemand::End, NoticeKind::Stop) => self.either(
+                "Stop your work, save what you have with save_context, call logout and exit.",
+                "作業を中断し、save_context で状況を保存してから logout を呼び出し、プロセスを終了してください",
+            ),
+        }
+    }
+
+    /// After `get_next_action` in a task session (seed 001 for work and execute_subtask).
+    pub const fn next_of_task(self, step: &TaskStep) -> &'static str {
+        match step {
+            TaskStep::GetNotifications => self.notification(),
+            TaskStep::GetMyTask => self.authenticated(),
+            TaskStep::Work(_) => self.either(
+                "Carry out this task yourself. Work as its description says, and when it is finished set its status to 'done' with update_task_status.",
+                "このタスクを直接実行してください。\nタスクの内容に従って作業を行い、完了したら\nupdate_task_status で status を 'done' に変更してください。",
+            ),
+            TaskStep::ExecuteSubtask(_) => self.either(
+                "Carry out this subtask. When it is finished, set its status to 'done' with update_task_status.",
+                "現在のサブタスクを実行してください。\n完了したら update_task_status で status を 'done' に変更してください。",
+            ),
+            TaskStep::WaitForSubtasks => self.wait(0),
+            TaskStep::ReportCompleted(ReportResult::Success) => self.all_work_done(),
+            TaskStep::ReportCompleted(ReportResult::Failed | ReportResult::Blocked) => self.either(
+                "You can't go on with this task. Call report_completed with result='blocked' and say in the summary what is in the way.",
+                "このタスクは続行できません。report_completedをresult='blocked'で呼び出し、summary に理由を記入してください。",
+            ),
+            TaskStep::LogOut => self.either(
+                "There is nothing for you to do here now. Save what you have with save_context, call logout and exit.",
+                "現在実行する作業はありません。必要なら save_context で状況を保存し、logout を呼び出してプロセスを終了してください。",
+            ),
+            TaskStep::Exit => self.exit(),
+        }
+    }
+
+    /// After `get_next_action` in a chat session.
+    pub const fn next_of_chat(self, step: ChatStep) -> &'static str {
+        match step {
+            ChatStep::GetPendingMessages => self.either(
+                "There are messages for you. Read them (they are in this answer, and get_pending_messages returns them again), reply with respond_chat, then call get_next_action.",
+                "未読メッセージがあります。内容を確認し（この応答に含まれています。get_pending_messages でも取得できます）、respond_chat で応答してから get_next_action を呼び出してください。",
+            ),
+            ChatStep::WaitForMessages => self.wait(0),
+            ChatStep::LogOut => self.either(
+                "Nobody has said anything for a while. Call logout and exit.",
+                "一定時間メッセージがありませんでした。logout を呼び出してプロセスを終了してください。",
+            ),
+            ChatStep::Exit => self.exit(),
+        }
+    }
+
+    const fn exit(self) -> &'static str {
+        self.either("Your session is over: exit now.", "セッションは終了しました。プロセスを終了してください。")
+    }
+
+    /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003).
+    pub const fn wait(self, pause_seconds: u64) -> &'static str {
+        if pause_seconds == 0 {
+            self.either(
+                "There is nothing to do yet. Call get_next_action again now: it waits for you.",
+                "まだ作業はありません。すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
+            )
+        } else {
+            self.either("Call get_next_action again after 5 seconds.", "5秒後に再度get_next_actionを呼び出してください")
+        }
     }
 
     /// After `logout`.

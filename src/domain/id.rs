@@ -96,6 +96,10 @@ ids! {
     SessionId, "session id", "ses_";
     /// The work of one launch on one task.
     ExecutionId, "execution id", "exe_";
+    /// What an agent was told about a change of its work (seed 000).
+    NoticeId, "notice id", "ntf_";
+    /// One message of a chat (seed 003).
+    MessageId, "message id", "msg_";
     /// A coordinator, as named in its state directory.
     CoordinatorId, "coordinator id", "crd_";
 }

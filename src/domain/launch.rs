@@ -36,6 +36,14 @@ pub enum StopReason {
     StopAll,
     /// The daemon ends and its policy is to end its agents.
     Shutdown,
+    /// It was told of a change of its work and did not end its session within `notice.grace`.
+    NoticeIgnored,
+    /// It was told to stop and logged out.
+    Noticed,
+    /// A person ended the chat.
+    ChatEnded,
+    /// Nobody said anything in the chat for `chat.idle_timeout`.
+    ChatIdle,
     /// It did not authenticate by `start.timeout`.
     StartTimeout,
     /// Its session is older than `session.max_timeout`.
@@ -52,6 +60,10 @@ impl StopReason {
             Self::Person => "person",
             Self::StopAll => "stop_all",
             Self::Shutdown => "shutdown",
+            Self::NoticeIgnored => "notice_ignored",
+            Self::Noticed => "noticed",
+            Self::ChatEnded => "chat_ended",
+            Self::ChatIdle => "chat_idle",
             Self::StartTimeout => "start_timeout",
             Self::SessionMaximum => "session_maximum",
             Self::Unknown => "unknown",
@@ -79,7 +91,7 @@ pub enum TimeLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It reported success, or a chat session logged out.
+    /// It reported success, or its chat came to its end.
     Completed,
     /// It reported that it is blocked.
     Blocked,
@@ -258,6 +270,8 @@ pub struct Launch {
     /// The first reason to stop it; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
     pub exit: ExitStatus,
+    /// How many open notices there are for it: its next answers tell.
+    pub n_notices: u32,
     /// Counts the writes of this row; a commit names the revision it has seen.
     pub revision: i64,
 }
@@ -303,6 +317,8 @@ pub enum LaunchEvent {
     StopWanted {
         reason: StopReason,
         at: Timestamp,
+        /// How long it may still go by itself.
+        patience: Duration,
     },
     /// The leader is gone.
     Exited {
@@ -391,6 +407,7 @@ impl Launch {
             report: None,
             stop_reason: None,
             exit: ExitStatus::default(),
+            n_notices: 0,
             revision: 0,
         }
     }
@@ -491,13 +508,14 @@ impl Launch {
                 Err(impossible(&self, event))
             }
 
-            (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at }) => {
-                let (reason, at) = (*reason, *at);
-                Ok(self.leaving(reason, at, Duration::ZERO))
+            (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at, patience }) => {
+                let (reason, at, patience) = (*reason, *at, *patience);
+                Ok(self.leaving(reason, at, patience))
             }
             // A stop while it lingers: the reason stays, the patience ends.
-            (S::Stopping { reason, ladder_at }, E::StopWanted { at, .. }) => {
-                Ok(Self { state: S::Stopping { reason: *reason, ladder_at: (*ladder_at).min(*at) }, ..self })
+            (S::Stopping { reason, ladder_at }, E::StopWanted { at, patience, .. }) => {
+                let ladder_at = (*ladder_at).min(*at + *patience);
+                Ok(Self { state: S::Stopping { reason: *reason, ladder_at }, ..self })
             }
             (S::Ending | S::Ended { .. }, E::StopWanted { .. }) => Ok(self),
 
@@ -547,9 +565,17 @@ impl Launch {
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,
             (None, Some(StopReason::SessionMaximum)) => return Outcome::TimedOut(TimeLimit::SessionMaximum),
             (None, Some(StopReason::Unknown)) => return Outcome::Lost,
-            (None, Some(reason @ (StopReason::Person | StopReason::StopAll | StopReason::Shutdown))) => {
-                return Outcome::Stopped(reason);
-            }
+            (None, Some(StopReason::ChatEnded | StopReason::ChatIdle)) => return Outcome::Completed,
+            (
+                None,
+                Some(
+                    reason @ (StopReason::Person
+                    | StopReason::StopAll
+                    | StopReason::Shutdown
+                    | StopReason::NoticeIgnored
+                    | StopReason::Noticed),
+                ),
+            ) => return Outcome::Stopped(reason),
             (None, Some(StopReason::Reported | StopReason::LoggedOut) | None) => {}
         }
         match end {

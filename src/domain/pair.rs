@@ -21,12 +21,17 @@ pub struct PairRecord {
     /// Failures in a row since the last success, or since a person said to try again.
     pub n_failures: u32,
     pub last_end_at: Option<Timestamp>,
+    /// Since when somebody wants it started although no task says so (seed 003, PendingAgentPurpose). Ends when its agent
+    /// authenticates, not when a start fails.
+    pub wanted_since: Option<Timestamp>,
+    /// The number of the last chat message that its agent has answered; 0 before the first.
+    pub read_up_to: i64,
     pub revision: i64,
 }
 
 impl PairRecord {
     pub const fn new(key: InstanceKey) -> Self {
-        Self { key, held_since: None, n_failures: 0, last_end_at: None, revision: 0 }
+        Self { key, held_since: None, n_failures: 0, last_end_at: None, wanted_since: None, read_up_to: 0, revision: 0 }
     }
 
     /// After the end of a launch: a failure adds to the row, anything else breaks it.
@@ -40,6 +45,11 @@ impl PairRecord {
 
     pub fn held(self, at: Timestamp) -> Self {
         Self { held_since: self.held_since.or(Some(at)), ..self }
+    }
+
+    /// Somebody wants it started.
+    pub fn wanted(self, at: Timestamp) -> Self {
+        Self { wanted_since: self.wanted_since.or(Some(at)), ..self }
     }
 
     /// A person said to try again.
@@ -89,7 +99,7 @@ pub struct PairFacts {
     /// `None`: no such project.
     pub project: Option<(ProjectStatus, PathBuf)>,
     pub is_assigned: bool,
-    /// Since when its oldest task in progress is that; `None`: there is no work.
+    /// Since when there is work: for a task, the oldest task in progress; for a chat, the wish for one. `None`: there is none.
     pub waiting_since: Option<Timestamp>,
     pub open: Option<OpenLaunch>,
     pub record: PairRecord,

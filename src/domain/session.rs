@@ -34,6 +34,8 @@ pub struct Session {
     /// The last call; written behind, at most `session.cleanup_interval` old.
     pub last_seen_at: Timestamp,
     pub ended: Option<(Timestamp, SessionEndReason)>,
+    /// The number of the last chat message that it was given; 0 before the first.
+    pub handed_out: i64,
     pub revision: i64,
 }
 
@@ -75,6 +77,10 @@ pub struct Execution {
     pub result: Option<ReportResult>,
     pub summary: Option<String>,
     pub next_steps: Option<String>,
+    /// How far it has come, as it saved it on the way.
+    pub progress: Option<String>,
+    /// What it found out, as it saved it on the way.
+    pub findings: Option<String>,
     /// How its launch ended; `None` while it lives.
     pub outcome: Option<Outcome>,
     pub revision: i64,

@@ -57,6 +57,11 @@ pub(super) trait Who: Sized + Send {
     const ARGUMENTS: &'static [IdentityArgument];
 
     fn find(incoming: &Incoming<'_>) -> impl Future<Output = Result<Self, CallError>> + Send;
+
+    /// Whether it was told something that it hasn't dealt with (seed 000).
+    fn has_notices(&self) -> bool {
+        false
+    }
 }
 
 /// An argument that says who calls. It is always a string.
@@ -113,6 +118,10 @@ impl Who for AgentSession {
         let token = incoming.session_token()?;
         Ok(Self(noted(incoming.service.identify(&token).await?)))
     }
+
+    fn has_notices(&self) -> bool {
+        self.0.launch.n_notices > 0
+    }
 }
 
 /// An agent that reports its end, perhaps for the second time.
@@ -124,6 +133,10 @@ impl Who for Reporter {
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
         Ok(Self(noted(incoming.service.identify_reporter(&token).await?)))
+    }
+
+    fn has_notices(&self) -> bool {
+        self.0.launch.n_notices > 0
     }
 }
 
@@ -234,7 +247,10 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// The one form of an answer: a JSON object, as structured content and, byte for byte, as text.
-pub(super) fn answer(object: JsonObject) -> CallToolResult {
+pub(super) fn answer(mut object: JsonObject, notification: Option<&str>) -> CallToolResult {
+    if let Some(notification) = notification {
+        object.insert("notification".to_owned(), notification.into());
+    }
     let value = Value::Object(object);
     let mut result = CallToolResult::success(vec![ContentBlock::text(value.to_string())]);
     result.structured_content = Some(value);
@@ -242,7 +258,7 @@ pub(super) fn answer(object: JsonObject) -> CallToolResult {
 }
 
 /// The one form of a refusal.
-pub(super) fn refused(tool: &str, error: &ServiceError) -> CallToolResult {
+pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&str>) -> CallToolResult {
     let (code, hint) = match error {
         ServiceError::Refused(refusal) => {
             tracing::info!(reason = refusal.code(), "tool call refused");
@@ -256,6 +272,9 @@ pub(super) fn refused(tool: &str, error: &ServiceError) -> CallToolResult {
     let mut object = json!({ "success": false, "error": error.to_string(), "error_code": code });
     if let Some(hint) = hint {
         object["hint"] = hint.into();
+    }
+    if let Some(notification) = notification {
+        object["notification"] = notification.into();
     }
     // Whoever is refused here has nothing to wait for.
     if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(_)) {

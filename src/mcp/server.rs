@@ -21,7 +21,7 @@ use tracing::field::Empty;
 use super::envelope::{AUTHENTICATE, CallError, Incoming, Sender, answer, refused};
 use super::patience::Patience;
 use super::throttle::Throttle;
-use super::tools::{self, Entry, Tools};
+use super::tools::{self, Called, Entry, Tools};
 use crate::domain::{Refusal, Secret};
 use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
@@ -119,14 +119,15 @@ impl Connection {
     async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
         let name = tool.name;
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
-        let Ok(result) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
+        let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
         self.hold_back(name, incoming, &result).await;
+        let notification = is_notified.then(|| incoming.service.guidance().notification());
         match result {
-            Ok(object) => Ok(answer(object).into()),
-            Err(CallError::Service(error)) => Ok(refused(name, &error).into()),
+            Ok(object) => Ok(answer(object, notification).into()),
+            Err(CallError::Service(error)) => Ok(refused(name, &error, notification).into()),
             Err(CallError::Arguments(problem)) => {
                 // Without the words, which may hold what was sent: a passkey, perhaps.
                 tracing::debug!("malformed tool call");

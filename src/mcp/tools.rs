@@ -1,8 +1,11 @@
 //! The tools: one file each, one line each here.
 
 mod authenticate;
+mod chat_message;
 mod get_agent_action;
 mod get_my_task;
+mod get_next_action;
+mod get_notifications;
 mod get_pending_tasks;
 mod health_check;
 mod list_active_projects_with_agents;
@@ -49,7 +52,9 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<get_next_action::GetNextAction>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
+        Tool::of::<get_notifications::GetNotifications>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.
@@ -78,6 +83,8 @@ pub(super) trait ToolSpec {
     /// Whether it may wait for something to happen. Then the call is dropped, at any await, when its client cancels it or goes.
     /// Any other is carried out to its end, whoever is there to hear of it.
     const WAITS: bool = false;
+    /// Whether it deals with what its caller was told: its answer doesn't tell once more.
+    const IS_ABOUT_NOTICES: bool = false;
     type Who: Who;
     type Input: DeserializeOwned + JsonSchema + Send;
     type Output: Serialize;
@@ -103,13 +110,20 @@ impl Done {
 #[derive(serde::Deserialize, JsonSchema)]
 pub(super) struct NoInput {}
 
+/// What came of a call.
+pub(super) struct Called {
+    pub(super) result: Result<JsonObject, CallError>,
+    /// Whether the caller is to be told that there is something for it to read.
+    pub(super) is_notified: bool,
+}
+
 /// What the envelope needs to know of a tool.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
     /// [`ToolSpec::WAITS`].
     pub(super) waits: bool,
-    pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Result<JsonObject, CallError>>,
+    pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
 }
 
 /// A tool in the list.
@@ -152,8 +166,18 @@ impl Tools {
     }
 }
 
-async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Result<JsonObject, CallError> {
-    let who = T::Who::find(incoming).await?;
+async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
+    match T::Who::find(incoming).await {
+        Ok(who) => {
+            let has_notices = who.has_notices();
+            let result = run_for::<T>(incoming, who).await;
+            Called { is_notified: has_notices && (result.is_err() || !T::IS_ABOUT_NOTICES), result }
+        }
+        Err(error) => Called { result: Err(error), is_notified: false },
+    }
+}
+
+async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
     let input = Value::Object(incoming.arguments.clone());
     let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
     let output = T::call(incoming.service, who, input).await?;

@@ -150,6 +150,7 @@ fn new_session(id: SessionId, launch: &Launch, token: TokenHash, now: Timestamp)
         created_at: now,
         last_seen_at: now,
         ended: None,
+        handed_out: 0,
         revision: 0,
     }
 }

@@ -69,15 +69,22 @@ impl Service {
     /// # Errors
     /// As [`Service::identify`].
     pub(super) async fn fence(&self, caller: &Caller) -> Result<(Launch, Vec<Expect>), ServiceError> {
-        let sessions = self.store.sessions_of(&caller.launch.id).await?;
-        let session = sessions.into_iter().find(|session| session.id == caller.session.id);
-        session.ok_or(Refusal::InvalidSession)?.check_open()?;
-        let launch = self.store.launch(&caller.launch.id).await?.ok_or(Refusal::InvalidSession)?;
-        if !launch.is_open() {
-            return Err(Refusal::SessionEnded.into());
-        }
+        let (launch, _) = self.latest(caller).await?;
         let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
         Ok((launch, expect))
+    }
+
+    /// The launch and the session of `caller` as they are now.
+    ///
+    /// # Errors
+    /// As [`Service::identify`].
+    pub(super) async fn latest(&self, caller: &Caller) -> Result<(Launch, Session), ServiceError> {
+        let sessions = self.store.sessions_of(&caller.launch.id).await?;
+        let session = sessions.into_iter().find(|session| session.id == caller.session.id);
+        let session = session.ok_or(Refusal::InvalidSession)?;
+        session.check_open()?;
+        let launch = self.store.launch(&caller.launch.id).await?.ok_or(Refusal::InvalidSession)?;
+        if launch.is_open() { Ok((launch, session)) } else { Err(Refusal::SessionEnded.into()) }
     }
 
     async fn find_caller(&self, token: &Secret) -> Result<Caller, ServiceError> {

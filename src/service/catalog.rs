@@ -105,7 +105,8 @@ impl Service {
         self.transact(|| async move {
             let before = self.agent(id).await?;
             let agent = self.edited_agent(before.clone(), edit);
-            let changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
+            let mut changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
+            self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect: Vec::new(), changes }, agent))
         })
         .await
@@ -206,6 +207,7 @@ impl Service {
             if project != before {
                 changes.push(Change::Project(project));
             }
+            self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect: Vec::new(), changes }, ()))
         })
         .await
@@ -330,6 +332,7 @@ impl Service {
             if edit.status == Some(TaskStatus::InProgress) {
                 changes.extend(self.release_for(&after).await?);
             }
+            self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect, changes }, ()))
         })
         .await?;

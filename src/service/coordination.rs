@@ -70,7 +70,7 @@ impl Service {
         seen: Option<&str>,
         patience: Duration,
     ) -> Result<Work, ServiceError> {
-        let mut wakeups = self.nudge.listen();
+        let mut wakeups = self.waiting.coordinators.listen();
         if seen == Some(self.mark().as_str()) {
             tokio::select! {
                 () = wakeups.woken() => {}
@@ -95,7 +95,7 @@ impl Service {
 
     /// How far the news have come, in this run of the server.
     fn mark(&self) -> String {
-        format!("{:x}.{}", self.run, self.nudge.n_wakeups())
+        format!("{:x}.{}", self.run, self.waiting.coordinators.n_wakeups())
     }
 
     /// The launch that a coordinator elsewhere speaks of, which must be its own.
@@ -141,7 +141,17 @@ impl Service {
 
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
-        let ended = self.happen(id, &LaunchEvent::StopWanted { reason, at: self.now() }).await?;
+        self.want_stop_after(id, reason, Duration::ZERO).await
+    }
+
+    /// The same, with some patience before anything is done about it: the agent may go by itself.
+    pub(super) async fn want_stop_after(
+        &self,
+        id: &LaunchId,
+        reason: StopReason,
+        patience: Duration,
+    ) -> Result<(), ServiceError> {
+        let ended = self.happen(id, &LaunchEvent::StopWanted { reason, at: self.now(), patience }).await?;
         crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
             log_end(&launch);

@@ -45,7 +45,10 @@ impl Service {
                 }
             }
         }
+        let mut after = after;
         if let LaunchState::Ended { outcome, at } = &after.state {
+            changes.extend(self.settle_notices(before).await?);
+            after.n_notices = 0;
             for mut execution in self.store.executions_of_launch(&after.id).await? {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());

@@ -181,6 +181,7 @@ impl Service {
                 self.merge_projects(wanted, &mut merged);
                 self.merge_tasks(wanted, &mut merged).await?;
                 let commit = if merged.problems.is_empty() {
+                    self.tell_agents(&mut merged.changes, None).await?;
                     Commit { expect: Vec::new(), changes: merged.changes }
                 } else {
                     Commit::default()

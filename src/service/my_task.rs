@@ -77,6 +77,8 @@ impl Service {
             result: None,
             summary: None,
             next_steps: None,
+            progress: None,
+            findings: None,
             outcome: None,
             revision: 0,
         }

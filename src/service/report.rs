@@ -58,6 +58,9 @@ impl Service {
                     changes.push(Change::Session(session.end(SessionEndReason::Reported, now)));
                 }
             }
+            changes.extend(self.settle_notices(&launch).await?);
+            self.tell_agents(&mut changes, Some(&launch.id)).await?;
+            let launch = Launch { n_notices: 0, ..launch };
             let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
             let of_launch = self.changes_by(&launch, &event, now).await?;
             Ok((Commit { expect, changes: merged(changes, of_launch) }, self.guidance.reported(report.result)))

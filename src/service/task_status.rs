@@ -45,7 +45,9 @@ impl Service {
                 let moved = self.move_task(&task, to, reason, Actor::Agent(&key.agent)).await?;
                 expect.extend(moved.expect);
                 let change = StatusChange { previous: task.status, task: moved.task, instruction: None };
-                Ok((Commit { expect, changes: moved.changes }, change))
+                let mut changes = moved.changes;
+                self.tell_agents(&mut changes, Some(&caller.launch.id)).await?;
+                Ok((Commit { expect, changes }, change))
             })
             .await?;
         let instruction = match change.task.status {

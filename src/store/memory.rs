@@ -9,16 +9,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 
 use super::{
-    Answer, Change, Commit, CommitError, Counts, Expect, LaunchFilter, MAX_OUTPUT_TAILS, Store, StoreError, TaskFilter,
+    Answer, Change, ChatEnd, Commit, CommitError, Counts, Expect, LaunchFilter, MAX_OUTPUT_TAILS, MessageFilter, Store,
+    StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, PairFacts, PairRecord, Project, Purpose, Session, Task,
-    TaskStatus, Timestamp,
+    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts, PairRecord, Project, Purpose,
+    Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -37,6 +38,8 @@ struct Tables {
     launches: BTreeMap<LaunchId, Launch>,
     sessions: BTreeMap<SessionId, Session>,
     executions: BTreeMap<ExecutionId, Execution>,
+    notices: BTreeMap<NoticeId, Notice>,
+    messages: Vec<Message>,
     output_tails: BTreeMap<LaunchId, String>,
     pairs: BTreeMap<InstanceKey, PairRecord>,
     paused_since: Option<Timestamp>,
@@ -83,6 +86,7 @@ rows! {
     Launch, "launch", id: LaunchId, launches;
     Session, "session", id: SessionId, sessions;
     Execution, "execution", id: ExecutionId, executions;
+    Notice, "notice", id: NoticeId, notices;
     PairRecord, "pair", key: InstanceKey, pairs;
 }
 
@@ -114,6 +118,7 @@ impl Tables {
                 Change::Task(row) => self.write(row, undo)?,
                 Change::Session(row) => self.write(row, undo)?,
                 Change::Execution(row) => self.write(row, undo)?,
+                Change::Notice(row) => self.write(row, undo)?,
                 Change::Pair(row) => self.write(row, undo)?,
                 Change::Launch(row) => {
                     self.expect_revision::<Launch>(&row.id, row.revision)?;
@@ -147,6 +152,16 @@ impl Tables {
                 Change::Pause(since) => {
                     let before = std::mem::replace(&mut self.paused_since, since);
                     undo.push(Box::new(move |tables| tables.paused_since = before));
+                }
+                Change::Message(message) => {
+                    if self.messages.iter().any(|known| known.id == message.id) {
+                        return Err(CommitError::Outdated { what: "message", id: message.id.to_string() });
+                    }
+                    let seq = self.messages.last().map_or(1, |last| last.seq + 1);
+                    self.messages.push(Message { seq, ..message });
+                    undo.push(Box::new(|tables| {
+                        tables.messages.pop();
+                    }));
                 }
                 Change::Event(event) => {
                     self.append(event);
@@ -216,12 +231,15 @@ impl Tables {
         }
     }
 
-    /// The key of each task in progress, and since when it is that.
+    /// The key of each task in progress and of each wish for a chat, and since when it is that.
     fn work(&self) -> impl Iterator<Item = (InstanceKey, Timestamp)> {
-        self.tasks.values().filter(|task| task.status == TaskStatus::InProgress).filter_map(|task| {
+        let in_progress = self.tasks.values().filter(|task| task.status == TaskStatus::InProgress);
+        let tasks = in_progress.filter_map(|task| {
             let agent = task.assignee.clone()?;
             Some((InstanceKey::new(agent, task.project.clone(), Purpose::Task), task.status_since))
-        })
+        });
+        let chats = self.pairs.values().filter(|pair| pair.key.purpose == Purpose::Chat);
+        tasks.chain(chats.filter_map(|pair| Some((pair.key.clone(), pair.wanted_since?))))
     }
 
     fn startable(&self) -> Vec<PairFacts> {
@@ -388,6 +406,56 @@ impl Store for MemoryStore {
         self.read(|tables| {
             let rows = tables.executions.values().filter(|execution| execution.launch == *launch);
             sorted(rows.cloned(), |execution| Reverse((execution.started_at, execution.id.clone())))
+        })
+    }
+
+    fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>> {
+        self.read(|tables| tables.notices.get(id).cloned())
+    }
+
+    fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>> {
+        self.read(|tables| {
+            let rows = tables.notices.values().filter(|notice| notice.launch == *launch);
+            sorted(rows.cloned(), |notice| (notice.created_at, notice.id.clone()))
+        })
+    }
+
+    fn open_notices(&self) -> Answer<'_, Vec<Notice>> {
+        self.read(|tables| {
+            let rows = tables.notices.values().filter(|notice| notice.is_open());
+            sorted(rows.cloned(), |notice| (notice.created_at, notice.id.clone()))
+        })
+    }
+
+    fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>> {
+        self.read(|tables| tables.messages.iter().find(|message| message.id == *id).cloned())
+    }
+
+    fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>> {
+        self.read(|tables| {
+            let is_wanted = |message: &&Message| {
+                message.agent == filter.agent
+                    && message.project == filter.project
+                    && filter.after.is_none_or(|after| message.seq > after)
+                    && filter.before.is_none_or(|before| message.seq < before)
+                    && filter.sender.is_none_or(|sender| message.sender == sender)
+                    && (message.is_visible || !filter.only_visible)
+            };
+            let mut found: Vec<Message> = tables.messages.iter().filter(is_wanted).cloned().collect();
+            let surplus = found.len().saturating_sub(filter.limit);
+            match filter.end {
+                ChatEnd::Oldest => found.truncate(filter.limit),
+                ChatEnd::Newest => drop(found.drain(..surplus)),
+            }
+            found
+        })
+    }
+
+    fn chats(&self) -> Answer<'_, Vec<Assignment>> {
+        self.read(|tables| {
+            let pair =
+                |message: &Message| Assignment { project: message.project.clone(), agent: message.agent.clone() };
+            tables.messages.iter().map(pair).collect::<BTreeSet<_>>().into_iter().collect()
         })
     }
 

@@ -19,13 +19,14 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
 pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
-use super::{Answer, Commit, CommitError, Counts, LaunchFilter, Store, StoreError, TaskFilter};
+use super::{Answer, ChatEnd, Commit, CommitError, Counts, LaunchFilter, MessageFilter, Store, StoreError, TaskFilter};
 use crate::domain::agent::Assignment;
 use crate::domain::event::Event;
-use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
+    Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task, TaskStatus,
+    Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -125,10 +126,10 @@ fn read_failed(error: sqlx::Error) -> StoreError {
 const PAIR_FACTS: &str = "\
     SELECT a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, \
         s.agent_id IS NOT NULL AS is_assigned, \
-        CASE WHEN $3 = 'task' THEN (SELECT MIN(status_since) FROM tasks \
+        CASE WHEN $3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
             WHERE status = 'in_progress' AND assignee_id = $1 AND project_id = $2) END AS waiting_since, \
         l.id AS launch_id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at, \
-        r.held_since, r.n_failures, r.last_end_at, r.revision, \
+        r.held_since, r.n_failures, r.last_end_at, r.wanted_since, r.read_up_to, r.revision, \
         EXISTS (SELECT 1 FROM pauses) AS is_paused \
     FROM (SELECT 1 AS one) AS k \
     LEFT JOIN agents AS a ON a.id = $1 \
@@ -139,19 +140,21 @@ const PAIR_FACTS: &str = "\
 
 /// CROSS JOIN, because its order is the order of the loops: the work first, which is little, never the pairs.
 const STARTABLE: &str = "\
-    SELECT w.agent_id, w.project_id, w.waiting_since, \
+    SELECT w.agent_id, w.project_id, w.purpose, w.waiting_since, \
         a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, 1 AS is_assigned, \
-        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.revision, \
+        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.wanted_since, r.read_up_to, r.revision, \
         EXISTS (SELECT 1 FROM pauses) AS is_paused \
-    FROM (SELECT assignee_id AS agent_id, project_id, MIN(status_since) AS waiting_since FROM tasks \
-        WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id) AS w \
+    FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, MIN(status_since) AS waiting_since FROM tasks \
+        WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
+        UNION ALL SELECT agent_id, project_id, purpose, wanted_since FROM pairs \
+        WHERE wanted_since IS NOT NULL AND purpose = 'chat') AS w \
     CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \
-    LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id AND r.purpose = 'task' \
+    LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id AND r.purpose = w.purpose \
     WHERE a.id = w.agent_id AND a.status = 'active' AND p.id = w.project_id AND p.status = 'active' \
         AND s.project_id = w.project_id AND s.agent_id = w.agent_id \
         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id AND l.project_id = w.project_id \
-            AND l.purpose = 'task' AND l.state <> 'ended') \
-    ORDER BY w.waiting_since, w.agent_id, w.project_id";
+            AND l.purpose = w.purpose AND l.state <> 'ended') \
+    ORDER BY w.waiting_since, w.agent_id, w.project_id, w.purpose = 'chat'";
 
 const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
 
@@ -266,6 +269,57 @@ impl Store for SqliteStore {
         self.list(sqlx::query(sql).bind(launch.as_str()), rows::execution)
     }
 
+    fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>> {
+        self.find(sqlx::query("SELECT * FROM notices WHERE id = $1").bind(id.as_str()), rows::notice)
+    }
+
+    fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>> {
+        let sql = "SELECT * FROM notices WHERE launch_id = $1 ORDER BY created_at, id";
+        self.list(sqlx::query(sql).bind(launch.as_str()), rows::notice)
+    }
+
+    fn open_notices(&self) -> Answer<'_, Vec<Notice>> {
+        self.list(sqlx::query("SELECT * FROM notices WHERE settled_at IS NULL ORDER BY created_at, id"), rows::notice)
+    }
+
+    fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>> {
+        self.find(sqlx::query("SELECT * FROM messages WHERE id = $1").bind(id.as_str()), rows::message)
+    }
+
+    fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM messages WHERE agent_id = ");
+            query.push_bind(filter.agent.as_str()).push(" AND project_id = ").push_bind(filter.project.as_str());
+            if let Some(after) = filter.after {
+                query.push(" AND seq > ").push_bind(after);
+            }
+            if let Some(before) = filter.before {
+                query.push(" AND seq < ").push_bind(before);
+            }
+            if let Some(sender) = filter.sender {
+                query.push(" AND sender = ").push_bind(sender.as_str());
+            }
+            if filter.only_visible {
+                query.push(" AND is_visible");
+            }
+            query.push(match filter.end {
+                ChatEnd::Oldest => " ORDER BY seq LIMIT ",
+                ChatEnd::Newest => " ORDER BY seq DESC LIMIT ",
+            });
+            query.push_bind(limit(filter.limit));
+            let mut found = self.list(query.build(), rows::message).await?;
+            if filter.end == ChatEnd::Newest {
+                found.reverse();
+            }
+            Ok(found)
+        })
+    }
+
+    fn chats(&self) -> Answer<'_, Vec<Assignment>> {
+        let sql = "SELECT DISTINCT project_id, agent_id FROM messages ORDER BY project_id, agent_id";
+        self.list(sqlx::query(sql), rows::assignment)
+    }
+
     fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>> {
         let sql = "SELECT tail FROM output_tails WHERE launch_id = $1";
         self.find(sqlx::query(sql).bind(launch.as_str()), rows::output_tail)
@@ -346,7 +400,9 @@ mod tests {
 
     #[tokio::test]
     async fn questions_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {
-        assert_eq!(scans(STARTABLE).await, ["SCAN w", "SCAN pauses"]);
+        // The index of wishes holds nothing but wishes.
+        let wishes = "SCAN pairs USING COVERING INDEX pairs_wanted";
+        assert_eq!(scans(STARTABLE).await, [wishes, "SCAN w", "SCAN pauses"]);
         assert_eq!(scans(PAIR_FACTS).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
         assert_eq!(scans(OPEN_LAUNCHES).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
     }

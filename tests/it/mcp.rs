@@ -6,6 +6,7 @@ mod bad_lines;
 mod coordinator;
 mod handshake;
 mod legacy;
+mod notices;
 mod reports;
 mod sessions;
 mod tasks;

@@ -13,7 +13,7 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Force, Service, Settings, StopTarget};
+use agent_coordinator::service::{ChatSettings, Force, Service, Settings, StopTarget};
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{Change, Commit, Store};
 
@@ -26,6 +26,8 @@ pub fn settings() -> Settings {
         start_timeout: Duration::from_mins(2),
         stop_timeout: Duration::from_secs(10),
         linger: Duration::from_secs(30),
+        notice_grace: Duration::from_mins(10),
+        chat: ChatSettings { poll_hold: Duration::from_secs(45), idle_timeout: Duration::from_mins(10) },
         session_default: Duration::from_hours(1),
         session_maximum: Duration::from_hours(24),
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },

@@ -26,7 +26,7 @@ fn reported(result: ReportResult) -> LaunchEvent {
 }
 
 fn stop(reason: StopReason) -> LaunchEvent {
-    LaunchEvent::StopWanted { reason, at: NOW }
+    LaunchEvent::StopWanted { reason, at: NOW, patience: Duration::ZERO }
 }
 
 fn ended(exit_code: i32) -> LaunchEvent {
@@ -85,7 +85,9 @@ fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
     let launch = launch(true)
         .on(&authenticated())
         .and_then(|launch| launch.on(&reported(ReportResult::Success)))
-        .and_then(|launch| launch.on(&LaunchEvent::StopWanted { reason: StopReason::Person, at: NOW }))
+        .and_then(|launch| {
+            launch.on(&LaunchEvent::StopWanted { reason: StopReason::Person, at: NOW, patience: Duration::ZERO })
+        })
         .expect("possible events");
     assert_eq!(launch.state, LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW });
 }

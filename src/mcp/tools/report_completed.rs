@@ -34,6 +34,7 @@ impl ToolSpec for ReportCompleted {
     const TEXT: &'static str =
         "Call this last. Reports the result of your task and ends your session; exit afterwards.";
     const EFFECT: Effect = Effect::ChangesOnce;
+    const IS_ABOUT_NOTICES: bool = true;
     type Who = Reporter;
     type Input = Input;
     type Output = Output;

@@ -10,7 +10,8 @@ use super::{BoxError, SqlQuery, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairRecord, Project, Session, Task, Timestamp,
+    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord, Project, Session, Task,
+    Timestamp,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -105,6 +106,8 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
             Change::Launch(launch) => write_launch(connection, launch).await?,
             Change::Session(session) => write_session(connection, session).await?,
             Change::Execution(execution) => write_execution(connection, execution).await?,
+            Change::Notice(notice) => write_notice(connection, notice).await?,
+            Change::Message(message) => append_message(connection, message).await?,
             Change::OutputTail(launch, tail) => {
                 let sql = "INSERT INTO output_tails (launch_id, tail) VALUES ($1, $2) \
                     ON CONFLICT (launch_id) DO UPDATE SET tail = excluded.tail";
@@ -234,7 +237,7 @@ async fn write_task(connection: &mut SqliteConnection, task: &Task) -> Result<()
 async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, claimed_at, pid, \
-            started_at, authenticated_at, task_id, report, stop_reason, exit_code, signal, state, deadline, \
+            started_at, authenticated_at, task_id, report, stop_reason, exit_code, signal, n_notices, state, deadline, \
             session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
         Table::new("launch", "launches", 1, columns)
     });
@@ -250,7 +253,8 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         .bind(launch.report.map(crate::domain::launch::ReportResult::as_str))
         .bind(launch.stop_reason.map(crate::domain::launch::StopReason::as_str))
         .bind(launch.exit.exit_code)
-        .bind(launch.exit.signal);
+        .bind(launch.exit.signal)
+        .bind(i64::from(launch.n_notices));
     let query = bind_state(query, &launch.state);
     match TABLE.write(connection, query, &launch.id, launch.revision).await {
         // The id and the open key are all that is unique, and a known id is no error for this statement.
@@ -293,7 +297,7 @@ fn bind_outcome<'q>(query: SqlQuery<'q>, outcome: Option<&'q Outcome>) -> SqlQue
 async fn write_session(connection: &mut SqliteConnection, session: &Session) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, agent_id, project_id, purpose, token_hash, created_at, last_seen_at, ended_at, \
-            end_reason";
+            end_reason, handed_out";
         Table::new("session", "sessions", 1, columns)
     });
     let query =
@@ -302,14 +306,15 @@ async fn write_session(connection: &mut SqliteConnection, session: &Session) -> 
             .bind(session.created_at.as_millis())
             .bind(session.last_seen_at.as_millis())
             .bind(session.ended.map(|(at, _)| at.as_millis()))
-            .bind(session.ended.map(|(_, reason)| reason.as_str()));
+            .bind(session.ended.map(|(_, reason)| reason.as_str()))
+            .bind(session.handed_out);
     TABLE.write(connection, query, &session.id, session.revision).await
 }
 
 async fn write_execution(connection: &mut SqliteConnection, execution: &Execution) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, task_id, agent_id, project_id, purpose, started_at, ended_at, result, summary, \
-            next_steps, outcome, outcome_reason";
+            next_steps, progress, findings, outcome, outcome_reason";
         Table::new("execution", "executions", 1, columns)
     });
     let query = TABLE
@@ -322,20 +327,57 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
         .bind(millis(execution.ended_at))
         .bind(execution.result.map(crate::domain::launch::ReportResult::as_str))
         .bind(&execution.summary)
-        .bind(&execution.next_steps);
+        .bind(&execution.next_steps)
+        .bind(&execution.progress)
+        .bind(&execution.findings);
     let query = bind_outcome(query, execution.outcome.as_ref());
     TABLE.write(connection, query, &execution.id, execution.revision).await
 }
 
 async fn write_pair(connection: &mut SqliteConnection, pair: &PairRecord) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::new("pair", "pairs", 3, "agent_id, project_id, purpose, held_since, n_failures, last_end_at")
+        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, wanted_since, read_up_to";
+        Table::new("pair", "pairs", 3, columns)
     });
     let query = bind_key(TABLE.query(pair.revision), &pair.key)
         .bind(millis(pair.held_since))
         .bind(i64::from(pair.n_failures))
-        .bind(millis(pair.last_end_at));
+        .bind(millis(pair.last_end_at))
+        .bind(millis(pair.wanted_since))
+        .bind(pair.read_up_to);
     TABLE.write(connection, query, &pair.key, pair.revision).await
+}
+
+async fn write_notice(connection: &mut SqliteConnection, notice: &Notice) -> Result<(), Failure> {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("notice", "notices", 1, "id, launch_id, task_id, action, demand, created_at, read_at, settled_at")
+    });
+    let query = TABLE
+        .query(notice.revision)
+        .bind(notice.id.as_str())
+        .bind(notice.launch.as_str())
+        .bind(notice.task.as_ref().map(crate::domain::id::TaskId::as_str))
+        .bind(notice.action.as_str())
+        .bind(notice.demand.as_str())
+        .bind(notice.created_at.as_millis())
+        .bind(millis(notice.read_at))
+        .bind(millis(notice.settled_at));
+    TABLE.write(connection, query, &notice.id, notice.revision).await
+}
+
+async fn append_message(connection: &mut SqliteConnection, message: &Message) -> Result<(), Failure> {
+    let sql = "INSERT INTO messages (id, agent_id, project_id, sender, content, created_at, is_visible) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING";
+    let query = sqlx::query(sql)
+        .bind(message.id.as_str())
+        .bind(message.agent.as_str())
+        .bind(message.project.as_str())
+        .bind(message.sender.as_str())
+        .bind(&message.content)
+        .bind(message.created_at.as_millis())
+        .bind(message.is_visible);
+    let done = query.execute(connection).await?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(outdated("message", &message.id)) }
 }
 
 async fn write_pause(connection: &mut SqliteConnection, since: Option<Timestamp>) -> Result<(), Failure> {

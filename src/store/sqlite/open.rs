@@ -280,6 +280,7 @@ fn migrations() -> Migrator {
     Migrator::with_migrations(vec![
         migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
         migration(2, "output tails", include_str!("migrations/0002_output_tails.sql")),
+        migration(3, "contract", include_str!("migrations/0003_contract.sql")),
     ])
 }
 

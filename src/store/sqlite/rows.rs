@@ -16,8 +16,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Outcome, PairFacts, PairRecord, Project, Purpose, Session,
-    Task, TaskId, Timestamp,
+    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts, PairRecord, Project,
+    Session, Task, TaskId, Timestamp,
 };
 use crate::store::StoreError;
 
@@ -138,6 +138,8 @@ impl<'r> Columns<'r> {
             held_since: self.optional_time("held_since")?,
             n_failures: self.number("n_failures")?,
             last_end_at: self.optional_time("last_end_at")?,
+            wanted_since: self.optional_time("wanted_since")?,
+            read_up_to: self.get("read_up_to")?,
             revision: self.get("revision")?,
         })
     }
@@ -238,6 +240,7 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
             exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
+            n_notices: row.number("n_notices")?,
             revision: row.get("revision")?,
         })
     })
@@ -257,6 +260,7 @@ pub(super) fn session(row: &SqliteRow) -> Result<Session, StoreError> {
             created_at: row.time("created_at")?,
             last_seen_at: row.time("last_seen_at")?,
             ended,
+            handed_out: row.get("handed_out")?,
             revision: row.get("revision")?,
         })
     })
@@ -274,8 +278,41 @@ pub(super) fn execution(row: &SqliteRow) -> Result<Execution, StoreError> {
             result: row.optional_word("result")?,
             summary: row.get("summary")?,
             next_steps: row.get("next_steps")?,
+            progress: row.get("progress")?,
+            findings: row.get("findings")?,
             outcome: row.outcome()?,
             revision: row.get("revision")?,
+        })
+    })
+}
+
+pub(super) fn notice(row: &SqliteRow) -> Result<Notice, StoreError> {
+    read("notice", row, |row| {
+        Ok(Notice {
+            id: row.parsed("id")?,
+            launch: row.parsed("launch_id")?,
+            task: row.optional("task_id")?,
+            action: row.word("action")?,
+            demand: row.word("demand")?,
+            created_at: row.time("created_at")?,
+            read_at: row.optional_time("read_at")?,
+            settled_at: row.optional_time("settled_at")?,
+            revision: row.get("revision")?,
+        })
+    })
+}
+
+pub(super) fn message(row: &SqliteRow) -> Result<Message, StoreError> {
+    read("message", row, |row| {
+        Ok(Message {
+            seq: row.get("seq")?,
+            id: row.parsed("id")?,
+            agent: row.parsed("agent_id")?,
+            project: row.parsed("project_id")?,
+            sender: row.word("sender")?,
+            content: row.get("content")?,
+            created_at: row.time("created_at")?,
+            is_visible: row.get("is_visible")?,
         })
     })
 }
@@ -292,10 +329,7 @@ pub(super) fn pair_facts(row: &SqliteRow, key: InstanceKey) -> Result<PairFacts,
 
 /// A row of [`super::STARTABLE`].
 pub(super) fn startable(row: &SqliteRow) -> Result<PairFacts, StoreError> {
-    read("pair", row, |row| {
-        let key = InstanceKey::new(row.parsed("agent_id")?, row.parsed("project_id")?, Purpose::Task);
-        row.facts(key)
-    })
+    read("pair", row, |row| row.facts(row.key()?))
 }
 
 pub(super) fn pause(row: &SqliteRow) -> Result<Timestamp, StoreError> {

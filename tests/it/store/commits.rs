@@ -1,23 +1,27 @@
 //! Any commits, applied to the memory store and to SQLite: the same results, the same answers to every question.
 
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
+use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::{ExitStatus, Outcome, ReportResult, StopReason, TimeLimit};
+use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, PairRecord, Priority, Project, Purpose, Secret, Session, Task,
-    TaskStatus, Timestamp,
+    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, NoticeAction, PairRecord, Priority, Project,
+    Purpose, Secret, Session, Task, TaskStatus, Timestamp,
 };
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, CommitError, Expect, LaunchFilter, Store, TaskFilter};
+use agent_coordinator::store::{
+    Change, ChatEnd, Commit, CommitError, Expect, LaunchFilter, MessageFilter, Store, TaskFilter,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::rows::{agent, assignment, at, execution, id, launch_of, project, session, task, ticket};
+use super::rows::{agent, assignment, at, execution, id, launch_of, message, notice, project, session, task, ticket};
 
 // Few names, so that commits meet.
 const AGENTS: [&str; 3] = ["a", "b", "B"];
@@ -26,13 +30,19 @@ const TASKS: [&str; 3] = ["t", "u", "v"];
 const LAUNCHES: [&str; 4] = ["l1", "l2", "l3", "l4"];
 const SESSIONS: [&str; 3] = ["s", "s2", "s3"];
 const EXECUTIONS: [&str; 2] = ["e", "f"];
+const NOTICES: [&str; 2] = ["n", "o"];
+const MESSAGES: [&str; 3] = ["m1", "m2", "m3"];
 const PURPOSES: [Purpose; 2] = [Purpose::Task, Purpose::Chat];
-const STOP_REASONS: [StopReason; 8] = [
+const STOP_REASONS: [StopReason; 12] = [
     StopReason::Reported,
     StopReason::LoggedOut,
     StopReason::Person,
     StopReason::StopAll,
     StopReason::Shutdown,
+    StopReason::NoticeIgnored,
+    StopReason::Noticed,
+    StopReason::ChatEnded,
+    StopReason::ChatIdle,
     StopReason::StartTimeout,
     StopReason::SessionMaximum,
     StopReason::Unknown,
@@ -139,7 +149,8 @@ fn task_row() -> impl Strategy<Value = Task> {
 fn launch_row() -> impl Strategy<Value = Launch> {
     let when = (time(), option::of(time()), option::of(time()));
     let process = (option::of(1_i32..), option::of(any::<i32>()), option::of(1_i32..64));
-    let rest = (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)));
+    let rest =
+        (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)), any::<u32>());
     (select(&LAUNCHES), key(), state(), when, process, rest, any::<bool>()).prop_map(
         |(name, key, state, when, process, rest, is_kept)| {
             let plain = launch_of(name, "a", "p", Purpose::Task);
@@ -156,6 +167,7 @@ fn launch_row() -> impl Strategy<Value = Launch> {
                 task: rest.0.map(id),
                 report: rest.1,
                 stop_reason: rest.2,
+                n_notices: rest.3,
                 ..launch_of(name, "a", "p", Purpose::Task)
             }
         },
@@ -164,8 +176,9 @@ fn launch_row() -> impl Strategy<Value = Launch> {
 
 fn session_row() -> impl Strategy<Value = Session> {
     let ended = option::of((time(), select(SessionEndReason::ALL)));
-    (select(&SESSIONS), select(&LAUNCHES), select(&SESSIONS), time(), ended, key()).prop_map(
-        |(name, launch, token, created_at, ended, key)| Session {
+    (select(&SESSIONS), select(&LAUNCHES), select(&SESSIONS), time(), ended, key(), 0_i64..9).prop_map(
+        |(name, launch, token, created_at, ended, key, handed_out)| Session {
+            handed_out,
             key,
             token: ticket(token),
             created_at,
@@ -176,28 +189,58 @@ fn session_row() -> impl Strategy<Value = Session> {
 }
 
 fn execution_row() -> impl Strategy<Value = Execution> {
-    let ended = (option::of(time()), option::of(select(&REPORTS)), option::of(outcome()), option::of(text()));
+    let texts = (option::of(text()), option::of(text()), option::of(text()));
+    let ended = (option::of(time()), option::of(select(&REPORTS)), option::of(outcome()), texts);
     (select(&EXECUTIONS), select(&LAUNCHES), select(&TASKS), time(), ended).prop_map(
-        |(name, launch, task, started_at, (ended_at, result, outcome, next_steps))| Execution {
+        |(name, launch, task, started_at, (ended_at, result, outcome, texts))| Execution {
             started_at,
             ended_at,
             result,
             outcome,
-            next_steps,
+            next_steps: texts.0,
+            progress: texts.1,
+            findings: texts.2,
             ..execution(name, launch, task)
         },
     )
 }
 
 fn pair_row() -> impl Strategy<Value = PairRecord> {
-    (key(), option::of(time()), any::<u32>(), option::of(time())).prop_map(
-        |(key, held_since, n_failures, last_end_at)| PairRecord {
+    let chat = (option::of(time()), 0_i64..9);
+    (key(), option::of(time()), any::<u32>(), option::of(time()), chat).prop_map(
+        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to))| PairRecord {
+            wanted_since,
+            read_up_to,
             held_since,
             n_failures,
             last_end_at,
             ..PairRecord::new(key)
         },
     )
+}
+
+fn notice_row() -> impl Strategy<Value = Notice> {
+    let times = (time(), option::of(time()), option::of(time()));
+    let words = (select(NoticeAction::ALL), select(NoticeDemand::ALL), option::of(select(&TASKS)));
+    (select(&NOTICES), select(&LAUNCHES), times, words).prop_map(|(name, launch, times, words)| Notice {
+        task: words.2.map(id),
+        action: words.0,
+        demand: words.1,
+        created_at: times.0,
+        read_at: times.1,
+        settled_at: times.2,
+        ..notice(name, launch)
+    })
+}
+
+fn message_row() -> impl Strategy<Value = Message> {
+    let words = (select(Sender::ALL), text(), any::<bool>());
+    (select(&MESSAGES), select(&AGENTS), select(&PROJECTS), words).prop_map(|(name, agent, project, words)| Message {
+        sender: words.0,
+        content: words.1,
+        is_visible: words.2,
+        ..message(name, agent, project)
+    })
 }
 
 fn event() -> impl Strategy<Value = NewEvent> {
@@ -226,6 +269,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => session_row().prop_map(Change::Session),
         2 => execution_row().prop_map(Change::Execution),
         2 => pair_row().prop_map(Change::Pair),
+        2 => notice_row().prop_map(Change::Notice),
+        3 => message_row().prop_map(Change::Message),
         1 => (select(&LAUNCHES), "[a-z]{0,3}").prop_map(|(name, tail)| Change::OutputTail(id(name), tail)),
         1 => option::of(time()).prop_map(Change::Pause),
         1 => event().prop_map(Change::Event),
@@ -296,7 +341,15 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
-            Change::Assign(_) | Change::Unassign(_) | Change::OutputTail(..) | Change::Pause(_) | Change::Event(_) => {}
+            Change::Notice(row) => {
+                row.revision = basis.revision(store.notice(&row.id).await.unwrap().map(|row| row.revision));
+            }
+            Change::Assign(_)
+            | Change::Unassign(_)
+            | Change::OutputTail(..)
+            | Change::Message(_)
+            | Change::Pause(_)
+            | Change::Event(_) => {}
         }
         commit.changes.push(change);
     }
@@ -322,6 +375,8 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.events(0, 100));
     ask!(store.events(2, 3));
     ask!(store.counts());
+    ask!(store.open_notices());
+    ask!(store.chats());
     for agent in AGENTS {
         ask!(store.agent(&id(agent)));
         for project in PROJECTS {
@@ -330,6 +385,20 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
                 ask!(store.pair(&key));
                 ask!(store.pair_facts(&key));
             }
+            let all = MessageFilter {
+                agent: id(agent),
+                project: id(project),
+                after: None,
+                before: None,
+                sender: None,
+                only_visible: false,
+                end: ChatEnd::Oldest,
+                limit: 100,
+            };
+            ask!(store.messages(&all));
+            ask!(store.messages(&MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() }));
+            ask!(store.messages(&MessageFilter { after: Some(1), before: Some(3), ..all.clone() }));
+            ask!(store.messages(&MessageFilter { sender: Some(Sender::User), only_visible: true, ..all }));
         }
     }
     for project in PROJECTS {
@@ -350,6 +419,13 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
         ask!(store.sessions_of(&id(launch)));
         ask!(store.executions_of_launch(&id(launch)));
         ask!(store.output_tail(&id(launch)));
+        ask!(store.notices_of(&id(launch)));
+    }
+    for notice in NOTICES {
+        ask!(store.notice(&id(notice)));
+    }
+    for message in MESSAGES {
+        ask!(store.message(&id(message)));
     }
     for session in SESSIONS {
         ask!(store.session_by_token(&ticket(session)));

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::launch::ReportResult;
+use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp,
+    Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project, Purpose, Secret, Session,
+    Task, TaskStatus, Timestamp,
 };
 
 #[track_caller]
@@ -96,6 +99,7 @@ pub(super) fn session(name: &str, launch: &str, agent: &str, project: &str) -> S
         created_at: at(110),
         last_seen_at: at(120),
         ended: None,
+        handed_out: 0,
         revision: 0,
     }
 }
@@ -111,7 +115,36 @@ pub(super) fn execution(name: &str, launch: &str, task: &str) -> Execution {
         result: Some(ReportResult::Success),
         summary: Some("done, it's \u{1f980}".to_owned()),
         next_steps: None,
+        progress: None,
+        findings: None,
         outcome: None,
         revision: 0,
+    }
+}
+
+pub(super) fn notice(name: &str, launch: &str) -> Notice {
+    Notice {
+        id: id(name),
+        launch: id(launch),
+        task: Some(id("t")),
+        action: NoticeAction::Blocked,
+        demand: NoticeDemand::End,
+        created_at: at(150),
+        read_at: None,
+        settled_at: None,
+        revision: 0,
+    }
+}
+
+pub(super) fn message(name: &str, agent: &str, project: &str) -> Message {
+    Message {
+        seq: 0,
+        id: id(name),
+        agent: id(agent),
+        project: id(project),
+        sender: Sender::User,
+        content: "タスクの進捗を教えてください".to_owned(),
+        created_at: at(160),
+        is_visible: true,
     }
 }

@@ -1,0 +1,31 @@
+//! `chat`: how agents wait for messages.
+
+use std::time::Duration;
+
+use super::reader::Section;
+
+/// How agents wait for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chat {
+    /// How long an agent's question for its next action is held; zero answers at once, as in seed 003.
+    pub poll_hold: Duration,
+    /// A chat without a message for that long ends.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self { poll_hold: Duration::from_secs(45), idle_timeout: Duration::from_mins(10) }
+    }
+}
+
+impl Chat {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let (hold, idle) = (Duration::ZERO..=Duration::from_mins(5), Duration::from_secs(1)..=Duration::from_hours(24));
+        let default = Self::default();
+        Self {
+            poll_hold: section.duration("poll_hold", default.poll_hold, hold),
+            idle_timeout: section.duration("idle_timeout", default.idle_timeout, idle),
+        }
+    }
+}

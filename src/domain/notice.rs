@@ -1,0 +1,206 @@
+//! Notices: what an agent must be told because somebody changed its work while it was at it (seed 000).
+//!
+//! A notice belongs to one launch. It is unread, then read, then settled: by the agent's report, by the end of its launch, or
+//! because the reason for it is gone. An agent that leaves one unsettled for longer than the grace is stopped.
+
+use std::time::Duration;
+
+use super::agent::{AgentStatus, Assignment, ProjectStatus};
+use super::id::{AgentId, LaunchId, NoticeId, ProjectId, TaskId};
+use super::key::{InstanceKey, Purpose};
+use super::launch::Launch;
+use super::task::{Task, TaskStatus};
+use super::time::Timestamp;
+use super::words::words;
+
+words! {
+    /// What a notice is about, as its readers sort it.
+    pub enum NoticeKind as "notice type" {
+        /// Of the task.
+        StatusChange = "status_change",
+        /// Of the agent itself.
+        Stop = "stop",
+    }
+}
+
+words! {
+    /// What happened.
+    pub enum NoticeAction as "notice action" {
+        /// The task was blocked.
+        Blocked = "blocked",
+        Cancelled = "cancelled",
+        /// Somebody else says that the task is done.
+        Done = "done",
+        /// The task was put back.
+        Todo = "todo",
+        /// The task has another assignee now, or none.
+        Reassigned = "reassigned",
+        /// The project or the agent rests.
+        Paused = "paused",
+        /// The agent doesn't work in the project any more.
+        Unassigned = "unassigned",
+        /// The project is closed.
+        Closed = "closed",
+    }
+}
+
+impl NoticeAction {
+    pub const fn kind(self) -> NoticeKind {
+        match self {
+            Self::Blocked | Self::Cancelled | Self::Done | Self::Todo | Self::Reassigned => NoticeKind::StatusChange,
+            Self::Paused | Self::Unassigned | Self::Closed => NoticeKind::Stop,
+        }
+    }
+
+    /// Whether it ends when the project and the agent are active again.
+    pub const fn is_a_pause(self) -> bool {
+        matches!(self, Self::Paused | Self::Closed)
+    }
+
+    /// What a task in progress that got this status means to its agent; `None` if it goes on.
+    pub const fn of_status(status: TaskStatus) -> Option<Self> {
+        match status {
+            TaskStatus::Blocked => Some(Self::Blocked),
+            TaskStatus::Cancelled => Some(Self::Cancelled),
+            TaskStatus::Done => Some(Self::Done),
+            TaskStatus::Todo | TaskStatus::Backlog => Some(Self::Todo),
+            TaskStatus::InProgress => None,
+        }
+    }
+}
+
+words! {
+    /// What settles a notice.
+    pub enum NoticeDemand as "notice demand" {
+        /// The agent's report: the launch's own task, or the launch itself, is concerned.
+        End = "end",
+        /// Reading it: a subtask is concerned, and the launch goes on with the rest.
+        Read = "read",
+    }
+}
+
+/// One notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub id: NoticeId,
+    pub launch: LaunchId,
+    /// The task that was changed.
+    pub task: Option<TaskId>,
+    pub action: NoticeAction,
+    pub demand: NoticeDemand,
+    pub created_at: Timestamp,
+    /// When the agent first asked for it.
+    pub read_at: Option<Timestamp>,
+    pub settled_at: Option<Timestamp>,
+    pub revision: i64,
+}
+
+impl Notice {
+    pub const fn is_open(&self) -> bool {
+        self.settled_at.is_none()
+    }
+
+    /// When the patience with it ends; reading it begins the patience once more, and once only. `None`: it is not waited for.
+    pub fn deadline(&self, grace: Duration) -> Option<Timestamp> {
+        let is_waited_for = self.is_open() && self.demand == NoticeDemand::End;
+        is_waited_for.then(|| self.read_at.unwrap_or(self.created_at) + grace)
+    }
+
+    /// The agent has it.
+    pub fn read(self, at: Timestamp) -> Self {
+        let settled_at = match self.demand {
+            NoticeDemand::Read => self.settled_at.or(Some(at)),
+            NoticeDemand::End => self.settled_at,
+        };
+        Self { read_at: self.read_at.or(Some(at)), settled_at, ..self }
+    }
+
+    pub fn settled(self, at: Timestamp) -> Self {
+        Self { settled_at: self.settled_at.or(Some(at)), ..self }
+    }
+}
+
+/// A change of somebody's work, made by somebody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkChange {
+    /// A task is not what it was.
+    Task {
+        before: Box<Task>,
+        after: Box<Task>,
+    },
+    /// The agent doesn't belong to the project any more.
+    Unassigned(Assignment),
+    Project {
+        project: ProjectId,
+        status: ProjectStatus,
+    },
+    Agent {
+        agent: AgentId,
+        status: AgentStatus,
+    },
+}
+
+/// What a change means to a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// Its agent must be told.
+    Tell { task: Option<TaskId>, action: NoticeAction, demand: NoticeDemand },
+    /// What it was told of the task is not so any more.
+    TakeBackTask(TaskId),
+    /// It need not rest any more.
+    TakeBackPause,
+}
+
+impl WorkChange {
+    /// Whether the chat of `launch` can't go on.
+    pub fn ends_chat(&self, launch: &Launch) -> bool {
+        let as_if_at_work =
+            Launch { key: InstanceKey { purpose: Purpose::Task, ..launch.key.clone() }, ..launch.clone() };
+        matches!(self.means(&as_if_at_work), Some(Meaning::Tell { task: None, .. }))
+    }
+
+    /// What this means to `launch`, if anything. Only task launches are told: a chat is not at work.
+    pub fn means(&self, launch: &Launch) -> Option<Meaning> {
+        let stop = |action| Meaning::Tell { task: None, action, demand: NoticeDemand::End };
+        if launch.key.purpose != Purpose::Task || !launch.is_open() {
+            return None;
+        }
+        match self {
+            Self::Task { before, after } => means_of_task(before, after, launch),
+            Self::Unassigned(Assignment { project, agent }) => {
+                let is_theirs = launch.key.project == *project && launch.key.agent == *agent;
+                is_theirs.then(|| stop(NoticeAction::Unassigned))
+            }
+            Self::Project { project, .. } if launch.key.project != *project => None,
+            Self::Project { status: ProjectStatus::Active, .. } => Some(Meaning::TakeBackPause),
+            Self::Project { status: ProjectStatus::Inactive, .. } => Some(stop(NoticeAction::Paused)),
+            Self::Project { status: ProjectStatus::Archived, .. } => Some(stop(NoticeAction::Closed)),
+            Self::Agent { agent, .. } if launch.key.agent != *agent => None,
+            Self::Agent { status: AgentStatus::Active, .. } => Some(Meaning::TakeBackPause),
+            Self::Agent { status: AgentStatus::Inactive, .. } => Some(stop(NoticeAction::Paused)),
+        }
+    }
+}
+
+fn means_of_task(before: &Task, after: &Task, launch: &Launch) -> Option<Meaning> {
+    let task = before.id.clone();
+    let is_own = launch.task.as_ref() == Some(&task);
+    let is_part = before.parent.is_some() && launch.task == before.parent && before.project == launch.key.project;
+    let is_theirs = |task: &Task| task.assignee.as_ref() == Some(&launch.key.agent);
+    let demand = match (is_own, is_part && is_theirs(before)) {
+        (true, _) => NoticeDemand::End,
+        (false, true) => NoticeDemand::Read,
+        (false, false) => return None,
+    };
+    if is_theirs(after) && after.status == TaskStatus::InProgress {
+        return (before != after).then_some(Meaning::TakeBackTask(task));
+    }
+    if before.status != TaskStatus::InProgress {
+        return None;
+    }
+    let action = if is_theirs(after) { NoticeAction::of_status(after.status)? } else { NoticeAction::Reassigned };
+    Some(Meaning::Tell { task: Some(task), action, demand })
+}
+
+#[cfg(test)]
+mod tests;

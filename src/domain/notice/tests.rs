@@ -1,0 +1,115 @@
+use super::*;
+use crate::domain::launch::{LaunchState, Outcome};
+use crate::domain::task::Priority;
+
+const GRACE: Duration = Duration::from_mins(10);
+const NOW: Timestamp = Timestamp::from_millis(0);
+
+fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("an id")
+}
+
+fn notice(demand: NoticeDemand) -> Notice {
+    Notice {
+        id: id("ntf_1"),
+        launch: id("lch_1"),
+        task: None,
+        action: NoticeAction::Blocked,
+        demand,
+        created_at: NOW,
+        read_at: None,
+        settled_at: None,
+        revision: 0,
+    }
+}
+
+#[test]
+fn reading_begins_the_patience_once_more_and_once_only() {
+    let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+    let notice = notice(NoticeDemand::End);
+    assert_eq!(notice.deadline(GRACE), Some(at(600)));
+    let read = notice.read(at(100));
+    assert_eq!(read.deadline(GRACE), Some(at(700)));
+    assert_eq!(read.clone().read(at(300)), read);
+    assert_eq!(read.settled(at(400)).deadline(GRACE), None);
+}
+
+#[test]
+fn what_only_asks_to_be_read_is_settled_by_that() {
+    let notice = notice(NoticeDemand::Read);
+    assert_eq!(notice.deadline(GRACE), None);
+    assert!(!notice.read(Timestamp::from_millis(5)).is_open());
+}
+
+/// Ann's launch for this purpose, at work on `tsk`.
+fn launch(purpose: Purpose) -> Launch {
+    let key = InstanceKey::new(id("ann"), id("prj"), purpose);
+    let claimed = Launch::claimed(id("lch"), key, String::new(), NOW, NOW);
+    Launch { state: LaunchState::Running { session: id("ses") }, task: Some(id("tsk")), ..claimed }
+}
+
+fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
+    Task {
+        id: id(name),
+        project: id("prj"),
+        parent: (name == "sub").then(|| id("tsk")),
+        title: String::new(),
+        description: String::new(),
+        status,
+        priority: Priority::Medium,
+        assignee: Some(id(assignee)),
+        dependencies: Vec::new(),
+        blocked_reason: None,
+        created_at: NOW,
+        status_since: NOW,
+        revision: 1,
+    }
+}
+
+/// What Ann is told when a task that was in progress and hers is like this now.
+#[track_caller]
+fn check(name: &str, status: TaskStatus, assignee: &str, expected: Option<(NoticeAction, NoticeDemand)>) {
+    let before = Box::new(task(name, TaskStatus::InProgress, "ann"));
+    let change = WorkChange::Task { before, after: Box::new(task(name, status, assignee)) };
+    let expected = expected.map(|(action, demand)| Meaning::Tell { task: Some(id(name)), action, demand });
+    assert_eq!(change.means(&launch(Purpose::Task)), expected);
+    assert_eq!(change.means(&launch(Purpose::Chat)), None);
+    let ended = LaunchState::Ended { outcome: Outcome::Lost, at: NOW };
+    assert_eq!(change.means(&Launch { state: ended, ..launch(Purpose::Task) }), None);
+}
+
+#[test]
+fn who_works_on_a_task_is_told_what_becomes_of_it() {
+    use NoticeDemand::{End, Read};
+    check("tsk", TaskStatus::Blocked, "ann", Some((NoticeAction::Blocked, End)));
+    check("tsk", TaskStatus::Backlog, "ann", Some((NoticeAction::Todo, End)));
+    check("tsk", TaskStatus::InProgress, "bob", Some((NoticeAction::Reassigned, End)));
+    check("tsk", TaskStatus::Blocked, "bob", Some((NoticeAction::Reassigned, End)));
+    check("tsk", TaskStatus::InProgress, "ann", None);
+    check("sub", TaskStatus::Cancelled, "ann", Some((NoticeAction::Cancelled, Read)));
+    check("other", TaskStatus::Blocked, "ann", None);
+}
+
+#[test]
+fn what_is_given_back_takes_the_notice_back() {
+    let (before, after) = (task("tsk", TaskStatus::Blocked, "ann"), task("tsk", TaskStatus::InProgress, "ann"));
+    let change = WorkChange::Task { before: Box::new(before), after: Box::new(after) };
+    assert_eq!(change.means(&launch(Purpose::Task)), Some(Meaning::TakeBackTask(id("tsk"))));
+    let active = WorkChange::Project { project: id("prj"), status: ProjectStatus::Active };
+    assert_eq!(active.means(&launch(Purpose::Task)), Some(Meaning::TakeBackPause));
+}
+
+#[test]
+fn a_project_that_rests_ends_its_chats_and_tells_its_agents() {
+    let rests = |project: &str| WorkChange::Project { project: id(project), status: ProjectStatus::Inactive };
+    let told = Meaning::Tell { task: None, action: NoticeAction::Paused, demand: NoticeDemand::End };
+    assert_eq!(rests("prj").means(&launch(Purpose::Task)), Some(told));
+    assert_eq!(rests("prj_2").means(&launch(Purpose::Task)), None);
+    assert!(rests("prj").ends_chat(&launch(Purpose::Chat)));
+    assert!(!rests("prj_2").ends_chat(&launch(Purpose::Chat)));
+    let blocked = WorkChange::Task {
+        before: Box::new(task("tsk", TaskStatus::InProgress, "ann")),
+        after: Box::new(task("tsk", TaskStatus::Blocked, "ann")),
+    };
+    assert!(!blocked.ends_chat(&launch(Purpose::Chat)));
+}

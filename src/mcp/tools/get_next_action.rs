@@ -1,0 +1,70 @@
+//! `get_next_action` (seeds 001 and 003): what an agent is to do next, held until there is something to do.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::chat_message::ChatMessage;
+use super::{Effect, ToolSpec};
+use crate::domain::TaskStatus;
+use crate::domain::id::TaskId;
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct GetNextAction;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// How long to wait at most for something to do, in seconds; 0 answers at once. Leave it out to wait as long as the server lets you.
+    #[serde(default)]
+    #[schemars(with = "u32")]
+    timeout_seconds: Option<u32>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    action: &'static str,
+    instruction: &'static str,
+    /// With work and execute_subtask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<Task>,
+    /// With get_pending_messages: the messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<ChatMessage>,
+    /// With an action to wait: seconds until the next question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_seconds: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Task {
+    task_id: TaskId,
+    title: String,
+    description: String,
+    status: TaskStatus,
+}
+
+impl ToolSpec for GetNextAction {
+    const NAME: &'static str = "get_next_action";
+    const TEXT: &'static str = "Returns what you are to do next: an action and an instruction. Waits until there is something to do, up to a minute; \
+                                in a chat, call it again and again.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = AgentSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+        let patience = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let next = service.next_action(&caller, patience).await?;
+        let task = next.task.map(|task| Task {
+            task_id: task.id,
+            title: task.title,
+            description: task.description,
+            status: task.status,
+        });
+        let messages = next.messages.into_iter().map(ChatMessage::from).collect();
+        let (action, instruction, wait_seconds) = (next.action, next.instruction, next.wait_seconds);
+        Ok(Output { success: true, action, instruction, task, messages, wait_seconds })
+    }
+}

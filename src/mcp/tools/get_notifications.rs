@@ -1,0 +1,63 @@
+//! `get_notifications` (seed 000): what an agent was told about changes of its work.
+
+use serde::Serialize;
+
+use super::{Effect, NoInput, ToolSpec};
+use crate::domain::id::{NoticeId, TaskId};
+use crate::domain::notice::{Notice, NoticeAction, NoticeKind};
+use crate::domain::{Guidance, Timestamp};
+use crate::mcp::envelope::AgentSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct GetNotifications;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    notifications: Vec<Notification>,
+}
+
+#[derive(Serialize)]
+struct Notification {
+    #[serde(rename = "type")]
+    kind: NoticeKind,
+    action: NoticeAction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<TaskId>,
+    message: &'static str,
+    instruction: &'static str,
+    id: NoticeId,
+    created_at: Timestamp,
+}
+
+impl Notification {
+    fn of(notice: Notice, guidance: Guidance) -> Self {
+        Self {
+            kind: notice.action.kind(),
+            action: notice.action,
+            message: guidance.notice(notice.action),
+            instruction: guidance.notice_instruction(notice.action, notice.demand),
+            task_id: notice.task,
+            id: notice.id,
+            created_at: notice.created_at,
+        }
+    }
+}
+
+impl ToolSpec for GetNotifications {
+    const NAME: &'static str = "get_notifications";
+    const TEXT: &'static str = "Returns what you were told about changes of your work, and what to do about it. Call it whenever an answer contains \
+                                `notification`.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    const IS_ABOUT_NOTICES: bool = true;
+    type Who = AgentSession;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+        let notices = service.notifications(&caller).await?;
+        let guidance = service.guidance();
+        let notifications = notices.into_iter().map(|notice| Notification::of(notice, guidance)).collect();
+        Ok(Output { success: true, notifications })
+    }
+}

@@ -1,0 +1,177 @@
+//! `get_next_action`: what an agent is to do next, held until there is something to do.
+//!
+//! Waiting changes nothing and holds nothing but a place in the list of those who wait, so that a client that gives up loses no
+//! message. What is handed out is written down before the answer goes; an answer that was lost all the same is given again to an
+//! agent that comes back without having answered the message.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
+use crate::domain::{Launch, Message, Purpose, Session, Task, TaskId};
+use crate::store::TaskFilter;
+
+use super::{Caller, Service, ServiceError};
+
+/// What an agent is to do, in words and in fields.
+#[derive(Debug, Clone)]
+pub struct NextAction {
+    /// The step's word.
+    pub action: &'static str,
+    pub instruction: &'static str,
+    /// The task it is about.
+    pub task: Option<Task>,
+    /// With the action to fetch messages: the messages.
+    pub messages: Vec<Message>,
+    /// With an action to wait: how long to wait before the next question, in seconds.
+    pub wait_seconds: Option<u64>,
+}
+
+/// After so long an agent that was given a message, and asks for the next action without having answered, is given it again.
+const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
+/// How long an agent is to wait between two questions that are not held (seed 003).
+const PAUSE_BETWEEN_POLLS: u64 = 5;
+
+/// One look at the world.
+enum Look {
+    Act(Box<NextAction>),
+    /// Nothing to do; look again after so long at the latest.
+    Wait {
+        action: &'static str,
+        until: Option<Duration>,
+    },
+}
+
+impl Service {
+    /// What `caller` is to do next. When there is nothing, the answer is held: for `chat.poll_hold`, at most for `patience`.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Service::identify`], also when the session ends while it waits.
+    pub async fn next_action(&self, caller: &Caller, patience: Option<Duration>) -> Result<NextAction, ServiceError> {
+        let hold = patience.map_or(self.settings.chat.poll_hold, |patience| patience.min(self.settings.chat.poll_hold));
+        let asked_at = Instant::now();
+        let mut news = self.waiting.agents.listen(caller.session.key.clone());
+        loop {
+            let (action, until) = match self.look(caller, asked_at.elapsed(), hold).await? {
+                Look::Act(next) => return Ok(*next),
+                Look::Wait { action, until } => (action, until),
+            };
+            let left = hold.saturating_sub(asked_at.elapsed());
+            if left.is_zero() || self.ending.is_cancelled() {
+                return Ok(self.wait_action(action));
+            }
+            tokio::select! {
+                () = news.woken() => {}
+                () = self.ending.cancelled() => {}
+                () = tokio::time::sleep(until.map_or(left, |until| until.min(left))) => {}
+            }
+        }
+    }
+
+    fn wait_action(&self, action: &'static str) -> NextAction {
+        let is_held = !self.settings.chat.poll_hold.is_zero();
+        let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS };
+        let instruction = self.guidance.wait(pause);
+        NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
+    }
+
+    async fn look(&self, caller: &Caller, waited: Duration, hold: Duration) -> Result<Look, ServiceError> {
+        let (launch, session) = self.latest(caller).await?;
+        match launch.key.purpose {
+            Purpose::Task => self.look_at_task(&launch).await,
+            Purpose::Chat => {
+                self.look_at_chat(caller, &launch, &session, waited >= PATIENCE_WITH_ANSWERS.min(hold)).await
+            }
+        }
+    }
+
+    async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
+        let notices = match launch.n_notices {
+            0 => Vec::new(),
+            _ => self.open_notices_of(&launch.id).await?,
+        };
+        let (task, subtasks) = match &launch.task {
+            None => (None, Vec::new()),
+            Some(id) => {
+                let of_task = TaskFilter { parent: Some(id.clone()), ..TaskFilter::default() };
+                (self.store.task(id).await?, self.store.tasks(&of_task).await?)
+            }
+        };
+        let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && other.parent != launch.task;
+        let in_progress = self.tasks_in_progress(&launch.key).await?;
+        let step = task_step(TaskFacts {
+            launch,
+            notices: &notices,
+            task: task.as_ref(),
+            subtasks: &subtasks,
+            unfinished: &self.unfinished_dependencies(&subtasks).await?,
+            has_other_task: in_progress.iter().any(|other| launch.task.is_none() || is_other(other)),
+        });
+        let about = match &step {
+            TaskStep::Work(_) => task,
+            TaskStep::ExecuteSubtask(id) => subtasks.into_iter().find(|subtask| subtask.id == *id),
+            _ => None,
+        };
+        let action = match step {
+            TaskStep::WaitForSubtasks => return Ok(Look::Wait { action: "wait_for_subtasks", until: None }),
+            TaskStep::GetNotifications => "get_notifications",
+            TaskStep::GetMyTask => "get_my_task",
+            TaskStep::Work(_) => "work",
+            TaskStep::ExecuteSubtask(_) => "execute_subtask",
+            TaskStep::ReportCompleted(_) => "report_completed",
+            TaskStep::LogOut => "logout",
+            TaskStep::Exit => "exit",
+        };
+        let instruction = self.guidance.next_of_task(&step);
+        let next = NextAction { action, instruction, task: about, messages: Vec::new(), wait_seconds: None };
+        Ok(Look::Act(Box::new(next)))
+    }
+
+    /// Of what the subtasks depend on, what isn't done.
+    async fn unfinished_dependencies(&self, subtasks: &[Task]) -> Result<BTreeSet<TaskId>, ServiceError> {
+        let mut unfinished = BTreeSet::new();
+        let open = subtasks.iter().filter(|subtask| subtask.status.is_open());
+        let ids: BTreeSet<&TaskId> = open.flat_map(|subtask| &subtask.dependencies).collect();
+        for id in ids {
+            let is_done = self.store.task(id).await?.is_none_or(|task| task.status == crate::domain::TaskStatus::Done);
+            if !is_done {
+                unfinished.insert(id.clone());
+            }
+        }
+        Ok(unfinished)
+    }
+
+    async fn look_at_chat(
+        &self,
+        caller: &Caller,
+        launch: &Launch,
+        session: &Session,
+        is_overdue: bool,
+    ) -> Result<Look, ServiceError> {
+        let now = self.now();
+        let idle_at = self.chat_deadline(launch).await?;
+        let unread = self.newest_unread(&launch.key).await?;
+        let step = chat_step(ChatFacts {
+            launch,
+            unread,
+            handed_out: session.handed_out,
+            is_idle: idle_at.is_some_and(|at| at <= now),
+            is_overdue,
+        });
+        let (action, messages) = match step {
+            ChatStep::WaitForMessages => {
+                let until_idle = idle_at.map(|at| at.since(now));
+                let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
+                return Ok(Look::Wait { action: "wait_for_messages", until });
+            }
+            ChatStep::GetPendingMessages => ("get_pending_messages", self.hand_out(caller).await?.pending),
+            ChatStep::LogOut => ("logout", Vec::new()),
+            ChatStep::Exit => ("exit", Vec::new()),
+        };
+        let instruction = self.guidance.next_of_chat(step);
+        Ok(Look::Act(Box::new(NextAction { action, instruction, task: None, messages, wait_seconds: None })))
+    }
+}

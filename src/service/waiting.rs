@@ -1,0 +1,93 @@
+//! Who is told of a commit: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
+
+use crate::domain::chat::Sender;
+use crate::domain::{InstanceKey, ProjectId, Purpose};
+use crate::nudge::{Nudge, Nudges};
+use crate::store::{Change, Commit, CommitError, StoreError};
+
+use super::Service;
+
+/// Everybody who may be waiting for a change.
+#[derive(Clone, Default)]
+pub(super) struct Waiting {
+    /// Those who decide what is started and stopped.
+    pub(super) coordinators: Nudge,
+    /// Agents that wait for their next action.
+    pub(super) agents: Nudges<InstanceKey>,
+    /// Whoever ends what has run out of time: there is something new that can.
+    pub(super) deadlines: Nudge,
+}
+
+/// Whom a commit concerns.
+#[derive(Debug, Default)]
+struct Concerned {
+    coordinators: bool,
+    deadlines: bool,
+    agents: Vec<InstanceKey>,
+    /// Their agents look at each other's tasks.
+    projects: Vec<ProjectId>,
+}
+
+impl Concerned {
+    fn by(changes: &[Change]) -> Self {
+        let mut concerned = Self::default();
+        for change in changes {
+            match change {
+                Change::Agent(_)
+                | Change::Project(_)
+                | Change::Assign(_)
+                | Change::Unassign(_)
+                | Change::Pair(_)
+                | Change::Pause(_) => concerned.coordinators = true,
+                Change::Task(task) => {
+                    concerned.coordinators = true;
+                    concerned.projects.push(task.project.clone());
+                }
+                Change::Launch(launch) => {
+                    concerned.coordinators = true;
+                    concerned.agents.push(launch.key.clone());
+                }
+                Change::Message(message) if message.sender == Sender::User => {
+                    concerned.deadlines = true;
+                    let (agent, project) = (message.agent.clone(), message.project.clone());
+                    concerned.agents.push(InstanceKey::new(agent, project, Purpose::Chat));
+                }
+                Change::Notice(_) | Change::Session(_) => concerned.deadlines = true,
+                Change::Message(_) | Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => {}
+            }
+        }
+        concerned
+    }
+
+    fn tell(self, waiting: &Waiting) {
+        if self.coordinators {
+            waiting.coordinators.wake();
+        }
+        if self.deadlines {
+            waiting.deadlines.wake();
+        }
+        self.agents.iter().for_each(|key| waiting.agents.wake(key));
+        if !self.projects.is_empty() {
+            waiting.agents.wake_where(|key| key.purpose == Purpose::Task && self.projects.contains(&key.project));
+        }
+    }
+}
+
+impl Service {
+    /// Makes `commit` and tells whom it concerns, also when nobody waits for the answer any more: whoever asked may have gone.
+    pub(super) async fn commit(&self, commit: Commit) -> Result<(), CommitError> {
+        let (store, waiting) = (self.store.clone(), self.waiting.clone());
+        let made = tokio::spawn(async move {
+            let concerned = Concerned::by(&commit.changes);
+            store.commit(commit).await?;
+            concerned.tell(&waiting);
+            Ok(())
+        });
+        match made.await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime ends.
+            Err(_) => Err(StoreError::Closed.into()),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Seed 000: what an agent at work is told when somebody changes its work.
+
+use serde_json::{Value, json};
+
+use super::{ByHand, MINE, check_refused, world};
+use crate::daemon::Daemon;
+use crate::redacted::redacted;
+use crate::support::until;
+
+const NOTIFICATION: &str = "There is a notification. Call get_notifications and read it.";
+
+/// Ann at work on `tsk`.
+fn at_work(settings: &str, tasks: &str) -> (Daemon, ByHand) {
+    let daemon = Daemon::crowded(settings, &world(&format!("{MINE}{tasks}")));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk");
+    (daemon, ann)
+}
+
+fn set(daemon: &Daemon, task: &str, arguments: &[&str]) {
+    daemon.done(&[&["task", "set", task], arguments].concat());
+}
+
+fn notified(answer: &Value) -> Option<&str> {
+    answer["notification"].as_str()
+}
+
+fn actions(ann: &mut ByHand) -> Vec<String> {
+    let answer = ann.call("get_notifications", json!({}));
+    let actions = answer["notifications"].as_array().unwrap_or_else(|| panic!("{answer}")).iter();
+    actions
+        .map(|notice| format!("{} {}", notice["type"].as_str().unwrap(), notice["action"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn the_flow_of_seed_000_in_its_own_words() {
+    let (daemon, mut ann) = at_work("language: ja", "");
+    assert_eq!(notified(&ann.get_my_task()), None);
+    set(&daemon, "tsk", &["--status", "blocked", "--reason", "the design changes"]);
+
+    // 4a and 6a: it is kept until the agent asks, and told with every answer, also a refusal, until then and until its report.
+    let told = Some("通知があります。get_notificationsを呼び出して確認してください。");
+    assert_eq!(notified(&ann.get_my_task()), told);
+    let refused = ann.set("tsk_elsewhere", "done");
+    check_refused(&refused, "task_not_found", "Task not found");
+    assert_eq!(notified(&refused), told);
+    let answer = ann.call("get_notifications", json!({}));
+    assert_eq!(
+        redacted(&answer),
+        json!({ "success": true, "notifications": [{
+            "type": "status_change", "action": "blocked", "task_id": "tsk",
+            "message": "タスクのステータスがblockedに変更されました",
+            "instruction": "作業を中断し、report_completedをresult='blocked'で呼び出してください",
+            "id": answer["notifications"][0]["id"], "created_at": "[created_at]",
+        }] })
+    );
+    assert_eq!(notified(&ann.get_my_task()), told);
+    assert_eq!(ann.call("get_next_action", json!({}))["action"], "report_completed");
+    assert_eq!(ann.report("blocked")["success"], true);
+
+    let task = daemon.json(&["task", "show", "tsk"]);
+    assert_eq!((&task["status"], &task["blocked_reason"]), (&"blocked".into(), &"the design changes".into()));
+    assert_eq!(daemon.open("agt_a"), Vec::<Value>::new());
+}
+
+#[test]
+fn every_change_that_ends_the_work_is_told_in_its_own_words() {
+    let (daemon, mut ann) = at_work("", "  tsk_more: { project: prj, title: t, assignee: agt_a, status: todo }\n");
+    let changes: [(&[&str], &str); 4] = [
+        (&["--status", "cancelled"], "status_change cancelled"),
+        (&["--status", "todo"], "status_change todo"),
+        (&["--status", "done"], "status_change done"),
+        (&["--assignee", "agt_b"], "status_change reassigned"),
+    ];
+    for (arguments, expected) in changes {
+        set(&daemon, "tsk", arguments);
+        assert_eq!(ann.call("get_next_action", json!({}))["action"], "get_notifications");
+        assert_eq!(actions(&mut ann), [expected]);
+        // Given back, it is as if nothing had been said.
+        daemon.done(&["task", "set", "tsk", "--status", "todo", "--assignee", "agt_a"]);
+        set(&daemon, "tsk", &["--status", "in_progress"]);
+        assert_eq!(notified(&ann.get_my_task()), None);
+    }
+    // What isn't worked on is nobody's news, and neither is a title.
+    set(&daemon, "tsk_more", &["--status", "cancelled"]);
+    set(&daemon, "tsk", &["--title", "Another title"]);
+    assert_eq!(notified(&ann.get_my_task()), None);
+    // What an agent does itself it need not be told.
+    assert_eq!(notified(&ann.set("tsk", "blocked")), None);
+    assert_eq!(notified(&ann.get_my_task()), None);
+}
+
+#[test]
+fn a_pause_and_an_unassignment_ask_the_agent_to_leave() {
+    let (daemon, mut ann) = at_work("", "");
+    daemon.done(&["project", "set", "prj", "--status", "inactive"]);
+    assert_eq!(actions(&mut ann), ["stop paused"]);
+    daemon.done(&["project", "set", "prj", "--status", "active"]);
+    assert_eq!(notified(&ann.get_my_task()), None);
+    daemon.done(&["project", "set", "prj", "--unassign", "agt_a"]);
+    assert_eq!(actions(&mut ann), ["stop unassigned"]);
+    let next = ann.call("get_next_action", json!({}));
+    assert_eq!(next["action"], "logout");
+    assert_eq!(ann.call("logout", json!({}))["success"], true);
+    let ended = daemon.json(&["status"])["ended"][0].clone();
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"noticed".into()), "{ended}");
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["status"], "in_progress");
+}
+
+#[test]
+fn blocking_a_task_reaches_the_agents_of_its_subtasks() {
+    let subtasks = "
+  tsk_bob: { project: prj, parent: tsk, title: t, assignee: agt_b, status: in_progress }
+  tsk_own: { project: prj, parent: tsk, title: t, assignee: agt_a, status: in_progress }
+";
+    let (daemon, mut ann) = at_work("", subtasks);
+    let mut bob = ByHand::authenticate(&daemon, "agt_b");
+    assert_eq!(bob.get_my_task()["task"]["task_id"], "tsk_bob");
+
+    // One of her subtasks is Ann's business until she has read it.
+    set(&daemon, "tsk_own", &["--status", "blocked"]);
+    assert_eq!(notified(&bob.get_my_task()), None);
+    assert_eq!(actions(&mut ann), ["status_change blocked"]);
+    assert_eq!(notified(&ann.get_my_task()), None);
+    set(&daemon, "tsk_own", &["--status", "in_progress"]);
+
+    set(&daemon, "tsk", &["--status", "blocked"]);
+    assert_eq!(notified(&bob.get_my_task()), Some(NOTIFICATION));
+    assert_eq!(bob.report("blocked")["success"], true);
+    assert!(actions(&mut ann).contains(&"status_change blocked".to_owned()));
+    assert_eq!(daemon.json(&["task", "show", "tsk_bob"])["status"], "blocked");
+}
+
+#[test]
+fn an_agent_that_ignores_a_notice_is_stopped_and_it_shows_why() {
+    let (daemon, mut ann) = at_work("notice: { grace: 300ms }", "");
+    set(&daemon, "tsk", &["--status", "blocked"]);
+    until("the launch is ended", || daemon.open("agt_a").is_empty());
+    let ended = daemon.json(&["status"])["ended"][0].clone();
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"notice_ignored".into()), "{ended}");
+    check_refused(&ann.get_my_task(), "session_ended", "Session has ended");
+}
+
+#[test]
+fn a_waiting_agent_is_told_at_once() {
+    let subtask = "  tsk_bob: { project: prj, parent: tsk, title: t, assignee: agt_b, status: in_progress }\n";
+    let (daemon, ann) = at_work("polling_interval: 1h", subtask);
+    let token = ann.token.clone();
+    let mut client = daemon.client();
+    let waiting = std::thread::spawn(move || client.call("get_next_action", &json!({ "session_token": token })));
+    set(&daemon, "tsk", &["--status", "blocked"]);
+    assert_eq!(waiting.join().unwrap()["action"], "get_notifications");
+    drop(ann);
+}
