@@ -11,7 +11,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
     CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, JsonObject, ListPromptsRequestMethod,
     ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
@@ -191,11 +191,13 @@ impl ServerHandler for Connection {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        // The newest revision has none.
+        let has_handshake = context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
         let problem = match request.method.as_str() {
             "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
-            "initialize" => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            "initialize" if has_handshake => "initialize: params must have protocolVersion, capabilities and clientInfo",
             unknown => {
                 let problem = format!("unknown method `{unknown}`");
                 return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));
