@@ -194,10 +194,13 @@ impl ServerHandler for Connection {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // The newest revision has none.
-        let has_handshake = context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
+        let has_handshake =
+            context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
         let problem = match request.method.as_str() {
             "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
-            "initialize" if has_handshake => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            "initialize" if has_handshake => {
+                "initialize: params must have protocolVersion, capabilities and clientInfo"
+            }
             unknown => {
                 let problem = format!("unknown method `{unknown}`");
                 return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));
