@@ -8,6 +8,7 @@ mod bridge;
 mod call;
 mod check;
 mod client;
+mod drain;
 mod error;
 mod http_bridge;
 mod http_door;
@@ -19,6 +20,7 @@ mod run;
 mod status;
 mod stop;
 mod task;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -100,7 +102,15 @@ enum Question {
     Logs(logs::LogsArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
-    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`
+    /// Start no more agents until `resume`; what runs goes on
+    Pause,
+    /// Pause, end chats, and wait until nothing runs: before an upgrade or a shutdown
+    Drain(drain::DrainArguments),
+    /// Make coordinators look again at once
+    Refresh,
+    /// Show each rule that lets an agent start in a project or keeps it from that
+    Why(why::WhyArguments),
+    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
     Resume(stop::ResumeArguments),
     /// Tasks: list, show, add, set
     #[command(subcommand)]
@@ -219,6 +229,10 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
+            Question::Pause => drain::pause(&client).await,
+            Question::Drain(drain) => drain.drain(&client).await,
+            Question::Refresh => drain::refresh(&client).await,
+            Question::Why(why) => why.print(&client).await,
             Question::Task(task) => task.run(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

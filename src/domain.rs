@@ -13,6 +13,7 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod limits;
 pub mod next_action;
 pub mod notice;
 pub mod older_clients;
@@ -30,7 +31,7 @@ mod words;
 
 pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
-pub use command::CommandSpec;
+pub use command::{CommandSpec, FileContent, LaunchFile};
 pub use guidance::Guidance;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 pub use instance::{Instance, Phase};

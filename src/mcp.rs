@@ -6,9 +6,12 @@
 mod cancels;
 mod deprecated;
 mod envelope;
+mod gate;
 mod lines;
 mod malformed;
 mod patience;
+mod rate;
+mod recent;
 mod server;
 mod throttle;
 mod tools;

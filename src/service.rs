@@ -25,6 +25,7 @@ mod start;
 mod status;
 mod task_status;
 mod waiting;
+mod why;
 pub mod world;
 
 use std::future::Future;
@@ -50,10 +51,11 @@ pub use roster::{ActiveProject, Health};
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use task_status::StatusChange;
+pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
-use crate::domain::pair::Backoff;
+use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -78,6 +80,7 @@ pub struct Settings {
     /// Age at which any session ends, its process first.
     pub session_maximum: Duration,
     pub backoff: Backoff,
+    pub start_limit: StartLimit,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
@@ -144,6 +147,11 @@ impl Service {
     /// Hears each change that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
         self.waiting.coordinators.listen()
+    }
+
+    /// Makes every coordinator look again, as if something had changed.
+    pub fn refresh(&self) {
+        self.waiting.coordinators.wake();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

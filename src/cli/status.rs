@@ -1,5 +1,6 @@
 //! `status`: everything at a glance.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use super::client::Client;
@@ -23,7 +24,8 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
         if !watch {
             return print_line(&text);
         }
-        print_line(&format!("{CLEAR}{text}"))?;
+        write!(io::stdout(), "{CLEAR}")?;
+        print_line(&text)?;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }

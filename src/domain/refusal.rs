@@ -61,6 +61,14 @@ pub enum Refusal {
     DependenciesOpen { task: TaskId, open: Vec<TaskId> },
     #[error("Task {task} has subtasks that are not finished: {}", list(open))]
     SubtasksOpen { task: TaskId, open: Vec<TaskId> },
+    #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
+    TooLong { text: &'static str, length: usize, limit: usize },
+    #[error("`{text}` has a control character at position {position}, and is to be one line of text")]
+    NotOneLine { text: &'static str, position: usize },
+    #[error("Too many wrong attempts at once")]
+    TooManyAttempts,
+    #[error("Too many calls in a short time")]
+    RateLimited,
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -98,6 +106,10 @@ impl Refusal {
             Self::NeedsAssignee { .. } => "needs_assignee",
             Self::DependenciesOpen { .. } => "dependencies_open",
             Self::SubtasksOpen { .. } => "subtasks_open",
+            Self::TooLong { .. } => "too_long",
+            Self::NotOneLine { .. } => "not_one_line",
+            Self::TooManyAttempts => "too_many_attempts",
+            Self::RateLimited => "rate_limited",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -133,6 +145,9 @@ impl Refusal {
             Self::AmbiguousLaunch { .. } => Some("say launch_id, or the pid that was reported as started"),
             Self::NeedsProject { .. } => Some("use the PROJECT_ID of your environment as project_id"),
             Self::OtherTaskBegun { .. } => Some("report on that one first"),
+            Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
+            Self::TooManyAttempts => Some("wait 2 seconds and call again"),
+            Self::RateLimited => Some("wait 1 second and call again"),
             Self::NoOpenLaunch { .. }
             | Self::ExecutionNotFound { .. }
             | Self::ProjectNotFound { .. }
@@ -143,9 +158,15 @@ impl Refusal {
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
+            | Self::NotOneLine { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }
+    }
+
+    /// Whether the same call may be granted a moment later, without anything having changed.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::ServerStopping)
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 use super::id::{AgentId, ProjectId, TaskId};
+use super::limits;
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use super::words::words;
@@ -174,6 +175,7 @@ fn check_needs(task: &Task, to: TaskStatus, around: Surroundings<'_>) -> Result<
 /// `NeedsAssignee` and `DependenciesOpen` for one in progress; `Invalid` for a parent of another project or a done parent.
 pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
     check_title(task)?;
+    limits::DESCRIPTION.take(&task.description)?;
     if let Some(parent) = around.parent {
         if parent.project != task.project {
             let problem =
@@ -187,8 +189,9 @@ pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
     check_needs(task, task.status, around)
 }
 
-/// A task has a title that can be seen.
+/// A task has a title that can be seen, on one line.
 pub fn check_title(task: &Task) -> Result<(), Refusal> {
+    limits::TITLE.take(&task.title)?;
     if task.title.trim().is_empty() {
         return Err(Refusal::Invalid("a task needs a title".to_owned()));
     }

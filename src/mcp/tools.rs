@@ -178,7 +178,9 @@ async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
 }
 
 async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
-    let input = Value::Object(incoming.arguments.clone());
+    // Clients fill in what a model leaves out: an argument that is null is not there.
+    let given = incoming.arguments.iter().filter(|(_, value)| !value.is_null());
+    let input = Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect());
     let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
     let output = T::call(incoming.service, who, input).await?;
     match serde_json::to_value(output) {

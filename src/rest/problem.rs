@@ -33,7 +33,10 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_) | Refusal::NeedsProject { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Invalid(_) | Refusal::TooLong { .. } | Refusal::NotOneLine { .. } | Refusal::NeedsProject { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        Refusal::TooManyAttempts | Refusal::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }

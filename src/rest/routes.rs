@@ -9,6 +9,7 @@ pub mod operate;
 pub mod projects;
 pub mod status;
 pub mod tasks;
+pub mod why;
 
 use axum::Router;
 
@@ -28,4 +29,5 @@ pub(super) fn all() -> Router<RestState> {
         .merge(launches::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
+        .merge(why::routes())
 }

@@ -1,9 +1,12 @@
 //! What people keep: agents, projects, assignments, tasks. Each call is one commit.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::limits::{self, Limit};
+use crate::domain::printable::excerpt;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::task::{Actor, Surroundings, check_new, check_title};
 use crate::domain::{
@@ -85,7 +88,7 @@ impl Service {
     /// Makes an agent. Without a passkey it only comes in by launch tickets.
     ///
     /// # Errors
-    /// `AlreadyExists`.
+    /// `AlreadyExists`, the refusals of [`limits`].
     pub async fn add_agent(&self, id: Option<AgentId>, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
         let id = &id;
@@ -93,18 +96,18 @@ impl Service {
             if self.store.agent(id).await?.is_some() {
                 return Err(Refusal::AlreadyExists(format!("agent {id}")).into());
             }
-            let agent = self.edited_agent(self.new_agent(id.clone()), edit);
+            let agent = self.edited_agent(self.new_agent(id.clone()), edit)?;
             Ok((Commit { expect: Vec::new(), changes: vec![Change::Agent(agent.clone())] }, agent))
         })
         .await
     }
 
     /// # Errors
-    /// `AgentNotFound`.
+    /// `AgentNotFound`, the refusals of [`limits`].
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         self.transact(|| async move {
             let before = self.agent(id).await?;
-            let agent = self.edited_agent(before.clone(), edit);
+            let agent = self.edited_agent(before.clone(), edit)?;
             let mut changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
             self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect: Vec::new(), changes }, agent))
@@ -148,20 +151,23 @@ impl Service {
         }
     }
 
-    pub(super) fn edited_agent(&self, agent: Agent, edit: &AgentEdit) -> Agent {
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub(super) fn edited_agent(&self, agent: Agent, edit: &AgentEdit) -> Result<Agent, Refusal> {
+        limits::PASSKEY.take_optional(edit.passkey.as_ref().map(Secret::reveal))?;
         let passkey = match (&edit.passkey, agent.passkey) {
             (Some(new), Some(old)) if old.is_of(new) => Some(old),
             (Some(new), _) => Some(PasskeyHash::new(new, self.world.new_salt())),
             (None, old) => old,
         };
-        Agent {
-            name: edit.name.clone().unwrap_or(agent.name),
-            ai_type: edit.ai_type.clone().unwrap_or(agent.ai_type),
-            system_prompt: edit.system_prompt.clone().unwrap_or(agent.system_prompt),
+        Ok(Agent {
+            name: edited(limits::NAME, edit.name.as_deref(), agent.name)?,
+            ai_type: edited(limits::AI_TYPE, edit.ai_type.as_deref(), agent.ai_type)?,
+            system_prompt: edited(limits::SYSTEM_PROMPT, edit.system_prompt.as_deref(), agent.system_prompt)?,
             passkey,
             status: edit.status.unwrap_or(agent.status),
             ..agent
-        }
+        })
     }
 
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
@@ -271,7 +277,7 @@ impl Service {
                 project: new.project.clone(),
                 parent: new.parent.clone(),
                 title: new.title.clone(),
-                description: new.description.clone(),
+                description: limits::DESCRIPTION.take(&new.description)?.into_owned(),
                 status: new.status,
                 priority: new.priority,
                 assignee: new.assignee.clone(),
@@ -304,7 +310,8 @@ impl Service {
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
     ///
     /// # Errors
-    /// `TaskNotFound`, `Invalid` for a title of blanks, the refusals of `change_status`, `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, `Invalid` for a title of blanks, the refusals of [`limits`] and of `change_status`, `NotAssigned` for an
+    /// assignee outside the project.
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         self.transact(|| async move {
             let before = self.task(id).await?.task;
@@ -314,7 +321,7 @@ impl Service {
             }
             let edited = Task {
                 title: edit.title.clone().unwrap_or_else(|| before.title.clone()),
-                description: edit.description.clone().unwrap_or_else(|| before.description.clone()),
+                description: edited(limits::DESCRIPTION, edit.description.as_deref(), before.description.clone())?,
                 priority: edit.priority.unwrap_or(before.priority),
                 assignee,
                 ..before.clone()
@@ -324,7 +331,8 @@ impl Service {
             if to == TaskStatus::InProgress && edited.assignee.is_none() {
                 return Err(Refusal::NeedsAssignee { task: id.clone() }.into());
             }
-            let moved = self.move_task(&edited, to, edit.reason.as_deref(), Actor::Person).await?;
+            let reason = limits::REASON.take_optional(edit.reason.as_deref())?;
+            let moved = self.move_task(&edited, to, reason.as_deref(), Actor::Person).await?;
             let Moved { task: after, expect, mut changes } = moved;
             if changes.is_empty() && edited != before {
                 changes.push(Change::Task(edited));
@@ -367,14 +375,21 @@ impl Service {
     }
 }
 
+/// The new text if there is one, else the old one.
+fn edited(limit: Limit, new: Option<&str>, old: String) -> Result<String, Refusal> {
+    Ok(limit.take_optional(new)?.map_or(old, Cow::into_owned))
+}
+
 pub(super) fn edited_project(project: Project, edit: &ProjectEdit) -> Result<Project, Refusal> {
     let working_directory = edit.working_directory.clone().unwrap_or(project.working_directory);
     if !working_directory.is_absolute() {
-        let given = working_directory.display();
+        let given = working_directory.to_string_lossy();
+        let given = excerpt(&given, 80);
         return Err(Refusal::Invalid(format!("the working directory must be an absolute path, not `{given}`")));
     }
+    limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
     Ok(Project {
-        name: edit.name.clone().unwrap_or(project.name),
+        name: edited(limits::NAME, edit.name.as_deref(), project.name)?,
         working_directory,
         status: edit.status.unwrap_or(project.status),
         ..project

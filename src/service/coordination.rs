@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
+use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason, Verdict};
+use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
+use crate::domain::printable;
+use crate::domain::redact::Redactor;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
 use crate::store::{Change, Commit};
 
@@ -45,9 +48,6 @@ pub struct Work {
     pub view: ServerView,
 }
 
-/// Longest tail that is kept of an agent's output, in bytes.
-const MAX_TAIL: usize = 64 * 1024;
-
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
@@ -70,6 +70,7 @@ impl Service {
         seen: Option<&str>,
         patience: Duration,
     ) -> Result<Work, ServiceError> {
+        limits::SEEN.take_optional(seen)?;
         let mut wakeups = self.waiting.coordinators.listen();
         if seen == Some(self.mark().as_str()) {
             tokio::select! {
@@ -118,7 +119,11 @@ impl Service {
             ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) },
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
-                LaunchEvent::ProcessEnded { end: end.clone(), at: (*at).min(self.now()) }
+                let end = match end {
+                    ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(limits::REASON.cut(reason)),
+                    other => other.clone(),
+                };
+                LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
             }
         };
         let ended = self.happen(id, &event).await?;
@@ -128,14 +133,17 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it.
+    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it. Not every
+    /// coordinator takes out what is secret or acts on a terminal.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
         // It comes with the end, which comes after it.
         if self.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
             return Ok(());
         }
-        let from = tail.ceil_char_boundary(tail.len().saturating_sub(MAX_TAIL));
-        let change = Change::OutputTail(id.clone(), tail[from..].to_owned());
+        let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
+        let tail = printable::lines(&tail[from..]);
+        let tail = Redactor::default().redact(tail.as_bytes());
+        let change = Change::OutputTail(id.clone(), String::from_utf8_lossy(&tail).into_owned());
         self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await
     }
 

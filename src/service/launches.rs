@@ -55,7 +55,12 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            changes.push(Change::Pair(record.after_end(after.verdict(outcome), *at)));
+            changes.push(Change::Pair(record.after_end(
+                after.verdict(outcome),
+                after.claimed_at,
+                *at,
+                self.settings.start_limit,
+            )));
         }
         if before.state.as_str() != after.state.as_str() {
             changes.push(Change::Event(launch_event(&after, now)));

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::manifest::Manifest;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
+use crate::domain::limits;
 use crate::domain::task::{Surroundings, check_new, find_cycle};
-use crate::domain::{Agent, Assignment, Priority, Project, Secret, Task, TaskStatus};
+use crate::domain::{Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskStatus};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::catalog::{AgentEdit, ProjectEdit, edited_project};
@@ -226,7 +227,13 @@ impl Service {
                 status: Some(entry.status),
             };
             let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
-            let after = self.edited_agent(base, &edit);
+            let after = match self.edited_agent(base, &edit) {
+                Ok(after) => after,
+                Err(refusal) => {
+                    merged.complain("agents", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
             let what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
                 merged.changes.push(Change::Agent(after.clone()));
@@ -254,7 +261,7 @@ impl Service {
             let after = match edited_project(base, &edit) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    let field = Some(("working_directory", None));
+                    let field = field_of(&refusal).or(Some(("working_directory", None)));
                     merged.complain("projects", entry.id.as_str(), field, refusal.to_string());
                     continue;
                 }
@@ -291,6 +298,13 @@ impl Service {
                 merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
                 continue;
             }
+            let description = match texts_of(entry) {
+                Ok(description) => description,
+                Err(refusal) => {
+                    merged.complain("tasks", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
             let before = merged.tasks.get(&entry.id).cloned();
             let base = before.clone().unwrap_or_else(|| Task {
                 id: entry.id.clone(),
@@ -311,7 +325,7 @@ impl Service {
                 project: entry.project.clone(),
                 parent: entry.parent.clone(),
                 title: entry.title.clone(),
-                description: entry.description.clone(),
+                description,
                 priority: entry.priority,
                 assignee: entry.assignee.clone(),
                 dependencies: entry.dependencies.clone(),
@@ -356,6 +370,20 @@ impl Merged {
         message: String,
     ) {
         self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
+    }
+}
+
+/// The description of a task as it is kept.
+fn texts_of(entry: &WantedTask) -> Result<String, Refusal> {
+    limits::TITLE.take(&entry.title)?;
+    Ok(limits::DESCRIPTION.take(&entry.description)?.into_owned())
+}
+
+/// The key whose text a refusal is about.
+const fn field_of(refusal: &Refusal) -> Option<(&'static str, Option<usize>)> {
+    match refusal {
+        Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
+        _ => None,
     }
 }
 

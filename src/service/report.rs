@@ -2,6 +2,7 @@
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
+use crate::domain::limits;
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::{Actor, next_task};
 use crate::domain::{Execution, Launch, Task, TaskStatus, Timestamp};
@@ -23,8 +24,11 @@ impl Service {
     /// that a person set meanwhile stays. Repeated, it answers the same and changes nothing.
     ///
     /// # Errors
-    /// `SubtasksOpen`, for success only.
+    /// `SubtasksOpen`, for success only; the refusals of [`limits`].
     pub async fn report(&self, caller: &Caller, report: Report<'_>) -> Result<&'static str, ServiceError> {
+        let summary = limits::SUMMARY.take_optional(report.summary)?;
+        let next_steps = limits::NEXT_STEPS.take_optional(report.next_steps)?;
+        let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
             return Ok(self.guidance.reported(earlier));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
-use crate::domain::{Instance, Launch, PairRecord, Timestamp};
+use crate::domain::{Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
 use super::{Service, ServiceError};
@@ -70,6 +70,13 @@ impl CoordinatorBoard {
     /// Whether it is in one process with this server.
     pub(super) fn is_here(&self, coordinator: &CoordinatorId) -> bool {
         self.lock().get(coordinator).is_some_and(|known| known.is_here)
+    }
+
+    /// What a coordinator that is there said last about putting off the start of `key`.
+    pub(super) fn deferral_of(&self, key: &InstanceKey, now: Timestamp) -> Option<Deferred> {
+        let board = self.lock();
+        let there = board.values().filter(|known| known.is_there(now));
+        there.flat_map(|known| &known.status.deferred).find(|deferred| deferred.key == *key).cloned()
     }
 
     fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {

@@ -2,6 +2,7 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
+use crate::domain::limits;
 use crate::domain::task::{Actor, Surroundings, change_status};
 use crate::domain::{Refusal, Task, TaskStatus, Timestamp};
 use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
@@ -28,7 +29,7 @@ impl Service {
     /// Sets the status of a task for `caller`: one of its project that is assigned to it, or a subtask of such a one.
     ///
     /// # Errors
-    /// The refusals of [`change_status`]; `TaskNotFound` also for tasks of other projects.
+    /// The refusals of [`change_status`] and of [`limits`]; `TaskNotFound` also for tasks of other projects.
     pub async fn update_task_status(
         &self,
         caller: &Caller,
@@ -37,6 +38,8 @@ impl Service {
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
         let key = &caller.session.key;
+        let reason = limits::REASON.take_optional(reason)?;
+        let reason = reason.as_deref();
         let change = self
             .transact(|| async move {
                 let task = self.store.task(id).await?.filter(|task| task.project == key.project);

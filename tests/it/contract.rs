@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agents;
-mod bed;
-mod client;
+pub mod bed;
+pub mod client;
 mod coordinators;
 mod forms;
 mod identity;

@@ -4,12 +4,15 @@
 mod authenticate;
 mod bad_lines;
 mod coordinator;
+mod foreign_texts;
+mod guessing;
 mod handshake;
 mod legacy;
 mod notices;
 mod reports;
 mod sessions;
 mod tasks;
+mod tokens;
 
 use serde_json::{Value, json};
 

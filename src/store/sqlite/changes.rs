@@ -336,13 +336,17 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
 
 async fn write_pair(connection: &mut SqliteConnection, pair: &PairRecord) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, wanted_since, read_up_to";
+        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, suspended_since, wanted_since, read_up_to";
         Table::new("pair", "pairs", 3, columns)
     });
+    let failed_at: Vec<i64> = pair.failed_at.iter().map(|at| at.as_millis()).collect();
+    let failed_at = serde_json::to_string(&failed_at).expect("a list of numbers is JSON");
     let query = bind_key(TABLE.query(pair.revision), &pair.key)
         .bind(millis(pair.held_since))
         .bind(i64::from(pair.n_failures))
         .bind(millis(pair.last_end_at))
+        .bind(failed_at)
+        .bind(millis(pair.suspended_since))
         .bind(millis(pair.wanted_since))
         .bind(pair.read_up_to);
     TABLE.write(connection, query, &pair.key, pair.revision).await

@@ -138,6 +138,11 @@ impl<'r> Columns<'r> {
             held_since: self.optional_time("held_since")?,
             n_failures: self.number("n_failures")?,
             last_end_at: self.optional_time("last_end_at")?,
+            failed_at: serde_json::from_str::<Vec<i64>>(self.get("failed_at")?)?
+                .into_iter()
+                .map(Timestamp::from_millis)
+                .collect(),
+            suspended_since: self.optional_time("suspended_since")?,
             wanted_since: self.optional_time("wanted_since")?,
             read_up_to: self.get("read_up_to")?,
             revision: self.get("revision")?,

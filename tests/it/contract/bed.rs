@@ -100,6 +100,11 @@ impl Bed {
         self.folder.path().join("state/control.sock")
     }
 
+    /// The file of its store, where it has one.
+    pub fn database(&self) -> PathBuf {
+        self.folder.path().join("state/state.db")
+    }
+
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -111,6 +116,14 @@ impl Bed {
         let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.as_bytes());
         assert!((200..300).contains(&response.status), "{method} {path}: {}", response.body);
         serde_json::from_str(&response.body).unwrap_or(Value::Null)
+    }
+
+    /// The problem with what a person asks.
+    #[track_caller]
+    pub fn refused(&self, method: &str, path: &str, body: &Value) -> Value {
+        let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.to_string().as_bytes());
+        assert!((400..500).contains(&response.status), "{method} {path}: {}", response.body);
+        serde_json::from_str(&response.body).unwrap()
     }
 
     /// Applies a manifest that must be right.

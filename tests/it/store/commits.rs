@@ -207,8 +207,11 @@ fn execution_row() -> impl Strategy<Value = Execution> {
 
 fn pair_row() -> impl Strategy<Value = PairRecord> {
     let chat = (option::of(time()), 0_i64..9);
-    (key(), option::of(time()), any::<u32>(), option::of(time()), chat).prop_map(
-        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to))| PairRecord {
+    let failures = (vec(time(), 0..3), option::of(time()));
+    (key(), option::of(time()), any::<u32>(), option::of(time()), chat, failures).prop_map(
+        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to), failures)| PairRecord {
+            failed_at: failures.0,
+            suspended_since: failures.1,
             wanted_since,
             read_up_to,
             held_since,
