@@ -72,6 +72,9 @@ macro_rules! contract {
                 a_wait_without_news_ends_in_time
                 a_coordinator_sees_its_own_launches_and_stops
                 a_wait_that_is_given_up_harms_nobody
+                a_wait_that_is_cancelled_is_dropped
+                a_wait_of_a_client_that_is_gone_is_dropped
+                who_asks_for_it_is_told_that_a_wait_goes_on
                 who_waits_says_its_name
                 whoever_waits_is_told_that_the_server_stops
             }
