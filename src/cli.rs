@@ -2,6 +2,7 @@
 //!
 //! Exit codes (contract.md): 0, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
 
+mod activity;
 mod agent;
 mod apply;
 mod bridge;
@@ -24,8 +25,10 @@ mod why;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Places};
@@ -193,13 +196,28 @@ fn bridge(server: ServerAddress) -> Result<(), CliError> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let carried = runtime.block_on(async {
         match server {
-            ServerAddress::Socket(socket) => bridge::run(socket, input, output).await,
-            ServerAddress::Url(url) => http_bridge::run(&url, input, output).await,
+            ServerAddress::Socket(socket) => bridge::run(socket, input, output, output_closed()).await,
+            ServerAddress::Url(url) => http_bridge::run(&url, input, output, output_closed()).await,
         }
     });
     // The thread that reads standard input can't be interrupted.
     runtime.shutdown_background();
     carried
+}
+
+/// Returns when nobody reads what is printed. Cancel-safe.
+async fn output_closed() {
+    // Nothing wakes whoever waits for that: the output may be anything.
+    let mut look = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        look.tick().await;
+        let output = std::io::stdout();
+        let mut ends = [PollFd::new(&output, PollFlags::empty())];
+        let n_ready = rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        if n_ready.is_err() || ends[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            return;
+        }
+    }
 }
 
 fn ask(question: Question, places: Places, environment: &Environment) -> Result<(), CliError> {

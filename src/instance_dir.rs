@@ -27,6 +27,7 @@ use crate::domain::LaunchId;
 pub mod clock;
 pub mod lock;
 pub mod order;
+pub mod output_reader;
 pub mod proc_fs;
 pub mod record;
 

@@ -1,4 +1,5 @@
-//! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt.
+//! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt. And from
+//! what it prints to facts ([`output`]).
 //!
 //! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by `cli check` to show what
 //! would be started. A provider is an entry of the configuration, a preset (one file each), or an entry on top of a preset.
@@ -8,6 +9,7 @@ mod codex;
 mod copilot;
 mod gemini;
 mod opencode;
+pub mod output;
 mod preset;
 mod qwen;
 

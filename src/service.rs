@@ -3,6 +3,7 @@
 //! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
 //! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod activities;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -118,6 +119,7 @@ pub struct Service {
     ending: CancellationToken,
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
+    activities: activities::Activities,
 }
 
 /// Why a use case didn't succeed.
@@ -150,6 +152,7 @@ impl Service {
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
+            activities: activities::Activities::default(),
         }
     }
 

@@ -91,6 +91,7 @@ pub(super) fn coordinator_config(
             state_dir: config.state_dir.clone(),
             program: program()?,
         },
+        state_dir: config.state_dir.clone(),
     })
 }
 

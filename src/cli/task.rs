@@ -4,6 +4,7 @@ use std::io::Read as _;
 
 use clap::Subcommand;
 
+use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
@@ -198,6 +199,12 @@ fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
     print_table(&rows, when_empty)
 }
 
+fn outcome_of(execution: &ExecutionBody) -> String {
+    let outcome = execution.outcome.as_deref().unwrap_or("running");
+    let failure = execution.failure.map(|failure| format!(": {}", failure.class));
+    format!("{outcome}{}", failure.unwrap_or_default())
+}
+
 /// A task so many levels below the first ones.
 fn row(task: &TaskBody, depth: usize) -> [String; 6] {
     [
@@ -276,13 +283,14 @@ fn print_indented(text: &str) -> Result<(), CliError> {
 }
 
 fn print_executions(executions: &[ExecutionBody]) -> Result<(), CliError> {
-    let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "SUMMARY", "LAUNCH"]);
+    let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "USED", "SUMMARY", "LAUNCH"]);
     for execution in executions {
         rows.add_row([
             execution.started_at.to_string(),
             execution.agent_id.to_string(),
             execution.result.map_or("-", |result| result.as_str()).to_owned(),
-            execution.outcome.clone().unwrap_or_else(|| "running".to_owned()),
+            outcome_of(execution),
+            used(execution.usage.as_ref()),
             execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
             execution.launch_id.to_string(),
         ]);

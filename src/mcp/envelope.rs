@@ -19,6 +19,8 @@ pub(super) struct Sender {
     pub(super) peer: Peer,
     /// What came as `Authorization: Bearer`; stands for the token argument that is not there.
     pub(super) bearer: Option<Secret>,
+    /// Whether it takes anything before its answer: not if that is to be one JSON object.
+    pub(super) hears_progress: bool,
 }
 
 impl Sender {

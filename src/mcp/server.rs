@@ -11,7 +11,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
     CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
@@ -20,7 +20,8 @@ use tracing::field::Empty;
 
 use super::envelope::{CallError, Incoming, Sender, answer, refused};
 use super::gate::Gate;
-use super::tools::{self, Call, Called, Tools};
+use super::patience::Patience;
+use super::tools::{self, Called, Entry, Tools};
 use crate::domain::Secret;
 use crate::domain::printable::excerpt;
 use crate::peer::{LocalPeer, Peer};
@@ -62,7 +63,10 @@ impl McpServer {
 
     /// For all calls of one process.
     pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
-        Connection { server: self.clone(), sender: Some(Sender { peer: Peer::Local(peer), bearer: None }) }
+        Connection {
+            server: self.clone(),
+            sender: Some(Sender { peer: Peer::Local(peer), bearer: None, hears_progress: true }),
+        }
     }
 
     /// For calls that bring their [`Sender`] with them, as an extension of the HTTP request.
@@ -78,8 +82,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    async fn call(&self, request: CallToolRequestParams, sender: &Sender) -> Result<CallToolResponse, ErrorData> {
-        let Some((name, call)) = self.server.tools.find(&request.name) else {
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        sender: &Sender,
+        patience: Patience,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.server.tools.find(&request.name) else {
             let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
             let name = excerpt(&request.name, LONGEST_NAME);
             let problem = format!("unknown tool `{name}`; there are: {}", known.join(", "));
@@ -95,7 +104,7 @@ impl Connection {
         };
         let span = tracing::info_span!(
             "tool_call",
-            tool = name,
+            tool = tool.name,
             peer = %sender.peer,
             launch_id = Empty,
             agent_id = Empty,
@@ -103,15 +112,24 @@ impl Connection {
             purpose = Empty,
             session_id = Empty
         );
-        self.answer(name, call, &incoming).instrument(span).await
+        let answered = async {
+            let answered = patience.spend(tool.waits, self.answer(&tool, &incoming)).await;
+            answered.unwrap_or_else(|| {
+                tracing::debug!(reason = "client_gone", "tool call dropped");
+                // Nobody reads it.
+                Err(ErrorData::internal_error(format!("{}: the call was cancelled", tool.name), None))
+            })
+        };
+        answered.instrument(span).await
     }
 
-    async fn answer(&self, name: &str, call: Call, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+        let name = tool.name;
         if let Err(refusal) = self.server.gate.admit(name, incoming) {
             return Ok(refused(name, &refusal.into(), None).into());
         }
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
-        let Ok(Called { result, is_notified }) = AssertUnwindSafe(call(incoming)).catch_unwind().await else {
+        let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
@@ -147,7 +165,7 @@ impl ServerHandler for Connection {
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
         };
-        self.call(request, sender).await
+        self.call(request, sender, Patience::of(&context, sender.hears_progress)).await
     }
 
     async fn list_tools(
@@ -162,11 +180,16 @@ impl ServerHandler for Connection {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        // The newest revision has none.
+        let has_handshake =
+            context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
         let problem = match request.method.as_str() {
             "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
-            "initialize" => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            "initialize" if has_handshake => {
+                "initialize: params must have protocolVersion, capabilities and clientInfo"
+            }
             unknown => {
                 let problem = format!("unknown method `{}`", excerpt(unknown, LONGEST_NAME));
                 return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));

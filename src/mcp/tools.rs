@@ -15,6 +15,7 @@ mod list_active_projects_with_agents;
 mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
+mod report_activity;
 mod report_completed;
 mod report_execution_complete;
 mod report_execution_start;
@@ -53,6 +54,7 @@ pub(super) fn all() -> Tools {
         Tool::of::<report_process_stopping::ReportProcessStopping>(),
         Tool::of::<report_process_exit::ReportProcessExit>(),
         Tool::of::<report_status::ReportStatus>(),
+        Tool::of::<report_activity::ReportActivity>(),
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
@@ -88,6 +90,9 @@ pub(super) trait ToolSpec {
     /// What a model reads when it chooses.
     const TEXT: &'static str;
     const EFFECT: Effect;
+    /// Whether it may wait for something to happen. Then the call is dropped, at any await, when its client cancels it or goes.
+    /// Any other is carried out to its end, whoever is there to hear of it.
+    const WAITS: bool = false;
     /// Whether it deals with what its caller was told: its answer doesn't tell once more.
     const IS_ABOUT_NOTICES: bool = false;
     type Who: Who;
@@ -122,45 +127,52 @@ pub(super) struct Called {
     pub(super) is_notified: bool,
 }
 
-pub(super) type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>;
+/// What the envelope needs to know of a tool.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// [`ToolSpec::WAITS`].
+    pub(super) waits: bool,
+    pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
+}
 
 /// A tool in the list.
 pub(super) struct Tool {
     definition: Definition,
-    call: Call,
+    entry: Entry,
 }
 
 /// The tools by name.
 pub(super) struct Tools {
     in_order: Vec<Definition>,
-    calls: BTreeMap<&'static str, Call>,
+    entries: BTreeMap<&'static str, Entry>,
 }
 
 impl Tool {
-    fn of<T: ToolSpec + 'static>() -> (&'static str, Self) {
+    fn of<T: ToolSpec + 'static>() -> Self {
         let annotations = ToolAnnotations::new()
             .read_only(T::EFFECT == Effect::Reads)
             .destructive(false)
             .idempotent(T::EFFECT != Effect::Changes)
             .open_world(false);
         let definition = Definition::new(T::NAME, T::TEXT, Arc::new(input_schema::<T>())).with_annotations(annotations);
-        (T::NAME, Self { definition, call: |incoming| Box::pin(run::<T>(incoming)) })
+        let entry = Entry { name: T::NAME, waits: T::WAITS, call: |incoming| Box::pin(run::<T>(incoming)) };
+        Self { definition, entry }
     }
 }
 
 impl Tools {
-    fn of<const N: usize>(tools: [(&'static str, Tool); N]) -> Self {
-        let calls = tools.iter().map(|(name, tool)| (*name, tool.call)).collect();
-        Self { in_order: tools.into_iter().map(|(_, tool)| tool.definition).collect(), calls }
+    fn of<const N: usize>(tools: [Tool; N]) -> Self {
+        let entries = tools.iter().map(|tool| (tool.entry.name, tool.entry)).collect();
+        Self { in_order: tools.into_iter().map(|tool| tool.definition).collect(), entries }
     }
 
     pub(super) fn definitions(&self) -> &[Definition] {
         &self.in_order
     }
 
-    /// The fixed name and the call of a tool.
-    pub(super) fn find(&self, name: &str) -> Option<(&'static str, Call)> {
-        self.calls.get_key_value(name).map(|(name, call)| (*name, *call))
+    pub(super) fn find(&self, name: &str) -> Option<Entry> {
+        self.entries.get(name).copied()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The routes: one file per resource, one line each here. What a route sends and takes is a type in its file; the command line
 //! reads the same types.
 
+pub mod activity;
 pub mod agents;
 pub mod coordinator;
 pub mod launches;

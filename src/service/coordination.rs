@@ -169,13 +169,19 @@ impl Service {
 
     /// Lets `event` happen to a launch; the launch, if that ended it.
     pub(super) async fn happen(&self, id: &LaunchId, event: &LaunchEvent) -> Result<Option<Launch>, ServiceError> {
-        self.transact(|| async move {
-            let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
-            let changes = self.changes_by(&before, event, self.now()).await?;
-            let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-            Ok((Commit { expect: Vec::new(), changes }, ended))
-        })
-        .await
+        let ended = self
+            .transact(|| async move {
+                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
+                let changes = self.changes_by(&before, event, self.now()).await?;
+                let before = self.with_activity(before);
+                let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
+                Ok((Commit { expect: Vec::new(), changes }, ended))
+            })
+            .await?;
+        if ended.is_some() {
+            self.activities.forget(id);
+        }
+        Ok(ended)
     }
 
     /// Keeps the newest word of the coordinator in this process for everyone who looks.
@@ -198,12 +204,13 @@ impl Service {
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
+    let failure = launch.activity.failure.map(|failure| failure.class.as_str());
     macro_rules! log {
         ($level:ident) => {
             tracing::$level!(
                 launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
                 purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),
-                outcome = outcome.as_str(), reason = outcome.reason(), exit_code = launch.exit.exit_code,
+                outcome = outcome.as_str(), reason = outcome.reason(), failure, exit_code = launch.exit.exit_code,
                 signal = launch.exit.signal, duration_ms, "launch ended"
             )
         };

@@ -17,7 +17,7 @@ impl Service {
         event: &LaunchEvent,
         now: Timestamp,
     ) -> Result<Vec<Change>, StoreError> {
-        match before.clone().on(event) {
+        match self.with_activity(before.clone()).on(event) {
             Ok(after) => self.changes_to(before, after, now).await,
             Err(impossible) => {
                 tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
@@ -52,6 +52,7 @@ impl Service {
             for mut execution in self.store.executions_of_launch(&after.id).await? {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
+                (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskGraph, TaskStatus};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskGraph, TaskStatus, Usage};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
@@ -91,6 +91,8 @@ impl Service {
             progress: None,
             findings: None,
             outcome: None,
+            usage: Usage::default(),
+            failure: None,
             revision: 0,
         }
     }

@@ -131,7 +131,10 @@ fn merged(mut changes: Vec<Change>, of_launch: Vec<Change>) -> Vec<Change> {
                     _ => None,
                 });
                 match same {
-                    Some(execution) => execution.outcome = ended.outcome,
+                    Some(execution) => {
+                        (execution.outcome, execution.usage, execution.failure) =
+                            (ended.outcome, ended.usage, ended.failure);
+                    }
                     None => changes.push(Change::Execution(ended)),
                 }
             }

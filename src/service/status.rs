@@ -133,7 +133,7 @@ impl Service {
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
-            open: self.store.open_launches().await?,
+            open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
         })
@@ -141,12 +141,12 @@ impl Service {
 
     /// Launches that fit, the newest first.
     pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self.store.launches(filter).await?)
+        Ok(self.store.launches(filter).await?.into_iter().map(|launch| self.with_activity(launch)).collect())
     }
 
     /// One launch.
     pub async fn launch(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self.store.launch(id).await?;
+        let launch = self.store.launch(id).await?.map(|launch| self.with_activity(launch));
         Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
     }
 }

@@ -68,7 +68,9 @@ impl Service {
             dependencies.extend(self.store.task(dependency).await?);
         }
         let subtasks = self.tasks_below(id, |_| true).await?;
-        Ok(TaskView { task, subtasks, dependencies, executions: self.store.executions_of_task(id).await? })
+        let executions = self.store.executions_of_task(id).await?.into_iter();
+        let executions = executions.map(|execution| self.execution_with_activity(execution)).collect();
+        Ok(TaskView { task, subtasks, dependencies, executions })
     }
 
     async fn find_task(&self, id: &TaskId) -> Result<Task, ServiceError> {

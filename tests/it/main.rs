@@ -24,3 +24,4 @@ mod sockets;
 mod store;
 mod support;
 mod units;
+mod usage;

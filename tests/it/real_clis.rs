@@ -241,6 +241,8 @@ impl Bed {
         let said = self.said();
         assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
         assert_eq!(self.daemon.task_status("tsk"), "done");
+        // Its output is understood.
+        assert!(ended["usage"]["turns"].as_u64() > Some(0) && ended["failure"].is_null(), "{ended}\n{said}");
         let written = |name: &str| fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default();
         assert_eq!(written("edited.txt"), EDITED, "{said}");
         assert_eq!(written("ran.txt"), format!("{EDITED}{}\n", self.daemon.work().display()), "{said}");

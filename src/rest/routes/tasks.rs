@@ -6,6 +6,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::activity::{FailureBody, UsageBody};
 use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -69,6 +70,12 @@ pub struct ExecutionBody {
     pub next_steps: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// What the launch took from its model; absent where its agent said nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageBody>,
+    /// What was wrong with it, if it went without a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureBody>,
 }
 
 /// Which tasks to list.
@@ -182,6 +189,8 @@ impl From<Execution> for ExecutionBody {
             findings: execution.findings,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            usage: UsageBody::of(execution.usage),
+            failure: execution.failure.map(FailureBody::from),
         }
     }
 }

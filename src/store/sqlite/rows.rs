@@ -16,8 +16,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts, PairRecord, Project,
-    Session, Task, TaskId, Timestamp,
+    Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts,
+    PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -100,6 +100,22 @@ impl<'r> Columns<'r> {
             "lost" => Outcome::Lost,
             other => return Err(format!("`{other}` is no outcome").into()),
         }))
+    }
+
+    fn usage(&self) -> Result<Usage, BoxError> {
+        Ok(Usage {
+            input_tokens: self.number("input_tokens")?,
+            output_tokens: self.number("output_tokens")?,
+            cache_read_tokens: self.number("cache_read_tokens")?,
+            cache_write_tokens: self.number("cache_write_tokens")?,
+            cost_usd_micros: self.number("cost_usd_micros")?,
+            turns: self.number("turns")?,
+        })
+    }
+
+    fn failure(&self) -> Result<Option<Failure>, BoxError> {
+        let resets_at = self.optional_time("failure_resets_at")?;
+        Ok(self.optional_word("failure")?.map(|class| Failure { class, resets_at }))
     }
 
     fn open_launch(&self) -> Result<Option<OpenLaunch>, BoxError> {
@@ -245,6 +261,7 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
             exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
+            activity: Activity { usage: row.usage()?, progress: row.get("progress")?, failure: row.failure()? },
             n_notices: row.number("n_notices")?,
             revision: row.get("revision")?,
         })
@@ -286,6 +303,8 @@ pub(super) fn execution(row: &SqliteRow) -> Result<Execution, StoreError> {
             progress: row.get("progress")?,
             findings: row.get("findings")?,
             outcome: row.outcome()?,
+            usage: row.usage()?,
+            failure: row.failure()?,
             revision: row.get("revision")?,
         })
     })

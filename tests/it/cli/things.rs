@@ -223,6 +223,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
             ],
             "ended": [launch("agt_failed", json!({
                 "state": "ended", "ended_at": "[ended_at]", "outcome": "never_authenticated", "exit_code": 3,
+                "failure": { "class": "crash" },
             }))],
             "counters": null,
         })
@@ -234,7 +235,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
         "tsk_runs",
         "no_free_slot",
         "backoff",
-        "never_authenticated  3",
+        "never_authenticated: crash  3",
     ] {
         assert!(table.contains(words), "{words}: {table}");
     }

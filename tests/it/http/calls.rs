@@ -121,7 +121,7 @@ fn clients_of_every_revision_are_served() {
         let client = json!({ "name": "a test", "version": "1" });
         let hello = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
         let answer = web.request(both, "initialize", &hello);
-        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{answer:?}");
+        assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(answer.json()["result"]["protocolVersion"], version);
         let headers = format!("{both}MCP-Protocol-Version: {version}\r\n");
         let known = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
