@@ -140,6 +140,8 @@ fn clients_of_every_revision_are_served() {
     let newest = |method: &str| format!("{both}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
     let found = web.request(&newest("server/discover"), "server/discover", &json!({ "_meta": meta })).json();
     assert_eq!(found["result"]["supportedVersions"].as_array().map(Vec::len), Some(5), "{found}");
+    let none = web.request(&newest("initialize"), "initialize", &json!({ "_meta": meta }));
+    assert_eq!((none.status, &none.json()["error"]["code"]), (404, &json!(-32601)), "{none:?}");
     let tools = web.request(&newest("tools/list"), "tools/list", &json!({ "_meta": meta })).json();
     assert!(tools["result"]["tools"].as_array().unwrap().len() > 7, "{tools}");
     let call = json!({ "name": "health_check", "arguments": {}, "_meta": meta });
