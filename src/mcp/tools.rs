@@ -6,6 +6,7 @@ mod get_agent_action;
 mod get_my_task;
 mod get_next_action;
 mod get_notifications;
+mod get_pending_messages;
 mod get_pending_tasks;
 mod health_check;
 mod list_active_projects_with_agents;
@@ -19,6 +20,7 @@ mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
 mod report_status;
+mod respond_chat;
 mod should_start;
 mod update_task_status;
 mod wait_for_work;
@@ -55,6 +57,8 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_next_action::GetNextAction>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<get_notifications::GetNotifications>(),
+        Tool::of::<get_pending_messages::GetPendingMessages>(),
+        Tool::of::<respond_chat::RespondChat>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.

@@ -2,6 +2,7 @@
 //! reads the same types.
 
 pub mod agents;
+pub mod chat;
 pub mod coordinator;
 pub mod launches;
 pub mod manifest;
@@ -25,6 +26,7 @@ pub(super) fn all() -> Router<RestState> {
         .merge(agents::routes())
         .merge(projects::routes())
         .merge(tasks::routes())
+        .merge(chat::routes())
         .merge(launches::routes())
         .merge(operate::routes())
         .merge(manifest::routes())

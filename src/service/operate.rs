@@ -134,7 +134,7 @@ impl Service {
         .await
     }
 
-    async fn check_known(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
+    pub(super) async fn check_known(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
         if self.store.agent(agent).await?.is_none() {
             return Err(Refusal::AgentNotFound { agent: agent.clone() }.into());
         }

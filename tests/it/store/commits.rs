@@ -283,6 +283,7 @@ enum Condition {
     Task(&'static str, Basis),
     Launch(&'static str, Basis),
     Pair(InstanceKey, Basis),
+    NoMessageAfter(InstanceKey, i64),
     NotPaused,
 }
 
@@ -292,6 +293,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         (select(&TASKS), basis()).prop_map(|(name, basis)| Condition::Task(name, basis)),
         (select(&LAUNCHES), basis()).prop_map(|(name, basis)| Condition::Launch(name, basis)),
         (key(), basis()).prop_map(|(key, basis)| Condition::Pair(key, basis)),
+        (key(), 0..4i64).prop_map(|(key, seq)| Condition::NoMessageAfter(key, seq)),
         Just(Condition::NotPaused),
     ]
 }
@@ -319,6 +321,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             Condition::Pair(key, basis) => {
                 let stored = store.pair(&key).await.unwrap();
                 Expect::PairAt(key, basis.revision(Some(stored.revision)))
+            }
+            Condition::NoMessageAfter(InstanceKey { agent, project, .. }, seq) => {
+                Expect::NoMessageAfter(Assignment { project, agent }, seq)
             }
             Condition::NotPaused => Expect::NotPaused,
         });
