@@ -6,6 +6,7 @@ mod agent;
 mod apply;
 mod bridge;
 mod call;
+mod chat;
 mod check;
 mod client;
 mod error;
@@ -100,6 +101,8 @@ enum Question {
     Stop(stop::StopArguments),
     /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`
     Resume(stop::ResumeArguments),
+    /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
+    Chat(chat::ChatArguments),
     /// Tasks: list, show, add, set
     #[command(subcommand)]
     Task(task::TaskCommand),
@@ -202,6 +205,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
+            Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

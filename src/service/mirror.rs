@@ -100,29 +100,23 @@ impl Service {
         projects: &BTreeSet<ProjectId>,
         mirror: &mut Mirror,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (place, agent_of_place) = (directory.clone(), agent.clone());
+        let opened = blocking(move || ChatLog::open(&place, &agent_of_place)).await?;
+        let Some(mut log) = opened else { return Ok(()) };
         let is_known = projects.iter().all(|project| mirror.written.contains_key(project));
-        let new = self.messages_after(agent, projects, &mirror.written).await?;
-        let (place, length) = ((directory.clone(), agent.clone()), mirror.length);
-        let appended = {
-            let new = new.clone();
-            blocking(move || append(&place, &new, length.filter(|_| is_known))).await?
-        };
-        let (length, written) = match appended {
-            Appended::Yes(length) => (length, new),
-            Appended::NoDirectory => return Ok(()),
-            Appended::NotAsLeft => {
-                let all = self.messages_after(agent, projects, &BTreeMap::new()).await?;
-                let place = (directory.clone(), agent.clone());
-                let (length, all) = blocking(move || Ok((repair(&place, &all)?, all))).await?;
-                let Some(length) = length else { return Ok(()) };
-                (length, all)
-            }
-        };
+        let is_as_left = is_known && mirror.length == Some(log.length()?);
+        let after = if is_as_left { mirror.written.clone() } else { BTreeMap::new() };
+        let messages = self.messages_after(agent, projects, &after).await?;
+        let (length, messages) = blocking(move || {
+            if is_as_left { log.append(&messages) } else { log.repair(&messages) }?;
+            Ok((log.length()?, messages))
+        })
+        .await?;
         mirror.length = Some(length);
         for project in projects {
             mirror.written.entry(project.clone()).or_default();
         }
-        for message in written {
+        for message in messages {
             mirror.written.insert(message.project, message.seq);
         }
         Ok(())
@@ -153,30 +147,6 @@ impl Service {
         found.sort_by_key(|message| message.seq);
         Ok(found)
     }
-}
-
-enum Appended {
-    Yes(Length),
-    NoDirectory,
-    /// It isn't as it was left: somebody else wrote, or this is the first look.
-    NotAsLeft,
-}
-
-fn append((directory, agent): &Place, new: &[Message], left: Option<Length>) -> Result<Appended, ChatLogError> {
-    let Some(left) = left else { return Ok(Appended::NotAsLeft) };
-    let Some(mut log) = ChatLog::open(directory, agent)? else { return Ok(Appended::NoDirectory) };
-    if log.length()? != left {
-        return Ok(Appended::NotAsLeft);
-    }
-    log.append(new)?;
-    Ok(Appended::Yes(log.length()?))
-}
-
-/// The length afterwards; `None` where there is no working directory.
-fn repair((directory, agent): &Place, all: &[Message]) -> Result<Option<Length>, ChatLogError> {
-    let Some(mut log) = ChatLog::open(directory, agent)? else { return Ok(None) };
-    log.repair(all)?;
-    log.length().map(Some)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,6 +1,7 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 
 mod bridge;
+mod chat;
 mod cli;
 mod contract;
 mod control;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::pair::StartReason;
-use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::domain::{Purpose, Timestamp};
 use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
