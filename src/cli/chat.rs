@@ -221,6 +221,11 @@ fn new_id() -> MessageId {
 fn print_message(message: &MessageBody) -> Result<(), CliError> {
     let content: String =
         message.content.chars().filter(|letter| matches!(letter, '\n' | '\t') || !is_unprintable(*letter)).collect();
-    print_line(&format!("{} {}: {}", message.created_at, message.sender_id, content.trim_end().replace('\n', "\n    ")))?;
+    print_line(&format!(
+        "{} {}: {}",
+        message.created_at,
+        message.sender_id,
+        content.trim_end().replace('\n', "\n    ")
+    ))?;
     Ok(io::stdout().flush()?)
 }

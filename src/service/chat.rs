@@ -3,7 +3,9 @@
 //! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
 
 use crate::domain::chat::{Sender, after_end, check_content, n_fitting};
-use crate::domain::{Assignment, InstanceKey, Launch, Message, MessageId, Outcome, PairRecord, Session, StopReason, Timestamp};
+use crate::domain::{
+    Assignment, InstanceKey, Launch, Message, MessageId, Outcome, PairRecord, Session, StopReason, Timestamp,
+};
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
 
 use super::conversation::message_event;
@@ -142,7 +144,8 @@ fn is_repeated(newest: &Message, content: &str, session: &Session, record: &Pair
 fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
     let contents = messages.iter().rev().map(|message| message.content.as_str());
     // One that is too long by itself isn't needed for the context.
-    let n_fitting = contents.clone().next().filter(|content| content.len() <= budget).map_or(0, |_| n_fitting(contents, budget));
+    let n_fitting =
+        contents.clone().next().filter(|content| content.len() <= budget).map_or(0, |_| n_fitting(contents, budget));
     messages.split_off(messages.len() - n_fitting)
 }
 

@@ -65,11 +65,9 @@ impl Concerned {
         let mut concerned = Self::default();
         for change in changes {
             match change {
-                Change::Agent(_)
-                | Change::Project(_)
-                | Change::Assign(_)
-                | Change::Unassign(_)
-                | Change::Pause(_) => concerned.coordinators = true,
+                Change::Agent(_) | Change::Project(_) | Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) => {
+                    concerned.coordinators = true
+                }
                 Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
                 Change::Task(task) => {
                     concerned.coordinators = true;

@@ -85,7 +85,8 @@ fn quiet(settings: &str) -> Daemon {
 
 /// A daemon that starts Ann, who takes these steps.
 fn lively(settings: &str, steps: &[&str]) -> Daemon {
-    let daemon = Daemon::running(&format!("polling_interval: 1h\nbackoff: {{ initial: 10ms }}\n{settings}"));
+    let backoff = if settings.contains("backoff") { "" } else { "backoff: { initial: 10ms }\n" };
+    let daemon = Daemon::running(&format!("polling_interval: 1h\n{backoff}{settings}"));
     daemon.steps("agt_a", steps);
     daemon.apply(&world(""));
     daemon

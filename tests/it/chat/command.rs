@@ -13,7 +13,7 @@ fn a_chat_is_opened_used_and_closed() {
     let daemon = lively("", &["authenticate", "chat"]);
     assert_eq!(daemon.done(&["chat", "start", "agt_a", "prj"]), "the chat with agt_a in prj is open\n");
     until_listening(&daemon);
-    let sent = daemon.json(&["chat", "send", "agt_a", "prj", "--", "-1 is a number"]);
+    let sent = daemon.json(&["chat", "send", "agt_a", "prj", "-1 is a number"]);
     assert_eq!((&sent["sender_id"], &sent["content"]), (&"user".into(), &"-1 is a number".into()));
     until("it is answered", || said(&daemon).len() == 2);
     let first = sent["id"].as_str().unwrap();

@@ -69,7 +69,8 @@ fn a_client_that_goes_in_the_middle_of_a_poll_loses_nothing() {
     for n in 0..20 {
         let mut waiting = ann.poll_apart(&daemon);
         if n % 2 == 0 {
-            let given_up = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+            let given_up =
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
             waiting.send(format!("{given_up}\n").as_bytes());
         }
         // Before, in the middle of, or after what is said: whenever it happens to go.

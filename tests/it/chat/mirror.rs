@@ -15,15 +15,14 @@ fn file(daemon: &Daemon) -> PathBuf {
     daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl")
 }
 
-/// What its lines say; what isn't ours as it is.
+/// What its lines say; what isn't ours, or isn't whole, as it is.
 fn contents(daemon: &Daemon) -> Vec<String> {
     let text = fs::read_to_string(file(daemon)).unwrap_or_default();
-    assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
     let of_line = |line: &str| {
         let found: Value = serde_json::from_str(line).unwrap_or_default();
-        found["content"].as_str().unwrap_or(line).to_owned()
+        found["content"].as_str().filter(|_| line.ends_with('\n')).unwrap_or(line.trim_end()).to_owned()
     };
-    text.lines().map(of_line).collect()
+    text.split_inclusive('\n').map(of_line).collect()
 }
 
 #[track_caller]

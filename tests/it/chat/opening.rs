@@ -70,7 +70,10 @@ fn an_agent_that_leaves_messages_behind_is_started_again_and_waits_longer_each_t
 
 #[test]
 fn who_answered_everything_may_go_without_a_word() {
-    let daemon = lively("backoff: { initial: 5m }", &["authenticate", "call:get_pending_messages {}", "call:respond_chat {\"content\": \"yes\"}"]);
+    let daemon = lively(
+        "backoff: { initial: 5m }",
+        &["authenticate", "call:get_pending_messages {}", "call:respond_chat {\"content\": \"yes\"}"],
+    );
     for n in 1..4 {
         say(&daemon, "there?");
         until("it is answered", || said(&daemon).len() == 2 * n);
@@ -166,7 +169,14 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
     check("GET", "/projects/nowhere/agent-sessions", &Value::Null, 404, "project_not_found", "no project `nowhere`");
     check("POST", MESSAGES, &json!({ "content": " \n" }), 422, "invalid", "content is empty: expected a text");
     let long = "x".repeat(64 * 1024 + 1);
-    check("POST", MESSAGES, &json!({ "content": long }), 422, "invalid", "content has 65537 bytes: expected at most 65536");
+    check(
+        "POST",
+        MESSAGES,
+        &json!({ "content": long }),
+        422,
+        "invalid",
+        "content has 65537 bytes: expected at most 65536",
+    );
     check("POST", MESSAGES, &json!({ "text": "x" }), 400, "invalid_body", "unknown field `text`");
     check("POST", MESSAGES, &json!({ "content": null }), 400, "invalid_body", "content: invalid type: null");
     let elsewhere = "/projects/prj_2/agents/agt_a/chat/messages";

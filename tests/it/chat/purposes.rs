@@ -25,7 +25,8 @@ fn tools(daemon: &Daemon) -> Vec<String> {
     let needs_session = |tool: &&Value| {
         tool["inputSchema"]["required"].as_array().is_some_and(|required| required.contains(&"session_token".into()))
     };
-    let names = list.as_array().unwrap().iter().filter(needs_session).map(|tool| tool["name"].as_str().unwrap().to_owned());
+    let names =
+        list.as_array().unwrap().iter().filter(needs_session).map(|tool| tool["name"].as_str().unwrap().to_owned());
     names.collect()
 }
 
@@ -72,7 +73,8 @@ fn each_has_its_own_session_and_end() {
 
 #[test]
 fn each_has_its_own_process() {
-    let daemon = lively("", &["authenticate", "run:call get_my_task --get task >task.$$ || chat", "append:went", "wait-for:go"]);
+    let daemon =
+        lively("", &["authenticate", "run:call get_my_task --get task >task.$$ || chat", "append:went", "wait-for:go"]);
     daemon.apply(&world(MINE));
     start(&daemon);
     until("both are there", || sessions(&daemon) == (1, 1));

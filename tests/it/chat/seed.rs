@@ -62,7 +62,10 @@ fn without_held_polls_an_agent_is_told_to_come_back_in_five_seconds() {
     assert!(began.elapsed() < Duration::from_secs(4));
     say(&daemon, "hello");
     let next = ann.call("get_next_action", json!({}));
-    assert_eq!((&next["action"], super::contents(&next["messages"])), (&"get_pending_messages".into(), vec!["hello".to_owned()]));
+    assert_eq!(
+        (&next["action"], super::contents(&next["messages"])),
+        (&"get_pending_messages".into(), vec!["hello".to_owned()])
+    );
     assert_eq!(ann.pending(), ["hello"]);
     ann.respond("hello yourself");
     assert_eq!(ann.call("get_next_action", json!({})), expected);

@@ -1,7 +1,7 @@
 //! Any commits, applied to the memory store and to SQLite: the same results, the same answers to every question.
 
-use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::Assignment;
+use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::{ExitStatus, Outcome, ReportResult, StopReason, TimeLimit};
