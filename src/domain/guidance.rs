@@ -261,7 +261,7 @@ impl Guidance {
         self.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
     }
 
-    const fn steps(self) -> &'static str {
+    const fn steps_title(self) -> &'static str {
         self.either("Steps", "手順")
     }
 
@@ -280,7 +280,7 @@ impl Guidance {
         let steps: Vec<String> = (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
         format!(
             "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}:\n{}",
-            self.steps(),
+            self.steps_title(),
             steps.concat()
         )
     }

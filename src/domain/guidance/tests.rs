@@ -85,7 +85,7 @@ fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
         ("messages_given 0".to_owned(), guidance.messages_given(0)),
         ("messages_given 1".to_owned(), guidance.messages_given(1)),
         ("responded".to_owned(), guidance.responded()),
-        ("steps".to_owned(), guidance.steps()),
+        ("steps_title".to_owned(), guidance.steps_title()),
         ("task_given".to_owned(), guidance.task_given()),
         ("no_task".to_owned(), guidance.no_task()),
         ("work_remains".to_owned(), guidance.work_remains()),
