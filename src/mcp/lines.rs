@@ -23,6 +23,9 @@ const MAX_BAD_LINES: u32 = 16;
 /// stays in the socket. The library itself takes whatever comes.
 const MAX_IN_FLIGHT: usize = 64;
 
+/// So many bytes are read at once. Most lines are shorter, and every connection that waits has a buffer of this size.
+const READ_AT_ONCE: usize = 1024;
+
 /// The server's side of one connection.
 pub(super) struct LineTransport<R, W> {
     reader: BufReader<R>,
@@ -55,7 +58,7 @@ where
 {
     pub(super) fn new(reader: R, writer: W, standing: Arc<Standing>) -> Self {
         Self {
-            reader: BufReader::new(reader),
+            reader: BufReader::with_capacity(READ_AT_ONCE, reader),
             line: Vec::new(),
             is_skipping: false,
             n_bad_lines: 0,
