@@ -10,24 +10,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chat_log::{ChatLog, ChatLogError, Length};
 use crate::domain::{AgentId, Assignment, InstanceKey, Message, ProjectId, Purpose};
-use crate::store::MessageFilter;
+use crate::store::{MessageFilter, StoreError};
 use crate::telemetry::ErrorChain;
 
+use super::Service;
 use super::chat::visible;
-use super::{Service, ServiceError};
 
 /// So many messages are read at once.
 const PAGE: usize = 500;
 
 /// One file.
 type Place = (PathBuf, AgentId);
+/// The number of the last message of each project that is in a file.
+type Written = BTreeMap<ProjectId, i64>;
+type Mirrors = HashMap<Place, Mirror>;
+/// Why a mirror is behind.
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// How far a mirror has come.
+/// How far a file has come.
 #[derive(Debug, Default)]
 struct Mirror {
-    /// The last message of each project that is in it; none, before it was compared with the store.
-    written: BTreeMap<ProjectId, i64>,
-    length: Option<Length>,
+    /// All projects that share it.
+    written: Written,
+    /// How it was left; `None` until it was compared with the store.
+    left: Option<Length>,
     /// Somebody was told that it can't be written.
     is_troubled: bool,
 }
@@ -36,7 +42,7 @@ impl Service {
     /// Mirrors what is said until `cancel`, beginning with what was not mirrored yet.
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
         let mut news = self.waiting.unmirrored.nudge.listen();
-        let mut mirrors = HashMap::new();
+        let mut mirrors = Mirrors::new();
         match self.store.chats().await {
             Ok(chats) => self.mirror(chats.into_iter().collect(), &mut mirrors).await,
             Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors"),
@@ -48,14 +54,28 @@ impl Service {
         self.mirror(self.waiting.unmirrored.take(), &mut mirrors).await;
     }
 
-    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut HashMap<Place, Mirror>) {
-        for (place, projects) in self.places_of(chats).await {
-            let mut mirror = mirrors.remove(&place).unwrap_or_default();
-            match self.catch_up(&place, &projects, &mut mirror).await {
+    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut Mirrors) {
+        let mut behind = BTreeSet::new();
+        for Assignment { project, agent } in chats {
+            match self.store.project(&project).await {
+                Ok(Some(found)) => {
+                    let place = (found.working_directory, agent);
+                    share(mirrors, &place, project);
+                    behind.insert(place);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(project_id = %project, error = %ErrorChain(&error), "could not mirror a chat")
+                }
+            }
+        }
+        for place in behind {
+            let mirror = mirrors.entry(place.clone()).or_default();
+            match self.catch_up(&place, mirror).await {
                 Ok(()) => mirror.is_troubled = false,
                 Err(error) => {
-                    // It begins anew, and perhaps mends what was cut short.
-                    mirror.written.clear();
+                    // It is compared anew, and what was cut short is mended.
+                    mirror.left = None;
                     if !std::mem::replace(&mut mirror.is_troubled, true) {
                         tracing::warn!(
                             agent_id = %place.1, error = %ErrorChain(&*error),
@@ -64,58 +84,28 @@ impl Service {
                     }
                 }
             }
-            mirrors.insert(place, mirror);
         }
     }
 
-    /// The files of these chats, each with all projects that share it.
-    async fn places_of(&self, chats: BTreeSet<Assignment>) -> BTreeMap<Place, BTreeSet<ProjectId>> {
-        let mut places: BTreeMap<Place, BTreeSet<ProjectId>> = BTreeMap::new();
-        if chats.is_empty() {
-            return places;
-        }
-        let projects = match self.store.projects().await {
-            Ok(projects) => projects,
-            Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not mirror chats");
-                return places;
-            }
+    async fn catch_up(&self, (directory, agent): &Place, mirror: &mut Mirror) -> Result<(), Trouble> {
+        let (of_directory, of_agent) = (directory.clone(), agent.clone());
+        let opened = blocking(move || ChatLog::open(&of_directory, &of_agent)).await?;
+        let Some(mut log) = opened else {
+            mirror.left = None;
+            return Ok(());
         };
-        let directory_of = |project: &ProjectId| {
-            let found = projects.iter().find(|known| known.id == *project);
-            found.map(|found| found.working_directory.clone())
-        };
-        for Assignment { project, agent } in chats {
-            let Some(directory) = directory_of(&project) else { continue };
-            let sharing = projects.iter().filter(|other| other.working_directory == directory);
-            let sharing = sharing.map(|other| other.id.clone());
-            places.entry((directory.clone(), agent)).or_default().extend(sharing);
+        // Otherwise somebody else wrote, or it was cut short, or this is the first look.
+        let is_as_left = mirror.left == Some(log.length()?);
+        if !is_as_left {
+            mirror.written.values_mut().for_each(|written| *written = 0);
         }
-        places
-    }
-
-    async fn catch_up(
-        &self,
-        (directory, agent): &Place,
-        projects: &BTreeSet<ProjectId>,
-        mirror: &mut Mirror,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let (place, agent_of_place) = (directory.clone(), agent.clone());
-        let opened = blocking(move || ChatLog::open(&place, &agent_of_place)).await?;
-        let Some(mut log) = opened else { return Ok(()) };
-        let is_known = projects.iter().all(|project| mirror.written.contains_key(project));
-        let is_as_left = is_known && mirror.length == Some(log.length()?);
-        let after = if is_as_left { mirror.written.clone() } else { BTreeMap::new() };
-        let messages = self.messages_after(agent, projects, &after).await?;
-        let (length, messages) = blocking(move || {
+        let messages = self.messages_after(agent, &mirror.written).await?;
+        let (left, messages) = blocking(move || {
             if is_as_left { log.append(&messages) } else { log.repair(&messages) }?;
             Ok((log.length()?, messages))
         })
         .await?;
-        mirror.length = Some(length);
-        for project in projects {
-            mirror.written.entry(project.clone()).or_default();
-        }
+        mirror.left = Some(left);
         for message in messages {
             mirror.written.insert(message.project, message.seq);
         }
@@ -123,16 +113,11 @@ impl Service {
     }
 
     /// What an agent and people said to each other in these projects after that, hidden messages too, in order.
-    async fn messages_after(
-        &self,
-        agent: &AgentId,
-        projects: &BTreeSet<ProjectId>,
-        written: &BTreeMap<ProjectId, i64>,
-    ) -> Result<Vec<Message>, ServiceError> {
+    async fn messages_after(&self, agent: &AgentId, written: &Written) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::new();
-        for project in projects {
+        for (project, &written) in written {
             let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-            let mut after = written.get(project).copied();
+            let mut after = Some(written);
             loop {
                 let filter = MessageFilter { after, only_visible: false, ..visible(&key, PAGE) };
                 let page = self.store.messages(&filter).await?;
@@ -149,8 +134,22 @@ impl Service {
     }
 }
 
+/// The chat of the project is mirrored there, and nowhere else.
+fn share(mirrors: &mut Mirrors, place: &Place, project: ProjectId) {
+    for (other, mirror) in mirrors.iter_mut() {
+        if other.1 == place.1 && other != place {
+            mirror.written.remove(&project);
+        }
+    }
+    let mirror = mirrors.entry(place.clone()).or_default();
+    if !mirror.written.contains_key(&project) {
+        mirror.written.insert(project, 0);
+        mirror.left = None;
+    }
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ChatLogError> + Send + 'static,
-) -> Result<T, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<T, Trouble> {
     Ok(tokio::task::spawn_blocking(work).await??)
 }

@@ -54,7 +54,9 @@ impl Service {
         let asked_at = Instant::now();
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
-            let (action, until) = match self.look(caller, asked_at.elapsed(), hold).await {
+            // On the heap while it lasts: what a look needs is not held by the thousand who wait.
+            let look = Box::pin(self.look(caller, asked_at.elapsed(), hold)).await;
+            let (action, until) = match look {
                 Ok(Look::Act(next)) => return Ok(*next),
                 Ok(Look::Wait { action, until }) => (action, until),
                 // It was open when the agent asked: this is how it is told.
