@@ -68,17 +68,15 @@ impl Usage {
 }
 
 words! {
-    /// What kind of trouble an agent has: who has to do something about it.
+    /// What kind of trouble an agent has: who has to do something about it. `auth`: its login is missing, wrong or locked. `quota`:
+    /// its account has used up what it may use. `overload`: the service has no room at present. `config`: what it was started with
+    /// can't work, such as an unknown model, or a server that is not reached. `crash`: it broke.
+    // Words at the variants would make `oneOf` of the schema, which some clients don't take.
     pub enum FailureClass as "failure" {
-        /// Its login is missing, wrong or locked.
         Auth = "auth",
-        /// Its account has used up what it may use.
         Quota = "quota",
-        /// The service has no room at present.
         Overload = "overload",
-        /// What it was started with can't work: an unknown model, a server that is not reached.
         Config = "config",
-        /// It broke.
         Crash = "crash",
     }
 }

@@ -139,7 +139,7 @@ fn what_was_printed_while_no_daemon_was_there_counts() {
 fn a_flood_of_output_hides_nothing_that_comes_after_it() {
     let daemon = Daemon::running("output: { max_file: 64 KiB, files: 2 }\nbackoff: { initial: 1h, max: 1h }");
     let print = format!("run:cat {}", printed("claude.jsonl").display());
-    let steps = ["authenticate", "get-my-task", "chatter:20000000", "long-line:300000", &print, "report:success"];
+    let steps = ["authenticate", "get-my-task", "chatter:3000000", "long-line:300000", &print, "report:success"];
     daemon.with_one_task(&steps);
     assert_eq!(daemon.until_ended("agt")["usage"], claude_usage());
 }
