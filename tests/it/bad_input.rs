@@ -168,6 +168,8 @@ impl Mistake {
                 assert!(object["error"].as_str().unwrap().contains(&self.argument), "{}: {object}", self.what);
             }
             (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => check_fair(&self.what, &object),
+            // An agent at its task is told that a tool of chats is none of its own, before anything else.
+            (_, Answer::Refusal(object)) if object["error_code"] == "wrong_purpose" => {}
             (Kind::Unknown, Answer::Success(_)) => {}
             (_, other) => panic!("{}: {other:?}", self.what),
         }
