@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
-use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::pair::{Backoff, StartLimit};
 use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
 use agent_coordinator::domain::{
     Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
@@ -185,6 +185,7 @@ fn settings(state_dir: &Path) -> Settings {
         chat: ChatSettings { poll_hold: seconds(45), idle_timeout: seconds(600) },
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
+        start_limit: StartLimit { failures: 5, interval: seconds(600) },
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),

@@ -2,6 +2,7 @@
 //!
 //! Exit codes (contract.md): 0, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
 
+mod activity;
 mod agent;
 mod apply;
 mod bridge;
@@ -9,6 +10,7 @@ mod call;
 mod chat;
 mod check;
 mod client;
+mod drain;
 mod error;
 mod http_bridge;
 mod http_door;
@@ -20,11 +22,14 @@ mod run;
 mod status;
 mod stop;
 mod task;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Places};
@@ -99,7 +104,15 @@ enum Question {
     Logs(logs::LogsArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
-    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`
+    /// Start no more agents until `resume`; what runs goes on
+    Pause,
+    /// Pause, end chats, and wait until nothing runs: before an upgrade or a shutdown
+    Drain(drain::DrainArguments),
+    /// Make coordinators look again at once
+    Refresh,
+    /// Show each rule that lets an agent start in a project or keeps it from that
+    Why(why::WhyArguments),
+    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
     Resume(stop::ResumeArguments),
     /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
     Chat(chat::ChatArguments),
@@ -186,13 +199,28 @@ fn bridge(server: ServerAddress) -> Result<(), CliError> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let carried = runtime.block_on(async {
         match server {
-            ServerAddress::Socket(socket) => bridge::run(socket, input, output).await,
-            ServerAddress::Url(url) => http_bridge::run(&url, input, output).await,
+            ServerAddress::Socket(socket) => bridge::run(socket, input, output, output_closed()).await,
+            ServerAddress::Url(url) => http_bridge::run(&url, input, output, output_closed()).await,
         }
     });
     // The thread that reads standard input can't be interrupted.
     runtime.shutdown_background();
     carried
+}
+
+/// Returns when nobody reads what is printed. Cancel-safe.
+async fn output_closed() {
+    // Nothing wakes whoever waits for that: the output may be anything.
+    let mut look = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        look.tick().await;
+        let output = std::io::stdout();
+        let mut ends = [PollFd::new(&output, PollFlags::empty())];
+        let n_ready = rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        if n_ready.is_err() || ends[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            return;
+        }
+    }
 }
 
 fn ask(question: Question, places: Places, environment: &Environment) -> Result<(), CliError> {
@@ -205,6 +233,10 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
+            Question::Pause => drain::pause(&client).await,
+            Question::Drain(drain) => drain.drain(&client).await,
+            Question::Refresh => drain::refresh(&client).await,
+            Question::Why(why) => why.print(&client).await,
             Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,
             Question::Project(project) => project.run(&client, environment).await,

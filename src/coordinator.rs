@@ -6,18 +6,21 @@
 
 mod act;
 mod control;
+mod ears;
 mod local;
 mod processes;
 mod remote;
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
+use ears::Ears;
 pub use local::LocalControlPlane;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
@@ -36,6 +39,8 @@ pub struct CoordinatorConfig {
     pub polling_interval: Duration,
     pub limits: Limits,
     pub providers: Providers,
+    /// Where the output of its agents is.
+    pub state_dir: PathBuf,
 }
 
 /// Whether the loop starts agents, or is on its way out.
@@ -63,8 +68,9 @@ enum WokenBy {
 /// The loop and what it owns.
 pub struct Coordinator<C, P> {
     config: CoordinatorConfig,
-    control: C,
+    control: Arc<C>,
     processes: P,
+    ears: Ears,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
@@ -89,7 +95,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
-    /// `wakeups` are those of the server and of the process table.
+    /// `wakeups` are those of the server and of the process table. Must be called within a tokio runtime.
     pub fn new(
         config: CoordinatorConfig,
         control: C,
@@ -99,7 +105,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     ) -> Self {
         let adoptions = processes.instances().iter().filter(|instance| instance.adopted).count();
         let counters = Counters { adoptions: adoptions as u64, ..Counters::default() };
+        let control = Arc::new(control);
         Self {
+            ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
             config,
             control,
             processes,
@@ -192,6 +200,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             self.n_failed = 0;
             tracing::info!("the server answers again");
         }
+        self.ears.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
         let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= snapshot.now);

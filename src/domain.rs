@@ -1,6 +1,7 @@
 //! What is decided, and nothing else: plain values in, values out. No clock, no files, no sockets, no environment, no
 //! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
 
+pub mod activity;
 pub mod agent;
 pub mod authentication;
 pub mod chat;
@@ -13,6 +14,7 @@ pub mod instance;
 pub mod key;
 pub mod language;
 pub mod launch;
+pub mod limits;
 pub mod next_action;
 pub mod notice;
 pub mod older_clients;
@@ -28,9 +30,10 @@ pub mod task;
 pub mod time;
 mod words;
 
+pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
-pub use command::CommandSpec;
+pub use command::{CommandSpec, FileContent, LaunchFile};
 pub use guidance::Guidance;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 pub use instance::{Instance, Phase};
@@ -43,6 +46,6 @@ pub use refusal::Refusal;
 pub use secret::Secret;
 pub use server_address::ServerAddress;
 pub use session::{Execution, Session};
-pub use task::{Priority, Task, TaskStatus};
+pub use task::{Priority, Task, TaskGraph, TaskStatus};
 pub use time::Timestamp;
 pub use words::UnknownWord;

@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use connection::ClientGone;
 pub use guard::guarded;
 pub use problem::{Place, Problem};
 

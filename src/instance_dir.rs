@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `lock` | held by the shim for life | who the shim is; free: no shim now or ever again |
 //! | `spec.json` | daemon, before the spawn | launch, key, program, directory, fuse; no secrets |
+//! | `files/` | daemon, before the spawn; the agent | what its program takes from files only, such as settings |
 //! | `started.json` | shim | the agent's process |
 //! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
 //! | `authenticated` | daemon | marker for the fuse |
@@ -26,6 +27,7 @@ use crate::domain::LaunchId;
 pub mod clock;
 pub mod lock;
 pub mod order;
+pub mod output_reader;
 pub mod proc_fs;
 pub mod record;
 
@@ -37,6 +39,7 @@ pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";
 pub const OUTPUT_LOG: &str = "output.log";
 /// The shim's own troubles.
 pub const SHIM_LOG: &str = "shim.log";
+const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
 
 /// Where the folders of live and unacknowledged instances are.
@@ -81,6 +84,11 @@ pub fn output_files(dir: &Path) -> Vec<PathBuf> {
 /// `output.log.<n>`; the higher `n`, the older.
 pub fn rotated_log(dir: &Path, n: u32) -> PathBuf {
     dir.join(format!("{OUTPUT_LOG}.{n}"))
+}
+
+/// Where the files are that a launch begins with, in the folder of its instance.
+pub fn files(dir: &Path) -> PathBuf {
+    dir.join(FILES)
 }
 
 /// Creates a folder that only its owner can enter.

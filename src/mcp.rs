@@ -3,10 +3,15 @@
 //! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
 //! `service` and `domain`.
 
+mod cancels;
 mod deprecated;
 mod envelope;
+mod gate;
 mod lines;
 mod malformed;
+mod patience;
+mod rate;
+mod recent;
 mod server;
 mod throttle;
 mod tools;

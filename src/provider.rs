@@ -1,11 +1,17 @@
-//! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt.
+//! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt. And from
+//! what it prints to facts ([`output`]).
 //!
 //! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by `cli check` to show what
 //! would be started. A provider is an entry of the configuration, a preset (one file each), or an entry on top of a preset.
 
 mod claude;
 mod codex;
+mod copilot;
+mod gemini;
+mod opencode;
+pub mod output;
 mod preset;
+mod qwen;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +20,8 @@ use std::path::{Path, PathBuf};
 use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Template, fill};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, Secret};
-use preset::{BuiltIn, Run, SOCKET_VARIABLE, Server};
+use crate::instance_dir;
+use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server};
 
 /// What is to be started.
 #[derive(Debug, Clone)]
@@ -38,6 +45,8 @@ pub struct Providers {
     pub mcp_socket: Option<PathBuf>,
     /// Where the agent reaches it over HTTP; presets take this only without a socket.
     pub mcp_url: Option<String>,
+    /// Where the instances' folders are, and in them the files of presets.
+    pub state_dir: PathBuf,
     /// The daemon's own program: the bridge to the server, and the client of agents that are scripts.
     pub program: PathBuf,
 }
@@ -85,8 +94,13 @@ impl Providers {
         for argument in &provider.cli_args {
             arguments.push(values.fill(argument)?);
         }
-        let environment = self.environment_of(&provider, &values)?;
+        let mut environment = self.passed_to(&provider);
+        let mut set = BTreeMap::new();
+        for (name, value) in &provider.environment {
+            set.insert(name.clone(), Secret::new(values.fill(value.reveal())?));
+        }
         let stdin = || Some(Secret::new(self.prompt(request, Some(&request.passkey))));
+        let mut files = Vec::new();
         let (program, stdin) = match &provider.command_line {
             CommandLine::Own { program, prompt: PromptVia::Stdin, .. } => (program.clone(), stdin()),
             CommandLine::Own { program, prompt: PromptVia::Argument, .. } => {
@@ -98,11 +112,25 @@ impl Providers {
             CommandLine::Preset { preset, program, model, permissions } => {
                 let built_in = preset::of(*preset);
                 let server = self.server().ok_or_else(|| CommandError::Unreachable { provider: name.to_owned() })?;
-                let run = Run { server, permissions: *permissions, model: model.as_deref(), extra: &arguments };
-                arguments = (built_in.arguments)(&run);
+                let mut given = environment.clone();
+                given.extend(set.clone());
+                let composition = (built_in.compose)(&Run {
+                    server,
+                    permissions: *permissions,
+                    model: model.as_deref(),
+                    extra: &arguments,
+                    files: &instance_dir::files(&instance_dir::instance(&self.state_dir, &request.launch)),
+                    given: &given,
+                });
+                let Composition { environment: of_preset, .. } = &composition;
+                environment
+                    .extend(of_preset.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))));
+                Composition { arguments, files, .. } = composition;
                 (program.clone().unwrap_or_else(|| built_in.program.to_owned()), stdin())
             }
         };
+        environment.extend(set);
+        environment.extend(self.own_variables(request));
         Ok(CommandSpec {
             program,
             arguments,
@@ -110,6 +138,7 @@ impl Providers {
             environment: environment.into_iter().collect(),
             working_directory: request.working_directory.clone(),
             stdin,
+            files,
         })
     }
 
@@ -125,26 +154,19 @@ impl Providers {
         }
     }
 
-    /// What the provider passes on, then what it sets, then what is the launch's own: nothing overrides that.
-    fn environment_of(
-        &self,
-        provider: &ProviderConfig,
-        values: &Values<'_>,
-    ) -> Result<BTreeMap<String, Secret>, CommandError> {
-        let request = values.request;
+    /// What of the daemon's environment the provider passes on.
+    fn passed_to(&self, provider: &ProviderConfig) -> BTreeMap<String, Secret> {
         let built_in = built_in(provider);
         let is_passed = |name: &str| {
             let mut of_preset = built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
             provider.pass_environment.passes(name) || of_preset.any(|each| *each == name)
         };
         let passed = self.environment.iter().filter(|(name, _)| is_passed(name));
-        let mut variables: BTreeMap<String, Secret> =
-            passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect();
-        let set = built_in.iter().flat_map(|built_in| built_in.environment);
-        variables.extend(set.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
-        for (name, value) in &provider.environment {
-            variables.insert(name.clone(), Secret::new(values.fill(value.reveal())?));
-        }
+        passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect()
+    }
+
+    /// The launch's own: nothing overrides that.
+    fn own_variables(&self, request: &LaunchRequest) -> impl Iterator<Item = (String, Secret)> {
         let own = [
             ("AGENT_ID", Secret::new(request.key.agent.as_str())),
             ("PROJECT_ID", Secret::new(request.key.project.as_str())),
@@ -155,8 +177,7 @@ impl Providers {
         ];
         let socket = self.mcp_socket.as_deref().map(|socket| (SOCKET_VARIABLE, Secret::new(text(socket))));
         let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
-        variables.extend(own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value)));
-        Ok(variables)
+        own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value))
     }
 }
 

@@ -3,6 +3,7 @@
 //! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
 //! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod activities;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -10,6 +11,7 @@ mod chat;
 mod cleanup;
 mod conversation;
 mod coordination;
+mod create_tasks;
 mod launches;
 mod logout;
 mod manifest;
@@ -23,10 +25,15 @@ mod output;
 mod overdue;
 mod report;
 mod roster;
+mod save_context;
 mod start;
 mod status;
+mod task_progress;
+mod task_rules;
 mod task_status;
+mod tasks;
 mod waiting;
+mod why;
 pub mod world;
 
 use std::future::Future;
@@ -38,10 +45,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use authenticate::Authenticated;
 pub use caller::Caller;
-pub use catalog::{AgentEdit, NewTask, ProjectEdit, TaskEdit, TaskView};
+pub use catalog::{AgentEdit, ProjectEdit};
 pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
+pub use create_tasks::{Created, Draft};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -50,13 +58,17 @@ pub use operate::{Force, StopTarget, Stopped};
 pub use output::read_output;
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
+pub use save_context::Progress;
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+pub use task_progress::TaskProgress;
 pub use task_status::StatusChange;
+pub use tasks::{NewTask, TaskEdit, TaskView};
+pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
-use crate::domain::pair::Backoff;
+use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -81,6 +93,7 @@ pub struct Settings {
     /// Age at which any session ends, its process first.
     pub session_maximum: Duration,
     pub backoff: Backoff,
+    pub start_limit: StartLimit,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
@@ -109,6 +122,7 @@ pub struct Service {
     ending: CancellationToken,
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
+    activities: activities::Activities,
 }
 
 /// Why a use case didn't succeed.
@@ -141,12 +155,18 @@ impl Service {
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
+            activities: activities::Activities::default(),
         }
     }
 
     /// Hears each change that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
         self.waiting.coordinators.listen()
+    }
+
+    /// Makes every coordinator look again, as if something had changed.
+    pub fn refresh(&self) {
+        self.waiting.coordinators.wake();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

@@ -25,6 +25,7 @@ use self::agent::Agent;
 use self::keeper::Keeper;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
+use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
 use crate::instance_dir::lock::{self, ShimIdentity};
 use crate::instance_dir::order::{self, Order};
@@ -91,12 +92,12 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
             Ok((agent, streams)) => {
                 crash_point::reach(CrashPoint::AgentForked);
                 let limits = keeper::Limits::of(&order);
-                let redact = order.redact.iter().map(|literal| literal.as_bytes().to_vec()).collect();
+                let redactor = Redactor::new(order.redact.iter().map(|literal| literal.as_bytes()));
                 drop(order);
                 // The rest of the order is secret and not needed any more. Best effort: nobody can read this memory.
                 text.fill(0);
                 drop(text);
-                Keeper::new(dir, agent, streams, limits, redact).map_err(failed("keep the agent"))?.keep();
+                Keeper::new(dir, agent, streams, limits, redactor).map_err(failed("keep the agent"))?.keep();
             }
             Err(reason) => finish_without_agent(dir, ProcessEnd::StartFailed(reason)),
         },

@@ -121,6 +121,8 @@ pub struct TaskFilter {
     pub assignee: Option<AgentId>,
     pub status: Option<TaskStatus>,
     pub parent: Option<TaskId>,
+    /// Only those that are neither done nor cancelled.
+    pub only_open: bool,
 }
 
 /// Which launches, the newest first.

@@ -65,6 +65,11 @@ impl Bed {
         Self::start_as("serve", Self::folder()?, wanted)
     }
 
+    /// The same in a folder that has something already.
+    pub fn serve_in(folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
+        Self::start_as("serve", folder, wanted)
+    }
+
     /// A coordinator of `server`, reached at `link`, that starts all of its agents.
     pub fn supervise(&self, link: Link, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         let passkeys: serde_json::Map<String, Value> =

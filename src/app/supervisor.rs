@@ -88,8 +88,10 @@ pub(super) fn coordinator_config(
             environment: environment.variables().collect(),
             mcp_socket: server.socket,
             mcp_url: server.url,
+            state_dir: config.state_dir.clone(),
             program: program()?,
         },
+        state_dir: config.state_dir.clone(),
     })
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -23,12 +24,14 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// JSON-RPC's code for errors of an implementation.
 const CONNECTION_LOST: i32 = -32000;
 
-/// Carries lines until the input ends.
+/// Carries lines until the input ends, and the answers until `client_gone`.
 pub(super) async fn run(
     socket: PathBuf,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
+    client_gone: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
+    let mut client_gone = std::pin::pin!(client_gone);
     let mut bridge =
         Bridge { socket, input: BufReader::new(input), output, unanswered: BTreeMap::new(), unsent: Vec::new() };
     while bridge.has_line().await? {
@@ -39,7 +42,7 @@ pub(super) async fn run(
                 return Err(error);
             }
         };
-        if bridge.carry(stream).await? == Carried::InputEnded {
+        if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
             return bridge.say_what_was_lost().await;
         }
         eprintln!("agent-coordinator mcp: the server closed the connection; the next line will open another");
@@ -74,7 +77,11 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     }
 
     /// Carries lines over one connection, the first of which is there.
-    async fn carry(&mut self, stream: UnixStream) -> Result<Carried, CliError> {
+    async fn carry(
+        &mut self,
+        stream: UnixStream,
+        mut client_gone: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Carried, CliError> {
         let (reader, mut writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
         let mut answer = Vec::new();
@@ -111,6 +118,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                     }
                 },
                 () = until(input_ended) => return Ok(Carried::InputEnded),
+                () = &mut client_gone, if input_ended.is_some() => return Ok(Carried::InputEnded),
             }
         }
     }
@@ -133,8 +141,13 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             }
             return;
         };
-        if let (Some(id), true) = (message.get("id"), message.get("method").is_some()) {
-            self.unanswered.insert(id.to_string(), id.clone());
+        match (message.get("id"), message.get("method")) {
+            (Some(id), Some(_)) => drop(self.unanswered.insert(id.to_string(), id.clone())),
+            // There will be none.
+            (None, Some(method)) if method == "notifications/cancelled" => {
+                self.unanswered.remove(&message["params"]["requestId"].to_string());
+            }
+            _ => {}
         }
     }
 
@@ -189,6 +202,7 @@ async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::io;
 
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
@@ -213,7 +227,7 @@ mod tests {
             let listener = UnixListener::bind(&socket).unwrap();
             let (input, bridge_input) = duplex(64);
             let (bridge_output, output) = duplex(64);
-            let bridge = tokio::spawn(run(socket, bridge_input, bridge_output));
+            let bridge = tokio::spawn(run(socket, bridge_input, bridge_output, pending()));
             Self { _folder: folder, listener, input: Some(input), output: BufReader::new(output), bridge }
         }
 
@@ -294,7 +308,8 @@ mod tests {
             assert_eq!(line(&mut server).await.as_bytes(), request);
             server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
         };
-        let (carried, ()) = tokio::join!(bridge.carry(ours), server);
+        let client_gone = std::pin::pin!(pending());
+        let (carried, ()) = tokio::join!(bridge.carry(ours, client_gone), server);
         assert_eq!(carried.ok(), Some(Carried::InputEnded));
         assert_eq!(bridge.output, b"{\"id\":1,\"result\":{}}\n");
     }
@@ -314,7 +329,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stays_away_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(b"a line\n"), Vec::new()).await;
+        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(b"a line\n"), Vec::new(), pending()).await;
         assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::CliError;
 use super::http_door::{self, HttpDoor};
-use super::output::print_line;
+use super::output::print_answer;
 use crate::config::Environment;
 use crate::domain::ServerAddress;
 
@@ -70,13 +70,13 @@ impl CallArguments {
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
             Some(field) if !is_error => match answer.get(field) {
-                Some(Value::String(text)) => print_line(text)?,
-                Some(value) => print_line(&value.to_string())?,
+                Some(Value::String(text)) => print_answer(text)?,
+                Some(value) => print_answer(&value.to_string())?,
                 None => return Err(CliError::Failed(format!("the answer of {} has no field `{field}`", self.tool))),
             },
             // Whoever asks for one field takes what is printed for it.
             Some(_) => {}
-            None => print_line(&answer.to_string())?,
+            None => print_answer(&answer.to_string())?,
         }
         if is_error {
             let error = answer.get("error").and_then(Value::as_str).unwrap_or("refused");

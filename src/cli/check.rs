@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use super::output::print_line;
 use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
-use crate::domain::{Guidance, InstanceKey, Purpose, Secret, ServerAddress};
+use crate::domain::{FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
 use crate::provider::{LaunchRequest, Providers};
 
 /// Shorter values are words or numbers; what begins with a slash is a path.
@@ -43,6 +43,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         environment: environment.variables().collect(),
         mcp_socket: Some(config.mcp_socket.clone()),
         mcp_url: None,
+        state_dir: config.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
@@ -138,6 +139,12 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
     lines.push(format!("  command: {}", words.join(" ")));
     lines.push(format!("  standard input: {stdin}"));
     lines.push(format!("  variables: {}", variables.join(" ")));
+    lines.extend(command.files.iter().map(|LaunchFile { path, content }| match content {
+        FileContent::Text(text) => {
+            format!("  file {}: {}", path.display(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+        }
+        FileContent::Link(target) => format!("  link {}: {}", path.display(), target.display()),
+    }));
     lines
 }
 

@@ -1,11 +1,15 @@
-//! `logs`: what an agent printed.
+//! `logs`: what an agent printed. On a terminal, what an agent CLI prints for programs is put into words; elsewhere, and with
+//! `--raw`, it is as it was printed.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use super::Pair;
+use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
-use crate::domain::LaunchId;
+use crate::domain::{Failure, LaunchId, OutputFact, printable};
+use crate::provider::output::{Lines, recognise};
+use crate::rest::routes::activity::UsageBody;
 use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]
@@ -18,6 +22,12 @@ pub(super) struct LogsArguments {
     /// This launch instead of the newest
     #[arg(long, value_name = "ID")]
     launch: Option<LaunchId>,
+    /// Print the output as it is, also on a terminal
+    #[arg(long)]
+    raw: bool,
+    /// Put the JSON of agent CLIs into words, also where the output goes into a file or a program
+    #[arg(long, conflicts_with = "raw")]
+    readable: bool,
 }
 
 impl LogsArguments {
@@ -38,15 +48,107 @@ impl LogsArguments {
             newest.ok_or_else(|| CliError::Failed(format!("{agent} has not been started in {project}")))?.launch_id
         };
         let mut stdout = io::stdout().lock();
+        let mut shown = match (stdout.is_terminal(), self.raw, self.readable) {
+            (_, _, true) | (true, false, _) => Shown::InWords(Lines::default()),
+            (true, true, false) => Shown::Printable(ForTerminal::default()),
+            (false, _, false) => Shown::AsPrinted,
+        };
         let headers = client
             .stream(&format!("/launches/{launch}/output?follow={}", self.follow), |piece| {
-                stdout.write_all(piece)?;
+                match &mut shown {
+                    Shown::InWords(lines) => stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?,
+                    Shown::Printable(for_terminal) => stdout.write_all(for_terminal.shown(piece).as_bytes())?,
+                    Shown::AsPrinted => stdout.write_all(piece)?,
+                }
                 stdout.flush()
             })
             .await?;
+        if let Shown::InWords(mut lines) = shown {
+            stdout.write_all(in_words(|words| lines.finish(words)).as_bytes())?;
+        }
         if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
             eprintln!("agent-coordinator: this is the end of it; the whole output is on its coordinator's host");
         }
         Ok(())
+    }
+}
+
+/// How output is printed.
+enum Shown {
+    /// What agent CLIs print for programs is put into words.
+    InWords(Lines),
+    /// As it is, as far as a terminal can be shown that.
+    Printable(ForTerminal),
+    AsPrinted,
+}
+
+/// What the lines that `read` hands over say.
+fn in_words(read: impl FnOnce(&mut dyn FnMut(&str))) -> String {
+    let mut text = String::new();
+    read(&mut |line| {
+        text.push_str(&readable(line));
+    });
+    text
+}
+
+/// A line of an agent CLI as the lines a person reads, perhaps none; any other as it is.
+fn readable(line: &str) -> String {
+    let Some(facts) = recognise(line) else { return printable::line(line).into_owned() + "\n" };
+    facts.into_iter().filter_map(words).fold(String::new(), |text, words| text + &words + "\n")
+}
+
+fn words(fact: OutputFact) -> Option<String> {
+    match fact {
+        OutputFact::Did(text) => Some(text),
+        OutputFact::Got(text) => Some(format!("  > {text}")),
+        OutputFact::Failed(Failure { class, resets_at: Some(at) }) => Some(format!("! {class} until {at}")),
+        OutputFact::Failed(Failure { class, resets_at: None }) => Some(format!("! {class}")),
+        OutputFact::Total { usage, .. } => Some(format!("= {}", used(UsageBody::of(usage).as_ref()))),
+        OutputFact::Step { .. } | OutputFact::Recovered => None,
+    }
+}
+
+/// Its keeper has cleaned what an agent printed, but the file was in the agent's reach.
+#[derive(Default)]
+struct ForTerminal {
+    /// The beginning of a character whose end is in the next piece.
+    incomplete: Vec<u8>,
+}
+
+impl ForTerminal {
+    fn shown(&mut self, piece: &[u8]) -> String {
+        self.incomplete.extend_from_slice(piece);
+        let n_complete = match std::str::from_utf8(&self.incomplete) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.incomplete.len(),
+        };
+        let complete: Vec<u8> = self.incomplete.drain(..n_complete).collect();
+        printable::lines(&String::from_utf8_lossy(&complete)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_cli_is_put_into_words_and_others_are_left() {
+        let call = r#"{"type":"assistant","session_id":"s","message":{"id":"m","content":[
+            {"type":"text","text":"Now the\n tests."},{"type":"tool_use","name":"Bash","input":{"command":"cargo test"}}]}}"#;
+        assert_eq!(readable(&call.replace('\n', "")), "Now the tests.\nBash: cargo test\n");
+        assert_eq!(readable(r#"{"type":"thread.started","thread_id":"t"}"#), "");
+        for other in ["", "plain", r#"{"a":1}"#, r#"{"type":"other"}"#] {
+            assert_eq!(readable(other), format!("{other}\n"));
+        }
+    }
+
+    #[test]
+    fn a_character_between_two_pieces_is_shown_and_a_sequence_is_not() {
+        let text = "日\u{1b}[31m\n\u{202e}é".as_bytes();
+        for at in 0..text.len() {
+            let mut for_terminal = ForTerminal::default();
+            let shown = for_terminal.shown(&text[..at]) + &for_terminal.shown(&text[at..]);
+            assert_eq!(shown, "日 [31m\n é");
+        }
     }
 }

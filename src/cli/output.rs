@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::CliError;
 use crate::domain::Timestamp;
-use crate::domain::printable::is_unprintable;
+use crate::domain::printable;
 
 /// In which form a command answers.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -22,16 +22,26 @@ pub(super) struct Form {
 pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
     let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
     let text = serde_json::to_string_pretty(&snake_keys(value)).map_err(|error| CliError::Failed(error.to_string()))?;
-    print_line(&text)
+    print_line(&printable::json(&text))
 }
 
 /// The same on one line, for those who read line by line.
 pub(super) fn print_json_line(answer: &impl Serialize) -> Result<(), CliError> {
     let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
-    print_line(&snake_keys(value).to_string())
+    print_line(&printable::json(&snake_keys(value).to_string()))
 }
 
+/// Whatever stands in it reaches no terminal but as text.
 pub(super) fn print_line(text: &str) -> Result<(), CliError> {
+    writeln!(io::stdout(), "{}", printable::lines(text))?;
+    Ok(())
+}
+
+/// The same for what a program may want to the letter: only a terminal gets less.
+pub(super) fn print_answer(text: &str) -> Result<(), CliError> {
+    if io::stdout().is_terminal() {
+        return print_line(text);
+    }
     writeln!(io::stdout(), "{text}")?;
     Ok(())
 }
@@ -82,7 +92,7 @@ pub(super) fn lines(table: &Table) -> String {
 
 /// Other people's text, fit for a terminal and for one line.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if is_unprintable(letter) { ' ' } else { letter }).collect()
+    printable::line(text).into_owned()
 }
 
 /// How long ago, roughly.

@@ -1,7 +1,9 @@
 //! `status`: everything at a glance.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
+use super::activity::{doing, short, trouble, used};
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
@@ -23,21 +25,14 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
         if !watch {
             return print_line(&text);
         }
-        print_line(&format!("{CLEAR}{text}"))?;
+        write!(io::stdout(), "{CLEAR}")?;
+        print_line(&text)?;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
 
 /// Longest text of a cell; `--json` has the whole of it.
 const MAX_CELL: usize = 60;
-
-/// The beginning of a text that would make a table too wide.
-fn short(text: &str) -> String {
-    if text.chars().count() <= MAX_CELL {
-        return text.to_owned();
-    }
-    text.chars().take(MAX_CELL - 1).chain(['…']).collect()
-}
 
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
@@ -73,7 +68,8 @@ fn describe(status: &StatusBody) -> String {
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());
     } else {
-        let mut running = table(&["AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "LAUNCH"]);
+        let mut running =
+            table(&["AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "USED", "LAUNCH", "DOING"]);
         for instance in &status.instances {
             let launch = &instance.launch;
             let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
@@ -86,7 +82,9 @@ fn describe(status: &StatusBody) -> String {
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                used(launch.activity.usage.as_ref()),
                 launch.launch_id.to_string(),
+                doing(&launch.activity, status.at),
             ]);
         }
         parts.push(lines(&running));
@@ -105,9 +103,13 @@ fn describe(status: &StatusBody) -> String {
         parts.push(lines(&waiting));
     }
     if !status.ended.is_empty() {
-        let mut ended = table(&["ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "LAUNCH"]);
+        let mut ended = table(&["ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "USED", "LAUNCH"]);
         for launch in &status.ended {
             let outcome = launch.outcome.as_deref().unwrap_or("-");
+            let reason = launch.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+            let failure = launch.activity.failure.as_ref();
+            let failure = failure.map_or_else(String::new, |failure| format!(": {}", trouble(failure, status.at)));
+            let outcome = short(&format!("{outcome}{reason}{failure}"), MAX_CELL);
             let exit = match (launch.exit_code, launch.signal) {
                 (Some(code), _) => code.to_string(),
                 (None, Some(signal)) => format!("signal {signal}"),
@@ -117,15 +119,11 @@ fn describe(status: &StatusBody) -> String {
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                short(
-                    &launch
-                        .reason
-                        .as_ref()
-                        .map_or_else(|| outcome.to_owned(), |reason| format!("{outcome} ({reason})")),
-                ),
+                outcome,
                 exit,
                 launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, status.at)),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                used(launch.activity.usage.as_ref()),
                 launch.launch_id.to_string(),
             ]);
         }

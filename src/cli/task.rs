@@ -4,11 +4,12 @@ use std::io::Read as _;
 
 use clap::Subcommand;
 
+use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
-use crate::rest::routes::tasks::{NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+use crate::rest::routes::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
@@ -26,7 +27,7 @@ pub(super) enum TaskCommand {
         #[command(flatten)]
         form: Form,
     },
-    /// Show a task, its subtasks, and who worked on it
+    /// Show a task, what it waits for, its subtasks, and who worked on it
     Show {
         /// Task id
         task: TaskId,
@@ -97,6 +98,18 @@ pub(super) struct SetTask {
     /// Take it away from its assignee
     #[arg(long, conflicts_with = "assignee")]
     no_assignee: bool,
+    /// The task it is to be part of
+    #[arg(long)]
+    parent: Option<TaskId>,
+    /// Make it a task of its own
+    #[arg(long, conflicts_with = "parent")]
+    no_parent: bool,
+    /// A task that must be done first; may be given several times, and says all of them
+    #[arg(long = "depends-on", value_name = "TASK")]
+    dependencies: Vec<TaskId>,
+    /// Let it wait for nothing
+    #[arg(long, conflicts_with = "dependencies")]
+    no_dependencies: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -144,11 +157,15 @@ impl AddTask {
 impl SetTask {
     async fn run(self, client: &Client) -> Result<(), CliError> {
         let assignee = if self.no_assignee { Some(None) } else { self.assignee.map(Some) };
+        let parent = if self.no_parent { Some(None) } else { self.parent.map(Some) };
+        let is_about_dependencies = self.no_dependencies || !self.dependencies.is_empty();
         let request = TaskRequest {
             title: self.title,
             description: self.description.map(text_or_stdin).transpose()?,
             priority: self.priority,
             assignee_id: assignee,
+            parent_id: parent,
+            dependencies: is_about_dependencies.then_some(self.dependencies),
             status: self.status,
             reason: self.reason,
         };
@@ -172,19 +189,47 @@ fn text_or_stdin(text: String) -> Result<String, CliError> {
 
 const NO_TASKS: &str = "No tasks. Add one with `agent-coordinator task add`.";
 
+const COLUMNS: [&str; 6] = ["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"];
+
 fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
-    let mut rows = table(&["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"]);
+    let mut rows = table(&COLUMNS);
     for task in tasks {
-        rows.add_row([
-            task.id.to_string(),
-            task.project_id.to_string(),
-            task.status.to_string(),
-            task.priority.to_string(),
-            task.assignee_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-            plain(&task.title),
-        ]);
+        rows.add_row(row(task, 0));
     }
     print_table(&rows, when_empty)
+}
+
+fn outcome_of(execution: &ExecutionBody) -> String {
+    let outcome = execution.outcome.as_deref().unwrap_or("running");
+    let failure = execution.failure.map(|failure| format!(": {}", failure.class));
+    format!("{outcome}{}", failure.unwrap_or_default())
+}
+
+/// A task so many levels below the first ones.
+fn row(task: &TaskBody, depth: usize) -> [String; 6] {
+    [
+        format!("{:indent$}{}", "", task.id, indent = 2 * depth),
+        task.project_id.to_string(),
+        task.status.to_string(),
+        task.priority.to_string(),
+        task.assignee_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+        plain(&task.title),
+    ]
+}
+
+/// Each task with its subtasks below it.
+fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
+    let parts = |of: &TaskId, depth: usize| {
+        let parts: Vec<_> = below.iter().filter(|task| task.parent_id.as_ref() == Some(of)).collect();
+        parts.into_iter().rev().map(move |task| (task, depth))
+    };
+    let mut rows = table(&COLUMNS);
+    let mut open: Vec<(&TaskBody, usize)> = parts(parent, 0).collect();
+    while let Some((task, depth)) = open.pop() {
+        rows.add_row(row(task, depth));
+        open.extend(parts(&task.id, depth + 1));
+    }
+    print_table(&rows, "")
 }
 
 fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
@@ -198,39 +243,57 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
         print_line(&format!("part of {parent}"))?;
     }
     if !task.dependencies.is_empty() {
-        let ids: Vec<&str> = task.dependencies.iter().map(TaskId::as_str).collect();
+        let ids: Vec<String> = task.dependencies.iter().map(|id| with_status(id, &detail.depends_on)).collect();
         print_line(&format!("depends on {}", ids.join(", ")))?;
     }
     if let Some(reason) = &task.blocked_reason {
         print_line(&format!("blocked: {}", plain(reason)))?;
     }
-    for line in task.description.lines() {
-        print_line(&format!("  {}", plain(line)))?;
-    }
+    print_indented(&task.description)?;
     if !detail.subtasks.is_empty() {
         print_line("")?;
-        print_tasks(&detail.subtasks, "")?;
+        print_tree(&task.id, &detail.subtasks)?;
     }
     if !detail.executions.is_empty() {
         print_line("")?;
-        let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "SUMMARY", "LAUNCH"]);
-        for execution in &detail.executions {
-            rows.add_row([
-                execution.started_at.to_string(),
-                execution.agent_id.to_string(),
-                execution.result.map_or("-", |result| result.as_str()).to_owned(),
-                execution.outcome.clone().unwrap_or_else(|| "running".to_owned()),
-                execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
-                execution.launch_id.to_string(),
-            ]);
-        }
-        print_table(&rows, "")?;
+        print_executions(&detail.executions)?;
     }
-    if let Some(next_steps) = detail.executions.iter().find_map(|execution| execution.next_steps.as_ref()) {
-        print_line("\nnext steps:")?;
-        for line in next_steps.lines() {
-            print_line(&format!("  {}", plain(line)))?;
+    // The newest of each: what a later run didn't say still stands.
+    let newest = |of: fn(&ExecutionBody) -> Option<&String>| detail.executions.iter().find_map(of);
+    for (what, left) in [
+        ("progress", newest(|execution| execution.progress.as_ref())),
+        ("findings", newest(|execution| execution.findings.as_ref())),
+        ("next steps", newest(|execution| execution.next_steps.as_ref())),
+    ] {
+        if let Some(left) = left {
+            print_line(&format!("\n{what}:"))?;
+            print_indented(left)?;
         }
     }
     Ok(())
+}
+
+fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {
+    let status = tasks.iter().find(|task| task.id == *id).map_or("missing", |task| task.status.as_str());
+    format!("{id} ({status})")
+}
+
+fn print_indented(text: &str) -> Result<(), CliError> {
+    text.lines().try_for_each(|line| print_line(&format!("  {}", plain(line))))
+}
+
+fn print_executions(executions: &[ExecutionBody]) -> Result<(), CliError> {
+    let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "USED", "SUMMARY", "LAUNCH"]);
+    for execution in executions {
+        rows.add_row([
+            execution.started_at.to_string(),
+            execution.agent_id.to_string(),
+            execution.result.map_or("-", |result| result.as_str()).to_owned(),
+            outcome_of(execution),
+            used(execution.usage.as_ref()),
+            execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
+            execution.launch_id.to_string(),
+        ]);
+    }
+    print_table(&rows, "")
 }

@@ -55,11 +55,22 @@ pub enum PromptVia {
 pub enum Preset {
     Claude,
     Codex,
+    Gemini,
+    Qwen,
+    Opencode,
+    Copilot,
 }
 
 impl Preset {
     /// Each with its name, which is also the `ai_type` it stands for without an entry.
-    pub const ALL: [(&'static str, Self); 2] = [("claude", Self::Claude), ("codex", Self::Codex)];
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("claude", Self::Claude),
+        ("codex", Self::Codex),
+        ("gemini", Self::Gemini),
+        ("qwen", Self::Qwen),
+        ("opencode", Self::Opencode),
+        ("copilot", Self::Copilot),
+    ];
 }
 
 /// What an agent may do without asking; nobody is there to be asked.

@@ -106,7 +106,7 @@ ai_providers:
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
-start: { timeout: 1.5 }
+start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5 }
 notice: { grace: 1m }
@@ -156,7 +156,7 @@ output: { max_file: 1 MiB, files: 2 }
             max_timeout: seconds(7_200),
             cleanup_interval: seconds(60),
         },
-        start: Start { timeout: Duration::from_millis(1_500) },
+        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run { linger: seconds(5) },
         notice: Notice { grace: seconds(60) },

@@ -87,6 +87,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Action::Report { launch, report } => {
                 let (seen, reported) = crash_points(&report);
                 crash_point::reach(seen);
+                if matches!(report, ProcessReport::Ended { .. }) {
+                    self.tell_activity(&launch).await;
+                }
                 if let Err(error) = self.control.report(&launch, &report).await {
                     tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
                     return Err(NotDone);
@@ -105,6 +108,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Action::Start { .. } => {}
         }
         Ok(())
+    }
+
+    /// The last of what it printed, before its end: what comes after that is not kept. The end doesn't wait for a server that
+    /// doesn't want to know.
+    async fn tell_activity(&self, launch: &LaunchId) {
+        let Some(activity) = self.ears.hear_out(launch).await else { return };
+        if let Err(error) = self.control.report_activity(launch, &activity).await {
+            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report the activity");
+        }
     }
 
     /// Whether nobody was told yet that this `ai_type` has no provider of its own.

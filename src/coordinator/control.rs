@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::domain::plan::ProcessReport;
-use crate::domain::{Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
+use crate::domain::{Activity, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
 use crate::service::{CoordinatorStatus, ServerView};
 
 /// The server can't be asked or didn't understand.
@@ -56,6 +56,13 @@ pub trait ControlPlane: Send + Sync + 'static {
         &self,
         launch: &LaunchId,
         report: &ProcessReport,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Tells what the output of an agent amounts to, so far.
+    fn report_activity(
+        &self,
+        launch: &LaunchId,
+        activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
     /// Marks a launch to be ended.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
+use crate::domain::{Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
 use crate::service::{CoordinatorStatus, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
@@ -45,6 +45,10 @@ impl ControlPlane for LocalControlPlane {
 
     async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
         self.service.report_process(launch, report).await.map_err(failed("report a process"))
+    }
+
+    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
+        self.service.report_activity(launch, activity.clone()).await.map_err(failed("report an activity"))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {

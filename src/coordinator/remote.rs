@@ -21,7 +21,7 @@ use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::pair::{Backoff, StartReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{
-    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
+    Activity, AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
 };
 use crate::instance_dir;
 use crate::mcp_client::{CallError, McpClient};
@@ -80,6 +80,7 @@ pub struct RemoteControlPlane {
 const OBSERVE: &str = "ask the server for work";
 const CLAIM: &str = "claim a start";
 const REPORT: &str = "report a process";
+const REPORT_ACTIVITY: &str = "report an activity";
 const WANT_STOP: &str = "tell the server about a stop";
 const REPORT_STATUS: &str = "report the status";
 
@@ -292,6 +293,11 @@ impl ControlPlane for Arc<RemoteControlPlane> {
             arguments["output_tail"] = tail.into();
         }
         self.tell(tool, arguments).await.map_err(failed(REPORT))
+    }
+
+    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
+        let arguments = answers::activity(&self.config.coordinator, launch, activity);
+        self.tell("report_activity", arguments).await.map_err(failed(REPORT_ACTIVITY))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {

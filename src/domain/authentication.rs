@@ -78,6 +78,12 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     }
 }
 
+/// Whether a session on `launch` may be used by who presents its token. The session of a kept launch is that of the processes
+/// below its keeper; an agent that someone started by hand may well have been started by another agent.
+pub fn is_presented_by_its_own(launch: &Launch, presented_by: Option<&LaunchId>) -> bool {
+    !launch.is_kept() || presented_by.is_none_or(|presenter| *presenter == launch.id)
+}
+
 fn with_ticket(launch: &Launch, facts: &Facts<'_>) -> Result<Grant, Refusal> {
     let is_theirs = launch.key.agent == *facts.agent_id
         && launch.key.project == *facts.project_id

@@ -2,15 +2,15 @@
 //!
 //! Messages are in the order of their numbers, which the store gives. What is unread is decided by number, never by time.
 
+use std::borrow::Cow;
+
 use super::id::{AgentId, MessageId, ProjectId};
 use super::launch::{Launch, Outcome, StopReason, Verdict};
-use super::pair::PairRecord;
+use super::limits;
+use super::pair::{PairRecord, StartLimit};
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use super::words::words;
-
-/// Longest message, in bytes.
-pub const MAX_CONTENT: usize = 64 * 1024;
 
 words! {
     /// Who speaks.
@@ -54,19 +54,15 @@ pub fn idle_since(began_at: Timestamp, newest_message: Option<Timestamp>, now: T
     newest_message.filter(|at| *at <= now).map_or(began_at, |at| at.max(began_at)).min(now)
 }
 
-/// Whether this can be said.
+/// What is said, as it is kept.
 ///
 /// # Errors
-/// [`Refusal::Invalid`] for nothing, and for too much.
-pub fn check_content(content: &str) -> Result<(), Refusal> {
+/// [`Refusal::Invalid`] for nothing, and the refusals of [`limits`].
+pub fn said(content: &str) -> Result<Cow<'_, str>, Refusal> {
     if content.trim().is_empty() {
-        Err(Refusal::Invalid("content is empty: expected a text".to_owned()))
-    } else if content.len() > MAX_CONTENT {
-        let problem = format!("content has {} bytes: expected at most {MAX_CONTENT}", content.len());
-        Err(Refusal::Invalid(problem))
-    } else {
-        Ok(())
+        return Err(Refusal::Invalid("content is empty: expected a text".to_owned()));
     }
+    limits::CONTENT.take(content)
 }
 
 /// How many of these texts fit into `budget` bytes together; one does in any case, if there is one.
@@ -88,6 +84,7 @@ pub fn after_end(
     outcome: &Outcome,
     newest_unread: Option<i64>,
     at: Timestamp,
+    limit: StartLimit,
 ) -> PairRecord {
     let is_ended_by_person = launch.stop_reason == Some(StopReason::ChatEnded);
     let leaves_messages = newest_unread.is_some() && !is_ended_by_person;
@@ -97,7 +94,7 @@ pub fn after_end(
         _ if leaves_messages || launch.authenticated_at.is_none() => Verdict::Failure,
         _ => Verdict::Fine,
     };
-    let record = record.after_end(verdict, at);
+    let record = record.after_end(verdict, launch.claimed_at, at, limit);
     if leaves_messages { record.wanted(at) } else { record }
 }
 
@@ -121,6 +118,8 @@ mod tests {
         check(400, None, 100);
     }
 
+    const LIMIT: StartLimit = StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
+
     fn record() -> PairRecord {
         PairRecord::new(InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Chat))
     }
@@ -131,7 +130,7 @@ mod tests {
         let now = Timestamp::from_millis(100);
         let claim = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
         let launch = Launch { stop_reason, authenticated_at: Some(now), ..claim };
-        let after = after_end(record(), &launch, outcome, unread, now);
+        let after = after_end(record(), &launch, outcome, unread, now, LIMIT);
         assert_eq!((after.wanted_since.is_some(), after.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
     }
 
@@ -159,16 +158,16 @@ mod tests {
     fn who_never_came_is_a_failure_and_is_wanted_as_before() {
         let now = Timestamp::from_millis(100);
         let launch = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
-        let after = after_end(record().wanted(now), &launch, &Outcome::Lost, None, now);
+        let after = after_end(record().wanted(now), &launch, &Outcome::Lost, None, now, LIMIT);
         assert_eq!((after.wanted_since, after.n_failures), (Some(now), 1));
     }
 
     #[test]
     fn a_message_has_something_to_say_and_not_too_much() {
-        let at_most = "x".repeat(MAX_CONTENT);
-        assert_eq!(check_content(&at_most), Ok(()));
+        let at_most = "x".repeat(limits::CONTENT.most());
+        assert_eq!(said(&at_most).as_deref(), Ok(at_most.as_str()));
         for content in ["", " \n\t", &format!("{at_most}x")] {
-            assert!(check_content(content).is_err(), "{} bytes", content.len());
+            assert!(said(content).is_err(), "{} bytes", content.len());
         }
     }
 

@@ -17,4 +17,22 @@ pub struct CommandSpec {
     pub stdin: Option<Secret>,
     /// Texts to keep out of the output log: the passkey or ticket.
     pub redact: Vec<Secret>,
+    /// What the agent finds in the files' folder of its instance.
+    pub files: Vec<LaunchFile>,
+}
+
+/// A file for one launch: there before the agent starts, gone with the folder of its instance. Holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchFile {
+    /// Relative to the files' folder; its parents are made.
+    pub path: PathBuf,
+    pub content: FileContent,
+}
+
+/// What a [`LaunchFile`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileContent {
+    Text(String),
+    /// A symbolic link to this path, whether there is something or not.
+    Link(PathBuf),
 }

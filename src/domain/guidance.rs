@@ -11,6 +11,15 @@ use super::next_action::{ChatStep, TaskStep};
 use super::notice::{NoticeAction, NoticeDemand, NoticeKind};
 use super::secret::Secret;
 
+/// Where tasks were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewPlace {
+    /// At least one as part of another task.
+    InTree,
+    /// None of them is part of another task.
+    Top,
+}
+
 /// The texts of one language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guidance(Language);
@@ -111,6 +120,28 @@ impl Guidance {
         )
     }
 
+    /// After `create_task` and `create_tasks_batch`.
+    pub const fn tasks_created(self, place: NewPlace) -> &'static str {
+        match place {
+            NewPlace::InTree => self.either(
+                "The subtasks are recorded. Call get_next_action: it says which comes first.",
+                "サブタスクを登録しました。get_next_action を呼び出して次に実行するサブタスクを確認してください。",
+            ),
+            NewPlace::Top => self.either(
+                "The task is recorded for later: people decide when it begins. Go on with your own work.",
+                "タスクをバックログに登録しました。着手の判断はユーザーが行います。現在の作業を続けてください。",
+            ),
+        }
+    }
+
+    /// After `save_context`.
+    pub const fn context_saved(self) -> &'static str {
+        self.either(
+            "What you saved is kept: get_my_task returns it to whoever goes on with this task. Go on with your work.",
+            "状況を保存しました。次にこのタスクを担当するエージェントは get_my_task で参照できます。作業を続けてください。",
+        )
+    }
+
     /// With every answer while there is something that an agent was not told yet (seed 000).
     pub const fn notification(self) -> &'static str {
         self.either(
@@ -175,6 +206,10 @@ impl Guidance {
                 "Carry out this subtask. When it is finished, set its status to 'done' with update_task_status.",
                 "現在のサブタスクを実行してください。\n完了したら update_task_status で status を 'done' に変更してください。",
             ),
+            TaskStep::StartSubtask(_) => self.either(
+                "This subtask is assigned to another agent. Set its status to 'in_progress' with update_task_status: that starts its agent. Then call get_next_action.",
+                "このサブタスクは別のエージェントに割り当てられています。\nupdate_task_status で status を 'in_progress' に変更すると担当エージェントが起動します。\nその後 get_next_action を呼び出してください。",
+            ),
             TaskStep::WaitForSubtasks => self.wait(0),
             TaskStep::ReportCompleted(ReportResult::Success) => self.all_work_done(),
             TaskStep::ReportCompleted(ReportResult::Failed | ReportResult::Blocked) => self.either(
@@ -226,6 +261,10 @@ impl Guidance {
         self.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
     }
 
+    const fn steps_title(self) -> &'static str {
+        self.either("Steps", "手順")
+    }
+
     /// What an agent CLI is started with (seed 004). Without `passkey` it names the variable that holds it, because an
     /// argument list is readable by everyone on the machine.
     pub fn prompt(self, key: &InstanceKey, working_directory: &Path, passkey: Option<&Secret>) -> String {
@@ -241,7 +280,7 @@ impl Guidance {
         let steps: Vec<String> = (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
         format!(
             "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}:\n{}",
-            self.either("Steps", "手順"),
+            self.steps_title(),
             steps.concat()
         )
     }
@@ -285,78 +324,4 @@ impl Guidance {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key() -> InstanceKey {
-        InstanceKey::new("agt_x".parse().expect("an id"), "prj_a".parse().expect("an id"), Purpose::Task)
-    }
-
-    #[test]
-    fn the_japanese_prompt_is_the_seeds() {
-        let prompt = Guidance::new(Language::Japanese).prompt(&key(), Path::new("/proj_a"), Some(&Secret::new("k")));
-        insta::assert_snapshot!(prompt, @r#"
-
-        Agent ID: agt_x
-        Project ID: prj_a
-        Passkey: k
-
-        手順:
-        1. authenticate(agent_id="agt_x", passkey="k", project_id="prj_a") で認証
-        2. 返された system_prompt があなたの役割です。その役割に従って行動してください
-        3. get_my_task() でタスク取得
-        4. タスク実行（カレントディレクトリ: /proj_a）
-        5. report_completed() で完了報告
-        "#);
-    }
-
-    #[test]
-    fn the_prompt_names_the_variable_instead_of_the_passkey() {
-        let prompt = Guidance::new(Language::English).prompt(&key(), Path::new("/proj_a"), None);
-        insta::assert_snapshot!(prompt, @r#"
-
-        Agent ID: agt_x
-        Project ID: prj_a
-        Passkey: the value of the environment variable AGENT_PASSKEY
-
-        Steps:
-        1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
-        2. The system_prompt of the answer is your role. Act according to it
-        3. Fetch your task with get_my_task()
-        4. Carry out the task (current directory: /proj_a)
-        5. Report the end with report_completed()
-        "#);
-    }
-
-    #[test]
-    fn a_chat_is_begun_with_a_prompt_of_its_own() {
-        let key = InstanceKey { purpose: Purpose::Chat, ..key() };
-        let prompt = |language| Guidance::new(language).prompt(&key, Path::new("/proj_a"), None);
-        insta::assert_snapshot!(prompt(Language::English), @r#"
-
-        Agent ID: agt_x
-        Project ID: prj_a
-        Passkey: the value of the environment variable AGENT_PASSKEY
-
-        Steps:
-        1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
-        2. The system_prompt of the answer is your role. Act according to it
-        3. This is a chat. Call get_next_action() and do what it says; it waits until there is a message
-        4. Answer the messages with respond_chat(content) (current directory: /proj_a)
-        5. Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit
-        "#);
-        insta::assert_snapshot!(prompt(Language::Japanese), @r#"
-
-        Agent ID: agt_x
-        Project ID: prj_a
-        Passkey: 環境変数 AGENT_PASSKEY の値
-
-        手順:
-        1. authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a") で認証
-        2. 返された system_prompt があなたの役割です。その役割に従って行動してください
-        3. これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）
-        4. respond_chat(content) でメッセージに応答（カレントディレクトリ: /proj_a）
-        5. 3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください
-        "#);
-    }
-}
+mod tests;

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::printable::excerpt;
+
 /// Longest id, in bytes.
 pub const MAX_ID_LENGTH: usize = 64;
 
@@ -50,7 +52,7 @@ macro_rules! ids {
                 if is_id(text) {
                     Ok(Self(text.into()))
                 } else {
-                    Err(InvalidId { kind: $kind, text: text.chars().take(80).collect() })
+                    Err(InvalidId { kind: $kind, text: excerpt(text, 80).into_owned() })
                 }
             }
         }

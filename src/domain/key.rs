@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::id::{AgentId, ProjectId};
+use super::printable::excerpt;
 
 /// What an agent instance was started for. A chat and a task of one agent live side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -37,7 +38,7 @@ impl FromStr for Purpose {
         match text {
             "task" => Ok(Self::Task),
             "chat" => Ok(Self::Chat),
-            _ => Err(InvalidPurpose(text.to_owned())),
+            _ => Err(InvalidPurpose(excerpt(text, 80).into_owned())),
         }
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::activity::Activity;
 use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
 use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
@@ -270,6 +271,8 @@ pub struct Launch {
     /// The first reason to stop it; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
     pub exit: ExitStatus,
+    /// What its output told; written at its end. Until then the newest word is the service's.
+    pub activity: Activity,
     /// How many open notices there are for it: its next answers tell.
     pub n_notices: u32,
     /// Counts the writes of this row; a commit names the revision it has seen.
@@ -407,6 +410,7 @@ impl Launch {
             report: None,
             stop_reason: None,
             exit: ExitStatus::default(),
+            activity: Activity::default(),
             n_notices: 0,
             revision: 0,
         }
@@ -546,7 +550,8 @@ impl Launch {
     fn ended_with(self, end: ProcessEnd, at: Timestamp) -> Self {
         let exit = end.exit().unwrap_or(self.exit);
         let outcome = self.outcome_of(end);
-        Self { exit, ..self }.end(outcome, at)
+        let activity = self.activity.clone().at_end(&outcome, exit, self.stop_reason);
+        Self { exit, activity, ..self }.end(outcome, at)
     }
 
     fn end(self, outcome: Outcome, at: Timestamp) -> Self {

@@ -19,6 +19,8 @@ pub enum TaskStep {
     /// Work on the task itself: it has no open subtasks.
     Work(TaskId),
     ExecuteSubtask(TaskId),
+    /// Have another agent begin with the subtask that is assigned to it.
+    StartSubtask(TaskId),
     /// What is left is with other agents.
     WaitForSubtasks,
     ReportCompleted(ReportResult),
@@ -36,6 +38,7 @@ pub struct TaskFacts<'a> {
     pub notices: &'a [Notice],
     /// The task of the launch.
     pub task: Option<&'a Task>,
+    /// What is part of the task, at every depth; below a closed one there is nothing to do.
     pub subtasks: &'a [Task],
     /// Of the dependencies of the subtasks, those that aren't done.
     pub unfinished: &'a BTreeSet<TaskId>,
@@ -81,31 +84,47 @@ fn step_of_task(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
 
 fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
     let agent = &facts.launch.key.agent;
-    let (own, others): (Vec<&Task>, Vec<&Task>) = facts
-        .subtasks
-        .iter()
-        .filter(|subtask| subtask.status.is_open())
-        .partition(|subtask| subtask.assignee.as_ref().is_none_or(|assignee| assignee == agent));
-    if own.is_empty() && others.is_empty() {
-        return TaskStep::Work(task.id.clone());
-    }
-    let is_ready = |subtask: &&&Task| match subtask.status {
+    let is_ready = |subtask: &Task| match subtask.status {
         TaskStatus::InProgress => true,
         TaskStatus::Todo | TaskStatus::Backlog => {
             !subtask.dependencies.iter().any(|dependency| facts.unfinished.contains(dependency))
         }
         TaskStatus::Blocked | TaskStatus::Done | TaskStatus::Cancelled => false,
     };
-    // What was begun comes first, then the most urgent, then the oldest.
-    let order = |subtask: &&&Task| {
-        let is_begun = subtask.status == TaskStatus::InProgress;
-        (Reverse(is_begun), Reverse(subtask.priority), subtask.created_at, subtask.id.clone())
+    let open_parts = |of: &TaskId| -> Vec<&Task> {
+        facts.subtasks.iter().filter(|part| part.parent.as_ref() == Some(of) && part.status.is_open()).collect()
     };
-    if let Some(next) = own.iter().filter(is_ready).min_by_key(order) {
+    // Its own parts down to those without open parts of their own, and on the way those of other agents, who see to theirs.
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    let mut entered = open_parts(&task.id);
+    if entered.is_empty() {
+        return TaskStep::Work(task.id.clone());
+    }
+    while let Some(part) = entered.pop() {
+        if part.assignee.as_ref().is_some_and(|assignee| assignee != agent) {
+            others.push(part);
+        } else if is_ready(part) {
+            match open_parts(&part.id) {
+                parts if parts.is_empty() => own.push(part),
+                parts => entered.extend(parts),
+            }
+        }
+    }
+    // What was begun comes first, then the most urgent, then the oldest.
+    let order = |part: &&Task| {
+        let is_begun = part.status == TaskStatus::InProgress;
+        (Reverse(is_begun), Reverse(part.priority), part.created_at, part.id.clone())
+    };
+    // First what others can do meanwhile.
+    let waiting = others.iter().copied().filter(|part| part.status != TaskStatus::InProgress && is_ready(part));
+    if let Some(next) = waiting.min_by_key(order) {
+        return TaskStep::StartSubtask(next.id.clone());
+    }
+    if let Some(next) = own.into_iter().min_by_key(order) {
         return TaskStep::ExecuteSubtask(next.id.clone());
     }
     // A blocked one is waited for by nobody: only a person can end that.
-    if others.iter().any(|subtask| subtask.status != TaskStatus::Blocked) {
+    if others.iter().any(|part| part.status != TaskStatus::Blocked) {
         TaskStep::WaitForSubtasks
     } else {
         TaskStep::ReportCompleted(ReportResult::Blocked)

@@ -16,6 +16,7 @@ pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) ->
         StartReason::Running => 2,
         StartReason::Stopping => 3,
         StartReason::Held
+        | StartReason::Suspended
         | StartReason::Paused
         | StartReason::Backoff
         | StartReason::NoFreeSlot

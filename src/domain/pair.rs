@@ -21,6 +21,10 @@ pub struct PairRecord {
     /// Failures in a row since the last success, or since a person said to try again.
     pub n_failures: u32,
     pub last_end_at: Option<Timestamp>,
+    /// When it failed lately, the oldest first; as many as the start limit counts.
+    pub failed_at: Vec<Timestamp>,
+    /// It failed too often in too short a time: no start until `resume`, or until a task of it is set in progress again.
+    pub suspended_since: Option<Timestamp>,
     /// Since when somebody wants it started although no task says so (seed 003, PendingAgentPurpose). Ends when its agent
     /// authenticates, not when a start fails.
     pub wanted_since: Option<Timestamp>,
@@ -31,16 +35,34 @@ pub struct PairRecord {
 
 impl PairRecord {
     pub const fn new(key: InstanceKey) -> Self {
-        Self { key, held_since: None, n_failures: 0, last_end_at: None, wanted_since: None, read_up_to: 0, revision: 0 }
+        Self {
+            key,
+            held_since: None,
+            n_failures: 0,
+            last_end_at: None,
+            failed_at: Vec::new(),
+            suspended_since: None,
+            wanted_since: None,
+            read_up_to: 0,
+            revision: 0,
+        }
     }
 
-    /// After the end of a launch: a failure adds to the row, anything else breaks it.
-    pub fn after_end(self, verdict: Verdict, at: Timestamp) -> Self {
-        let n_failures = match verdict {
-            Verdict::Failure => self.n_failures.saturating_add(1),
-            Verdict::Fine => 0,
-        };
-        Self { n_failures, last_end_at: Some(at), ..self }
+    /// After the end of a launch that began at `claimed_at`: a failure adds to the row, anything else breaks it, and so does a
+    /// run that was stable before it failed.
+    pub fn after_end(self, verdict: Verdict, claimed_at: Timestamp, at: Timestamp, limit: StartLimit) -> Self {
+        if verdict == Verdict::Fine {
+            return Self { n_failures: 0, failed_at: Vec::new(), last_end_at: Some(at), ..self };
+        }
+        let was_stable = at.since(claimed_at) >= limit.interval;
+        let n_failures = if was_stable { 1 } else { self.n_failures.saturating_add(1) };
+        let mut failed_at = self.failed_at;
+        // What lies in the future was written by a clock that was wrong.
+        failed_at.retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
+        failed_at.push(at);
+        let is_too_often = limit.failures > 0 && failed_at.len() >= limit.failures;
+        let suspended_since = self.suspended_since.or(is_too_often.then_some(at));
+        Self { n_failures, failed_at, suspended_since, last_end_at: Some(at), ..self }
     }
 
     pub fn held(self, at: Timestamp) -> Self {
@@ -69,11 +91,21 @@ impl PairRecord {
 
     /// A person said to try again.
     pub fn released(self) -> Self {
-        Self { held_since: None, n_failures: 0, ..self }
+        Self { held_since: None, n_failures: 0, failed_at: Vec::new(), suspended_since: None, ..self }
     }
 }
 
-/// How long a pair waits after failures: `initial`, doubled by each further one, at most `max`.
+/// How many failures in how short a time suspend a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartLimit {
+    /// 0: any number.
+    pub failures: usize,
+    /// A run that lasted this long was stable.
+    pub interval: Duration,
+}
+
+/// How long a pair waits after failures: `initial`, doubled by each further one, at most `max`; then up to a quarter more, always the
+/// same for one pair, so that pairs that failed together don't start together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     pub initial: Duration,
@@ -94,8 +126,18 @@ impl Backoff {
     /// then or is now, and a pair must not wait for a year because of it.
     pub fn until(self, pair: &PairRecord, now: Timestamp) -> Option<Timestamp> {
         let ended = pair.last_end_at.filter(|ended| pair.n_failures > 0 && *ended <= now)?;
-        Some(ended + self.delay(pair.n_failures)).filter(|until| now < *until)
+        Some(ended + jittered(self.delay(pair.n_failures), &pair.key)).filter(|until| now < *until)
     }
+}
+
+/// Up to a quarter longer, by a hash (FNV-1a) of the key: chance would need a source, and plans are made from facts alone.
+fn jittered(delay: Duration, key: &InstanceKey) -> Duration {
+    let hash = key
+        .to_string()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let permille = u32::try_from((hash >> 32) % 250).unwrap_or_default();
+    delay + delay * permille / 1000
 }
 
 /// The open launch of a key, as far as the question of its start goes.
@@ -137,6 +179,8 @@ words! {
         NoWork = "no_work",
         Paused = "paused",
         Held = "held",
+        /// It failed too often in too short a time, and waits for a person.
+        Suspended = "suspended",
         /// It failed lately and waits before the next try.
         Backoff = "backoff",
         /// All slots are taken.
@@ -173,33 +217,45 @@ impl PairFacts {
 
     /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
     pub fn reason(&self, backoff: Backoff, now: Timestamp) -> StartReason {
-        let (Some((agent_status, _)), Some((project_status, _))) = (&self.agent, &self.project) else {
-            return StartReason::Unknown;
-        };
-        if !self.is_assigned {
-            return StartReason::NotAssigned;
-        }
-        if *agent_status != AgentStatus::Active || *project_status != ProjectStatus::Active {
-            return StartReason::Inactive;
-        }
-        match self.open.as_ref().map(|open| &open.state) {
-            Some(LaunchState::Starting { .. }) => return StartReason::Starting,
-            Some(LaunchState::Running { .. }) => return StartReason::Running,
-            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => return StartReason::Stopping,
-            Some(LaunchState::Ended { .. }) | None => {}
-        }
-        if self.waiting_since.is_none() {
-            StartReason::NoWork
-        } else if self.record.held_since.is_some() {
-            StartReason::Held
-        } else if self.is_paused {
-            StartReason::Paused
-        } else if backoff.until(&self.record, now).is_some() {
-            StartReason::Backoff
-        } else {
-            StartReason::Ready
-        }
+        let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
+        keeping.map_or(StartReason::Ready, |ruling| ruling.reason)
     }
+
+    /// Every rule in its order: what it says of this key.
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 9] {
+        let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
+        let is_active = self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
+            && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
+        let open = match self.open.as_ref().map(|open| &open.state) {
+            Some(LaunchState::Starting { .. }) => ruling(StartReason::Starting, true),
+            Some(LaunchState::Running { .. }) => ruling(StartReason::Running, true),
+            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => ruling(StartReason::Stopping, true),
+            Some(LaunchState::Ended { .. }) | None => ruling(StartReason::Running, false),
+        };
+        let until = backoff.until(&self.record, now);
+        [
+            ruling(StartReason::Unknown, self.agent.is_none() || self.project.is_none()),
+            ruling(StartReason::NotAssigned, !self.is_assigned),
+            ruling(StartReason::Inactive, !is_active),
+            open,
+            ruling(StartReason::NoWork, self.waiting_since.is_none()),
+            ruling(StartReason::Held, self.record.held_since.is_some()),
+            ruling(StartReason::Suspended, self.record.suspended_since.is_some()),
+            ruling(StartReason::Paused, self.is_paused),
+            Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
+        ]
+    }
+}
+
+/// What one rule says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ruling {
+    /// The rule, by the reason that it gives.
+    pub reason: StartReason,
+    /// Whether it keeps the key from starting.
+    pub keeps: bool,
+    /// When that is over, where that is known.
+    pub until: Option<Timestamp>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Taking secrets out of what agents print. Agent CLIs echo the arguments of their tool calls, tokens included.
+//! Taking secrets out of what agents print. Agent CLIs echo the arguments of their tool calls, tokens included, as JSON: a
+//! secret may be escaped, and escaped again where JSON is quoted in JSON or in a shell command.
 //!
-//! Pure and allocation-free while nothing is found: the keeper runs every output line through it.
+//! Line by line: a secret that an agent itself spreads over two lines, or encodes in another way, is not found.
 
 use std::borrow::Cow;
 
@@ -14,76 +15,149 @@ const MIN_LITERAL: usize = 4;
 /// Characters after a prefix that make it a token rather than a word such as `op_count`.
 const MIN_TOKEN: usize = 16;
 
-/// `line` with each token of ours cut to its prefix and each of `literals` replaced.
-pub fn redact<'a>(line: &'a [u8], literals: &[&[u8]]) -> Cow<'a, [u8]> {
-    let mut redacted: Option<Vec<u8>> = None;
-    let mut kept_from = 0;
-    let mut at = 0;
-    while at < line.len() {
-        let Some((length, kept, mask)) = find_secret_at(&line[at..], literals) else {
-            at += 1;
-            continue;
-        };
-        let text = redacted.get_or_insert_with(|| Vec::with_capacity(line.len()));
-        text.extend_from_slice(&line[kept_from..at + kept]);
-        text.extend_from_slice(mask);
-        at += length;
-        kept_from = at;
-    }
-    match redacted {
-        None => Cow::Borrowed(line),
-        Some(mut text) => {
-            text.extend_from_slice(&line[kept_from..]);
-            Cow::Owned(text)
-        }
-    }
+/// What is to be taken out: our tokens, by their prefixes, and these secrets.
+#[derive(Debug, Default)]
+pub struct Redactor {
+    /// As [`Characters`] has them.
+    literals: Vec<Vec<char>>,
 }
 
-/// The secret at the beginning of `rest`: its length, how much of it stays, and what replaces the remainder.
-fn find_secret_at(rest: &[u8], literals: &[&[u8]]) -> Option<(usize, usize, &'static [u8])> {
-    for literal in literals {
-        if literal.len() >= MIN_LITERAL && rest.starts_with(literal) {
-            return Some((literal.len(), 0, MASK));
-        }
+impl Redactor {
+    pub fn new<'a>(literals: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let long_enough = literals.into_iter().filter(|literal| literal.len() >= MIN_LITERAL);
+        let characters = long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
+        Self { literals: characters.filter(|literal| !literal.is_empty()).collect() }
     }
-    for prefix in PREFIXES {
-        if rest.starts_with(prefix.as_bytes()) {
-            let n_token = rest[prefix.len()..]
-                .iter()
-                .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-                .count();
-            if n_token >= MIN_TOKEN {
-                return Some((prefix.len() + n_token, prefix.len(), "…".as_bytes()));
+
+    /// `line` with each token of ours cut to its prefix and each secret replaced. Allocates nothing while nothing is found: the
+    /// keeper runs every line of output through it.
+    pub fn redact<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut redacted: Option<Vec<u8>> = None;
+        let mut kept_from = 0;
+        let mut at = 0;
+        while at < line.len() {
+            let Some((length, prefix, mask)) = self.find_secret_at(&line[at..]) else {
+                // Backslashes together are one escape. Looking at each of them would take long for a line of nothing else.
+                at += n_backslashes(&line[at..]).max(1);
+                continue;
+            };
+            let text = redacted.get_or_insert_with(|| Vec::with_capacity(line.len()));
+            text.extend_from_slice(&line[kept_from..at]);
+            text.extend_from_slice(prefix.as_bytes());
+            text.extend_from_slice(mask);
+            at += length;
+            kept_from = at;
+        }
+        match redacted {
+            None => Cow::Borrowed(line),
+            Some(mut text) => {
+                text.extend_from_slice(&line[kept_from..]);
+                Cow::Owned(text)
             }
         }
     }
-    None
+
+    /// The secret at the beginning of `rest`: its length in bytes, the prefix that stays of it, and what replaces the remainder.
+    fn find_secret_at(&self, rest: &[u8]) -> Option<(usize, &'static str, &'static [u8])> {
+        let first = Characters(rest).next()?.0;
+        for literal in self.literals.iter().filter(|literal| literal.first() == Some(&first)) {
+            if let Some(length) = length_of_beginning(rest, literal.iter().copied()) {
+                return Some((length, "", MASK));
+            }
+        }
+        for prefix in PREFIXES.into_iter().filter(|prefix| prefix.starts_with(first)) {
+            let Some(behind) = length_of_beginning(rest, prefix.chars()) else { continue };
+            // Escaped as a number or not at all: what else has a backslash before it is a line end.
+            let is_of_token =
+                |c: char, n_bytes: usize| (c.is_ascii_alphanumeric() || "_-".contains(c)) && matches!(n_bytes, 1 | 6..);
+            let token = Characters(&rest[behind..]).take_while(|(c, n_bytes)| is_of_token(*c, *n_bytes));
+            let (n_token, length) = token.fold((0, behind), |(n, length), (_, n_bytes)| (n + 1, length + n_bytes));
+            if n_token >= MIN_TOKEN {
+                return Some((length, prefix, "…".as_bytes()));
+            }
+        }
+        None
+    }
+}
+
+/// How many bytes of `rest` are `wanted`, if it begins so.
+fn length_of_beginning(rest: &[u8], wanted: impl Iterator<Item = char>) -> Option<usize> {
+    let mut found = Characters(rest);
+    let mut length = 0;
+    for wanted in wanted {
+        let (_, n_bytes) = found.next().filter(|(c, _)| *c == wanted)?;
+        length += n_bytes;
+    }
+    Some(length)
+}
+
+/// The characters that a text stands for, each with the number of bytes it takes, whether it is escaped or not, however often.
+/// Backslashes are left out, of secrets too: nobody can tell how many of them a text means.
+struct Characters<'a>(&'a [u8]);
+
+impl Iterator for Characters<'_> {
+    type Item = (char, usize);
+
+    fn next(&mut self) -> Option<(char, usize)> {
+        let mut n_bytes = 0;
+        let c = loop {
+            let rest = &self.0[n_bytes..];
+            let n_backslashes = n_backslashes(rest);
+            let (c, length) = unescaped(&rest[n_backslashes..], n_backslashes > 0)?;
+            n_bytes += n_backslashes + length;
+            if c != '\\' {
+                break c;
+            }
+        };
+        self.0 = &self.0[n_bytes..];
+        Some((c, n_bytes))
+    }
+}
+
+/// At the beginning of `text`.
+fn n_backslashes(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| **byte == b'\\').count()
+}
+
+/// The character at the beginning of a text, and its bytes there; behind a backslash it may be a number.
+fn unescaped(text: &[u8], is_behind_backslash: bool) -> Option<(char, usize)> {
+    let Some(high) = text.strip_prefix(b"u").filter(|_| is_behind_backslash).and_then(unit) else { return plain(text) };
+    Some(match char::from_u32(high) {
+        Some(c) => (c, 5),
+        // A character in two halves.
+        None => low_half(&text[5..])
+            .and_then(|(low, length)| Some((char::from_u32(((high & 0x3ff) << 10) + low + 0x1_0000)?, 5 + length)))
+            .unwrap_or((char::REPLACEMENT_CHARACTER, 5)),
+    })
+}
+
+/// The number in the second half of a character, and its bytes.
+fn low_half(text: &[u8]) -> Option<(u32, usize)> {
+    let n_backslashes = n_backslashes(text);
+    let digits = text[n_backslashes..].strip_prefix(b"u").filter(|_| n_backslashes > 0)?;
+    let low = unit(digits).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+    Some((low & 0x3ff, n_backslashes + 5))
+}
+
+/// Four hexadecimal digits.
+fn unit(digits: &[u8]) -> Option<u32> {
+    let digits = digits.get(..4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The character at the beginning of a text; each byte that is no UTF-8 counts as one.
+fn plain(text: &[u8]) -> Option<(char, usize)> {
+    let first = *text.first()?;
+    if first.is_ascii() {
+        return Some((char::from(first), 1));
+    }
+    let beginning = &text[..text.len().min(4)];
+    let valid = match std::str::from_utf8(beginning) {
+        Ok(valid) => valid,
+        Err(error) => std::str::from_utf8(&beginning[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    Some(valid.chars().next().map_or((char::REPLACEMENT_CHARACTER, 1), |c| (c, c.len_utf8())))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(line: &str, literals: &[&str], expected: &str) {
-        let literals: Vec<&[u8]> = literals.iter().map(|l| l.as_bytes()).collect();
-        assert_eq!(String::from_utf8_lossy(&redact(line.as_bytes(), &literals)), expected);
-    }
-
-    #[test]
-    fn tokens_are_cut_to_their_prefix() {
-        check(r#"{"session_token":"sess_0123456789abcdefGHIJ"}"#, &[], r#"{"session_token":"sess_…"}"#);
-        check("tkt_0123456789abcdef tkt_0123456789abcdef", &[], "tkt_… tkt_…");
-    }
-
-    #[test]
-    fn words_with_a_prefix_are_left_alone() {
-        check("op_count = 3, sess_id", &[], "op_count = 3, sess_id");
-    }
-
-    #[test]
-    fn literal_secrets_are_replaced() {
-        check("passkey=hunter22!", &["hunter22"], "passkey=[redacted]!");
-        check("a b c", &["b"], "a b c");
-    }
-}
+mod tests;

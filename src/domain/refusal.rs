@@ -66,6 +66,31 @@ pub enum Refusal {
     DependenciesOpen { task: TaskId, open: Vec<TaskId> },
     #[error("Task {task} has subtasks that are not finished: {}", list(open))]
     SubtasksOpen { task: TaskId, open: Vec<TaskId> },
+    #[error("Parent task {parent} is {status}: what is part of it can't be open")]
+    ParentClosed { parent: TaskId, status: TaskStatus },
+    #[error("There is no task {task} in project {project}")]
+    NoSuchTask { task: TaskId, project: ProjectId },
+    #[error("Task {task} belongs to project {project} and stays there")]
+    StaysInProject { task: TaskId, project: ProjectId },
+    #[error("Task {task} can't be part of itself")]
+    PartOfItself { task: TaskId },
+    #[error("Task {task} can't depend on {dependency}: one is part of the other")]
+    DependsOnKin { task: TaskId, dependency: TaskId },
+    #[error("A task would wait for itself: {}", way.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" -> "))]
+    WaitsForItself { way: Vec<TaskId> },
+    #[error("This session has no task: only the work on one can be saved")]
+    NoTaskToSave,
+    /// One of several tasks that were to be made together; the problem names them as their maker does.
+    #[error("Task `{local_id}` of the batch: {problem}")]
+    InBatch { local_id: String, problem: String, refusal: Box<Self> },
+    #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
+    TooLong { text: &'static str, length: usize, limit: usize },
+    #[error("`{text}` has a control character at position {position}, and is to be one line of text")]
+    NotOneLine { text: &'static str, position: usize },
+    #[error("Too many wrong attempts at once")]
+    TooManyAttempts,
+    #[error("Too many calls in a short time")]
+    RateLimited,
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -74,7 +99,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The word that programs branch on.
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidCredentials => "invalid_credentials",
             Self::ProjectNotFound { .. } => "project_not_found",
@@ -105,13 +130,24 @@ impl Refusal {
             Self::NeedsAssignee { .. } => "needs_assignee",
             Self::DependenciesOpen { .. } => "dependencies_open",
             Self::SubtasksOpen { .. } => "subtasks_open",
+            Self::ParentClosed { .. } => "parent_closed",
+            Self::NoSuchTask { .. } => "task_not_found",
+            Self::StaysInProject { .. } => "stays_in_project",
+            Self::PartOfItself { .. } => "part_of_itself",
+            Self::DependsOnKin { .. } | Self::WaitsForItself { .. } => "dependency_cycle",
+            Self::NoTaskToSave => "no_task",
+            Self::InBatch { refusal, .. } => refusal.code(),
+            Self::TooLong { .. } => "too_long",
+            Self::NotOneLine { .. } => "not_one_line",
+            Self::TooManyAttempts => "too_many_attempts",
+            Self::RateLimited => "rate_limited",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
     }
 
     /// What to do about it, where that isn't plain from the words.
-    pub const fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::InvalidCredentials => Some("use the AGENT_ID and AGENT_PASSKEY of your environment as they are"),
             Self::AlreadyRunning => {
@@ -140,7 +176,18 @@ impl Refusal {
             Self::AmbiguousLaunch { .. } => Some("say launch_id, or the pid that was reported as started"),
             Self::NeedsProject { .. } => Some("use the PROJECT_ID of your environment as project_id"),
             Self::OtherTaskBegun { .. } => Some("report on that one first"),
-            Self::NoOpenLaunch { .. }
+            Self::ParentClosed { .. } => Some("reopen the parent first: people set it to todo"),
+            Self::DependsOnKin { .. } => Some("a task waits for its subtasks anyway: leave that dependency out"),
+            Self::WaitsForItself { .. } => Some("leave out one of these dependencies"),
+            Self::NoTaskToSave => Some("call get_my_task first; a chat has no task"),
+            Self::InBatch { refusal, .. } => refusal.hint(),
+            Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
+            Self::TooManyAttempts => Some("wait 2 seconds and call again"),
+            Self::RateLimited => Some("wait 1 second and call again"),
+            Self::NoSuchTask { .. }
+            | Self::StaysInProject { .. }
+            | Self::PartOfItself { .. }
+            | Self::NoOpenLaunch { .. }
             | Self::ExecutionNotFound { .. }
             | Self::ProjectNotFound { .. }
             | Self::AgentNotFound { .. }
@@ -152,9 +199,15 @@ impl Refusal {
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
+            | Self::NotOneLine { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }
+    }
+
+    /// Whether the same call may be granted a moment later, without anything having changed.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::ServerStopping)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::activity::{Failure, Usage};
 use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
 use super::key::InstanceKey;
 use super::launch::{Outcome, ReportResult};
@@ -83,5 +84,8 @@ pub struct Execution {
     pub findings: Option<String>,
     /// How its launch ended; `None` while it lives.
     pub outcome: Option<Outcome>,
+    /// What its launch took, and what was wrong with that; from its end on.
+    pub usage: Usage,
+    pub failure: Option<Failure>,
     pub revision: i64,
 }

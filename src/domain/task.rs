@@ -1,4 +1,4 @@
-//! Tasks and the one set of rules by which their status changes, whichever door the change comes through.
+//! Tasks and the one set of rules by which they are made and changed, whichever door the change comes through.
 //!
 //! ```text
 //!  backlog ◄──► todo ◄──► in_progress ◄──► blocked ──► todo, cancelled
@@ -6,8 +6,18 @@
 //!                │             ├──► done ─────┐
 //!                └─────────────┴──► cancelled ┴──► todo   (reopened, by people only)
 //! ```
+//!
+//! A task may have subtasks, and these again. What is closed (done or cancelled) has no open subtask, ever: done needs closed
+//! subtasks, cancelling cancels the open ones, and nothing open comes to be part of what is closed. Blocking a task blocks what
+//! is todo or in progress below it; when it goes on, what was blocked by that is todo again. Cancelled subtasks stay so when their
+//! parent is reopened.
+
+mod graph;
+
+pub use graph::TaskGraph;
 
 use super::id::{AgentId, ProjectId, TaskId};
+use super::limits;
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use super::words::words;
@@ -70,46 +80,56 @@ pub enum Actor<'a> {
     Agent(&'a AgentId),
 }
 
-/// What the rules look at beside the task itself.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Surroundings<'a> {
-    pub parent: Option<&'a Task>,
-    pub subtasks: &'a [Task],
-    pub dependencies: &'a [Task],
-}
-
-/// The tasks that a change of status rewrites, the task itself first; empty when nothing changes.
+/// What is to be written so that a task becomes `after`: the task itself first, then those that it takes along; nothing if it is
+/// so already. The one door for every change of a task.
 ///
-/// Blocking a task blocks its subtasks that are todo or in progress.
+/// `before` is the task as it is, `None` for a new one. `graph` has `after` in its place, and as far as they exist: what it is part
+/// of, its subtasks and the open ones below them, its dependencies; where its parent or its dependencies change, also what those
+/// wait for and are part of.
 ///
 /// # Errors
 /// The refusal that the caller may hand on as it is.
-pub fn change_status(
-    task: &Task,
-    to: TaskStatus,
-    reason: Option<&str>,
+pub fn change(
+    before: Option<&Task>,
+    after: &Task,
     actor: Actor<'_>,
-    around: Surroundings<'_>,
+    graph: &TaskGraph,
     now: Timestamp,
 ) -> Result<Vec<Task>, Refusal> {
-    check_right(task, actor, around)?;
-    if task.status == to {
+    let is_shaped =
+        before.is_some_and(|before| before.parent == after.parent && before.dependencies == after.dependencies);
+    if !is_shaped {
+        // First: whether another project has such a task is not to be told.
+        check_references(after, graph)?;
+    }
+    check_right(before, after, actor, graph)?;
+    if before == Some(after) {
         return Ok(Vec::new());
     }
-    check_transition(task, to, actor)?;
-    check_needs(task, to, around)?;
-
-    let mut changed = vec![moved(task, to, reason, now)];
-    if to == TaskStatus::Blocked {
-        let reason = format!("parent task {} is blocked", task.id);
-        changed.extend(
-            around
-                .subtasks
-                .iter()
-                .filter(|subtask| matches!(subtask.status, TaskStatus::Todo | TaskStatus::InProgress))
-                .map(|subtask| moved(subtask, TaskStatus::Blocked, Some(&reason), now)),
-        );
+    if before.is_none_or(|before| before.title != after.title) {
+        check_title(after)?;
     }
+    if before.is_none_or(|before| before.project != after.project) {
+        check_place(before, after, actor)?;
+    }
+    if !is_shaped {
+        check_shape(after, graph)?;
+    }
+    if let Some(before) = before.filter(|before| before.status != after.status) {
+        check_transition(before, after.status, actor)?;
+    }
+    check_needs(before, after, graph)?;
+
+    let task = if before.is_some_and(|before| before.status == after.status) {
+        Task {
+            blocked_reason: after.blocked_reason.clone().filter(|_| after.status == TaskStatus::Blocked),
+            ..after.clone()
+        }
+    } else {
+        moved(after, after.status, after.blocked_reason.as_deref(), now)
+    };
+    let mut changed = taken_along(before, &task, graph, now);
+    changed.insert(0, task);
     Ok(changed)
 }
 
@@ -122,14 +142,86 @@ fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> T
     }
 }
 
-/// An agent changes what is assigned to it, and the subtasks of that.
-fn check_right(task: &Task, actor: Actor<'_>, around: Surroundings<'_>) -> Result<(), Refusal> {
+/// The open tasks below that follow the status of `after`.
+fn taken_along(before: Option<&Task>, after: &Task, graph: &TaskGraph, now: Timestamp) -> Vec<Task> {
+    use TaskStatus::{Blocked, Cancelled, InProgress, Todo};
+    let Some(was) = before.map(|before| before.status).filter(|was| *was != after.status) else { return Vec::new() };
+    let reason = format!("parent task {} is blocked", after.id);
+    let follows = |part: &Task| match (was, after.status) {
+        (_, Cancelled) => part.status.is_open().then_some(Cancelled),
+        (_, Blocked) => matches!(part.status, Todo | InProgress).then_some(Blocked),
+        (Blocked, _) => (part.blocked_reason.as_ref() == Some(&reason)).then_some(Todo),
+        _ => None,
+    };
+    let below = graph.descendants(&after.id).into_iter();
+    below.filter_map(|part| Some(moved(part, follows(part)?, Some(&reason), now))).collect()
+}
+
+/// An agent changes what is assigned to it and what is part of that. It makes more of that, and top tasks for later; it begins
+/// nothing by making it.
+fn check_right(before: Option<&Task>, after: &Task, actor: Actor<'_>, graph: &TaskGraph) -> Result<(), Refusal> {
     let Actor::Agent(agent) = actor else { return Ok(()) };
     let is_theirs = |task: &Task| task.assignee.as_ref() == Some(agent);
-    if is_theirs(task) || around.parent.is_some_and(is_theirs) {
-        Ok(())
-    } else {
-        Err(Refusal::NotYourTask { task: task.id.clone() })
+    let is_right = match before {
+        Some(before) => is_theirs(before),
+        None => after.parent.is_none(),
+    };
+    // What is made together with it was looked at itself.
+    let is_new = |task: &Task| before.is_none() && task.revision == 0;
+    let above = graph.ancestors(before.unwrap_or(after));
+    if is_right || above.into_iter().any(|ancestor| is_theirs(ancestor) || is_new(ancestor)) {
+        return Ok(());
+    }
+    let task = after.parent.clone().filter(|_| before.is_none()).unwrap_or_else(|| after.id.clone());
+    Err(Refusal::NotYourTask { task })
+}
+
+/// A task has a title that can be seen, on one line.
+fn check_title(task: &Task) -> Result<(), Refusal> {
+    limits::TITLE.take(&task.title)?;
+    if task.title.trim().is_empty() {
+        return Err(Refusal::Invalid("a task needs a title".to_owned()));
+    }
+    Ok(())
+}
+
+/// A task stays in its project, and agents make none that is begun or over.
+fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<(), Refusal> {
+    let is_for_later = matches!(after.status, TaskStatus::Backlog | TaskStatus::Todo);
+    match (before, actor) {
+        (Some(before), _) => Err(Refusal::StaysInProject { task: before.id.clone(), project: before.project.clone() }),
+        (None, Actor::Agent(_)) if !is_for_later => {
+            Err(Refusal::Invalid(format!("an agent makes tasks that are backlog or todo, not {}", after.status)))
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+/// Parent and dependencies exist, in the same project.
+fn check_references(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
+    let is_here = |id: &TaskId| graph.find(id).is_some_and(|other| other.project == task.project);
+    match task.parent.iter().chain(&task.dependencies).find(|id| !is_here(id)) {
+        Some(id) => Err(Refusal::NoSuchTask { task: id.clone(), project: task.project.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// A task is not part of itself and doesn't wait for itself.
+fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
+    let above = graph.ancestors(task);
+    if above.iter().any(|ancestor| ancestor.id == task.id) {
+        return Err(Refusal::PartOfItself { task: task.id.clone() });
+    }
+    for dependency in task.dependencies.iter().filter_map(|id| graph.find(id)) {
+        let is_below = graph.ancestors(dependency).iter().any(|ancestor| ancestor.id == task.id);
+        if is_below || above.iter().any(|ancestor| ancestor.id == dependency.id) {
+            let (task, dependency) = (task.id.clone(), dependency.id.clone());
+            return Err(Refusal::DependsOnKin { task, dependency });
+        }
+    }
+    match graph.find_cycle(&task.id) {
+        Some(way) => Err(Refusal::WaitsForItself { way }),
+        None => Ok(()),
     }
 }
 
@@ -154,79 +246,49 @@ fn check_transition(task: &Task, to: TaskStatus, actor: Actor<'_>) -> Result<(),
     }
 }
 
-fn check_needs(task: &Task, to: TaskStatus, around: Surroundings<'_>) -> Result<(), Refusal> {
-    match to {
-        TaskStatus::InProgress => {
-            if task.assignee.is_none() {
-                return Err(Refusal::NeedsAssignee { task: task.id.clone() });
+/// What a status needs. It is looked at when something of it changes: a dependency that is reopened stops nobody.
+fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
+    let is_moved = before.is_none_or(|before| before.status != after.status);
+    let is_replaced = is_moved || before.is_some_and(|before| before.parent != after.parent);
+    let parent = after.parent.as_ref().and_then(|parent| graph.find(parent));
+    if let Some(parent) = parent.filter(|parent| is_replaced && after.status.is_open() && !parent.status.is_open()) {
+        return Err(Refusal::ParentClosed { parent: parent.id.clone(), status: parent.status });
+    }
+    match after.status {
+        TaskStatus::InProgress if after.assignee.is_none() => Err(Refusal::NeedsAssignee { task: after.id.clone() }),
+        TaskStatus::InProgress
+            if is_moved || before.is_some_and(|before| before.dependencies != after.dependencies) =>
+        {
+            let dependencies = after.dependencies.iter().filter_map(|id| graph.find(id));
+            match ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done) {
+                open if open.is_empty() => Ok(()),
+                open => Err(Refusal::DependenciesOpen { task: after.id.clone(), open }),
             }
-            let open = ids_where(around.dependencies, |dependency| dependency.status != TaskStatus::Done);
-            if open.is_empty() { Ok(()) } else { Err(Refusal::DependenciesOpen { task: task.id.clone(), open }) }
         }
-        TaskStatus::Done => check_subtasks_closed(task, around.subtasks),
-        TaskStatus::Backlog | TaskStatus::Todo | TaskStatus::Blocked | TaskStatus::Cancelled => Ok(()),
+        TaskStatus::Done if is_moved => match ids_where(graph.subtasks(&after.id), |part| part.status.is_open()) {
+            open if open.is_empty() => Ok(()),
+            open => Err(Refusal::SubtasksOpen { task: after.id.clone(), open }),
+        },
+        _ => Ok(()),
     }
 }
 
-/// Whether `task` may be made as it is.
-///
-/// # Errors
-/// `NeedsAssignee` and `DependenciesOpen` for one in progress; `Invalid` for a parent of another project or a done parent.
-pub fn check_new(task: &Task, around: Surroundings<'_>) -> Result<(), Refusal> {
-    check_title(task)?;
-    if let Some(parent) = around.parent {
-        if parent.project != task.project {
-            let problem =
-                format!("parent task {} belongs to project {}, not {}", parent.id, parent.project, task.project);
-            return Err(Refusal::Invalid(problem));
-        }
-        if !parent.status.is_open() && task.status.is_open() {
-            return Err(Refusal::Invalid(format!("parent task {} is {}", parent.id, parent.status)));
-        }
-    }
-    check_needs(task, task.status, around)
-}
-
-/// A task has a title that can be seen.
-pub fn check_title(task: &Task) -> Result<(), Refusal> {
-    if task.title.trim().is_empty() {
-        return Err(Refusal::Invalid("a task needs a title".to_owned()));
-    }
-    Ok(())
-}
-
-/// A task is done only after each of its subtasks is done or cancelled.
-pub fn check_subtasks_closed(task: &Task, subtasks: &[Task]) -> Result<(), Refusal> {
-    let open = ids_where(subtasks, |subtask| subtask.status.is_open());
-    if open.is_empty() { Ok(()) } else { Err(Refusal::SubtasksOpen { task: task.id.clone(), open }) }
-}
-
-fn ids_where(tasks: &[Task], is_wanted: impl Fn(&Task) -> bool) -> Vec<TaskId> {
-    tasks.iter().filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
+fn ids_where<'a>(tasks: impl Iterator<Item = &'a Task>, is_wanted: impl Fn(&Task) -> bool) -> Vec<TaskId> {
+    tasks.filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
 }
 
 /// The task an agent works on: the one its launch is bound to while that is in progress and still its own, otherwise the
-/// most urgent of `in_progress`, the oldest first.
-pub fn next_task<'a>(bound: Option<&TaskId>, in_progress: &'a [Task]) -> Option<&'a Task> {
+/// most urgent of `in_progress`, the oldest first. What is part of another of them comes with that one: `graph` says what is.
+pub fn next_task<'a>(bound: Option<&TaskId>, in_progress: &'a [Task], graph: &TaskGraph) -> Option<&'a Task> {
+    let is_part = |task: &Task| {
+        let above = graph.ancestors(task);
+        in_progress.iter().any(|other| above.iter().any(|ancestor| ancestor.id == other.id))
+    };
+    let tops = in_progress.iter().filter(|task| !is_part(task));
     in_progress
         .iter()
         .find(|task| Some(&task.id) == bound)
-        .or_else(|| in_progress.iter().min_by_key(|task| (std::cmp::Reverse(task.priority), task.created_at, &task.id)))
-}
-
-/// Whether `tasks` form a cycle by `next`; names one task on it.
-pub fn find_cycle<'a>(start: &'a TaskId, next: impl Fn(&TaskId) -> Vec<&'a TaskId>) -> Option<&'a TaskId> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut open = next(start);
-    while let Some(id) = open.pop() {
-        if id == start {
-            return Some(id);
-        }
-        if seen.insert(id) {
-            open.extend(next(id));
-        }
-    }
-    None
+        .or_else(|| tops.min_by_key(|task| (std::cmp::Reverse(task.priority), task.created_at, &task.id)))
 }
 
 #[cfg(test)]

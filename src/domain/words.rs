@@ -1,5 +1,7 @@
 //! Enums that are one word each in JSON, SQL, YAML and on the command line, from one list.
 
+use super::printable::excerpt;
+
 /// Defines such an enum with `ALL`, `as_str`, `FromStr`, `Display`, serde and a schema that all agree.
 macro_rules! words {
     ($(#[$doc:meta])* pub enum $name:ident as $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -53,6 +55,6 @@ pub struct UnknownWord {
 
 impl UnknownWord {
     pub(crate) fn new<'a>(kind: &'static str, word: &str, expected: impl Iterator<Item = &'a str>) -> Self {
-        Self { kind, word: word.to_owned(), expected: expected.collect::<Vec<_>>().join(", ") }
+        Self { kind, word: excerpt(word, 80).into_owned(), expected: expected.collect::<Vec<_>>().join(", ") }
     }
 }

@@ -7,6 +7,9 @@
 //!  └──────────────────────── the answer is handed over ◄──────────────────────┘
 //! ```
 //! In all states but `Answering` it is the client's turn. A new connection is in `Head`: it owes its first request.
+//!
+//! While it is ours, the connection is read ahead a little, because the library doesn't: that is how a client that goes is
+//! noticed before its answer is there. Handlers are told ([`ClientGone`]); most don't care.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -37,6 +40,11 @@ use super::crowd::{Place, Standing};
 /// For the rest of a request that was answered before it was read: closing at once would take the answer away from a client
 /// that still sends.
 const LINGER: Duration = Duration::from_secs(1);
+/// After the end of a client's input. Some say that they send no more and still read; TCP doesn't tell them from those who are
+/// gone, until something is written.
+const HALF_OPEN: Duration = Duration::from_secs(2);
+/// What is read while an answer is being made.
+const READ_AHEAD: usize = 1024;
 /// At the end of the serving, for what is in the middle of being sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// To a client that began a request and took too long. There is no request that a handler could answer.
@@ -76,12 +84,30 @@ struct Facts {
     state: State,
     /// Nobody will read the rest of the last request.
     has_left_body: bool,
+    input: Input,
 }
+
+/// What may come of the client, as far as it was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Open,
+    /// Nothing; until then, it may still read.
+    Ended {
+        gone_at: Instant,
+    },
+    /// Nothing, and handlers were told so.
+    Gone,
+}
+
+/// Cancelled once the client of a request seems to be gone, before it has its answer: an extension of every request. Nobody has to
+/// heed it.
+#[derive(Debug, Clone, Default)]
+pub struct ClientGone(pub CancellationToken);
 
 impl Activity {
     fn new(standing: Arc<Standing>, limits: Limits) -> Self {
         standing.waits(limits.head);
-        let facts = Facts { state: State::Head(Seen::Nothing), has_left_body: false };
+        let facts = Facts { state: State::Head(Seen::Nothing), has_left_body: false, input: Input::Open };
         Self(Arc::new(Noted { facts: Mutex::new(facts), standing, limits }))
     }
 
@@ -117,6 +143,24 @@ impl Activity {
         let state = self.facts().state;
         if state == State::Idle {
             self.set(State::Idle);
+        }
+        if let Input::Ended { gone_at } = &mut self.facts().input {
+            *gone_at = Instant::now() + HALF_OPEN;
+        }
+    }
+
+    /// Looks for the end of the input, if an answer is being made; says when the client is taken for gone.
+    fn look<S: AsyncRead + Unpin>(&self, stream: &Mutex<Watched<S>>, cx: &mut Context<'_>) -> Option<Instant> {
+        let mut facts = self.facts();
+        if facts.state != State::Answering {
+            return None;
+        }
+        if facts.input == Input::Open && locked(stream).poll_input_ended(cx).is_ready() {
+            facts.input = Input::Ended { gone_at: Instant::now() + HALF_OPEN };
+        }
+        match facts.input {
+            Input::Ended { gone_at } => Some(gone_at),
+            Input::Open | Input::Gone => None,
         }
     }
 
@@ -163,15 +207,18 @@ pub(super) async fn serve<S, I>(
 {
     let standing = Arc::clone(place.standing());
     let activity = Activity::new(Arc::clone(&standing), limits.clone());
+    let gone = ClientGone::default();
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         activity.begins(request.body());
         let mut request = request.map(|body| Body::new(Timed::new(body, activity.clone(), limits.body)));
         request.extensions_mut().insert(ConnectInfo(info.clone()));
+        request.extensions_mut().insert(gone.clone());
         let (answer, activity) = (router.call(request), activity.clone());
         async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, activity })) }.boxed()
     });
-    let io = TokioIo::new(Noticed { stream, activity: activity.clone() });
+    let stream = Arc::new(Mutex::new(Watched { stream, ahead: Vec::new() }));
+    let io = TokioIo::new(Noticed { stream: Arc::clone(&stream), activity: activity.clone() });
     let mut connection = http1::Builder::new()
         // A client that says it will send no more still gets its answer.
         .half_close(true)
@@ -192,21 +239,32 @@ pub(super) async fn serve<S, I>(
         if let Poll::Ready(result) = connection.poll_without_shutdown(cx) {
             return Poll::Ready(End::Done(result));
         }
-        // After the poll, which may have changed it.
-        let deadline = standing.deadline().map(|deadline| leaves_by.map_or(deadline, |by| by.min(deadline)));
-        if let Some(deadline) = deadline {
+        // After the poll, which may have changed them.
+        let gone_at = activity.look(&stream, cx);
+        let too_slow_at = standing.deadline().map(|deadline| leaves_by.map_or(deadline, |by| by.min(deadline)));
+        if let Some(deadline) = gone_at.or(too_slow_at) {
             if alarm.deadline() != deadline {
                 alarm.as_mut().reset(deadline);
             }
             if alarm.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(End::TooSlow);
+                if gone_at.is_none() {
+                    return Poll::Ready(End::TooSlow);
+                }
+                activity.facts().input = Input::Gone;
+                gone.0.cancel();
             }
         }
         Poll::Pending
     })
     .await;
 
-    let mut stream = connection.into_parts().io.into_inner().stream;
+    // What was being done for the client ends with this.
+    drop(connection);
+    let Some(Watched { mut stream, .. }) =
+        Arc::into_inner(stream).map(|stream| stream.into_inner().unwrap_or_else(PoisonError::into_inner))
+    else {
+        unreachable!("the connection had the only other handle")
+    };
     let lingers = match end {
         End::GaveWay => return,
         End::Done(result) => result.is_err() || activity.facts().has_left_body,
@@ -229,16 +287,55 @@ pub(super) async fn serve<S, I>(
     }
 }
 
-/// A stream whose bytes are noticed.
-struct Noticed<S> {
+/// A stream, and what was read of it before anybody asked.
+struct Watched<S> {
     stream: S,
+    ahead: Vec<u8>,
+}
+
+impl<S: AsyncRead + Unpin> Watched<S> {
+    /// Ready once the client sends no more, as far as that can be seen without reading on and on.
+    fn poll_input_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.ahead.is_empty() {
+            return Poll::Pending;
+        }
+        let mut bytes = [0; READ_AHEAD];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.ahead.extend_from_slice(buffer.filled());
+                Poll::Pending
+            }
+            Poll::Ready(Ok(()) | Err(_)) => Poll::Ready(()),
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let n_taken = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..n_taken]);
+        self.ahead.drain(..n_taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn locked<S>(stream: &Mutex<Watched<S>>) -> MutexGuard<'_, Watched<S>> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream whose bytes are noticed. It is shared within one task: nobody waits for the lock.
+struct Noticed<S> {
+    stream: Arc<Mutex<Watched<S>>>,
     activity: Activity,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let n_before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = locked(&self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > n_before {
             self.activity.received();
         }
@@ -247,20 +344,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut locked(&self.stream).stream).poll_write(cx, bytes);
         if matches!(written, Poll::Ready(Ok(_))) {
             self.activity.sent();
         }
         written
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut locked(&self.stream).stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut locked(&self.stream).stream).poll_shutdown(cx)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection at a time, on a paused clock.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -27,6 +28,13 @@ impl Bed {
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
             .route("/slow", get(|| async { tokio::time::sleep(HOUR).await }))
+            .route(
+                "/heedful",
+                get(|gone: Extension<ClientGone>| async move {
+                    gone.0.0.cancelled().await;
+                    "gone"
+                }),
+            )
             .route("/refuse", post(|| async { "not read" }))
             .route("/echo", post(async |body: Body| body::collect(body, 100).await));
         let (client, server) = tokio::io::duplex(1024 * 1024);
@@ -184,5 +192,15 @@ async fn who_says_that_no_more_comes_is_answered() {
     bed.client.shutdown().await.unwrap();
     let (said, after) = bed.until_closed().await;
     assert!(said.starts_with("HTTP/1.1 200 ") && after == HOUR, "{said} {after:?}");
+    bed.connection.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_are_told_of_a_client_that_is_gone() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /heedful HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.client.shutdown().await.unwrap();
+    let (said, after) = bed.until_closed().await;
+    assert!(said.ends_with("gone") && after == Duration::from_secs(2), "{said} {after:?}");
     bed.connection.await.unwrap();
 }

@@ -19,6 +19,18 @@ pub(super) struct Sender {
     pub(super) peer: Peer,
     /// What came as `Authorization: Bearer`; stands for the token argument that is not there.
     pub(super) bearer: Option<Secret>,
+    /// Whether it takes anything before its answer: not if that is to be one JSON object.
+    pub(super) hears_progress: bool,
+}
+
+impl Sender {
+    /// The launch below whose keeper it is, where that is known.
+    pub(super) fn launch(&self) -> Option<&LaunchId> {
+        match self.peer.kind() {
+            Some(PeerKind::Agent { launch }) => launch.as_ref(),
+            Some(PeerKind::Operator | PeerKind::Stranger) | None => None,
+        }
+    }
 }
 
 /// One call, before anything is known of it.
@@ -92,11 +104,7 @@ impl Who for Newcomer {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        let launch = match incoming.sender.peer.kind() {
-            Some(PeerKind::Agent { launch }) => launch.clone(),
-            Some(PeerKind::Operator | PeerKind::Stranger) | None => None,
-        };
-        Ok(Self { launch })
+        Ok(Self { launch: incoming.sender.launch().cloned() })
     }
 }
 
@@ -114,7 +122,7 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        Ok(Self(noted(incoming.service.identify(&token).await?)))
+        Ok(Self(noted(incoming.service.identify(&token, incoming.sender.launch()).await?)))
     }
 
     fn has_notices(&self) -> bool {
@@ -164,7 +172,7 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let caller = noted(incoming.service.identify_reporter(&token).await?);
+        let caller = noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?);
         Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
     }
 
@@ -242,7 +250,7 @@ impl Who for NamedCoordinator {
 
 impl Incoming<'_> {
     /// The token of a session; seed 004's overview calls it `token`.
-    fn session_token(&self) -> Result<Secret, CallError> {
+    pub(super) fn session_token(&self) -> Result<Secret, CallError> {
         let token = self.text("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
         token.ok_or_else(|| missing("session_token"))
     }
@@ -309,8 +317,8 @@ pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&st
     if let Some(notification) = notification {
         object["notification"] = notification.into();
     }
-    // Whoever is refused here has nothing to wait for.
-    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(_)) {
+    // Whoever is refused here has nothing to wait for, unless it came too often.
+    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing()) {
         object["action"] = "exit".into();
     }
     let mut result = CallToolResult::error(vec![ContentBlock::text(object.to_string())]);

@@ -3,34 +3,47 @@
 //! A client that takes JSON gets its answer as one JSON object, and a stream of events only when the tool sent something before
 //! its answer, which tools do only for a caller that asked for progress. One that takes nothing but streams gets a stream. Older
 //! clients say nothing of what they take, or `*/*`: that is JSON.
+//!
+//! A tool that waits is told when its client cancels the call, or closes the connection.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::connect_info::ConnectInfo;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use http_body_util::combinators::BoxBody;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::MAX_MESSAGE;
+use super::cancels::{CLIENT_ID, Cancels, Gist, client_id};
 use super::envelope::Sender;
 use super::malformed;
 use super::server::{Connection, McpServer};
 use crate::domain::Secret;
-use crate::http::{Problem, body};
+use crate::http::{ClientGone, Problem, body};
 use crate::peer::Peer;
 
 type Service = StreamableHttpService<Connection, NeverSessionManager>;
+/// What it answers.
+type Handled = Response<BoxBody<Bytes, Infallible>>;
+
+const JSON: &str = "application/json";
+const STREAM: &str = "text/event-stream";
 
 /// What a client takes for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
+    /// One object, whatever comes.
     Json,
+    /// One object, or a stream where there is more to say.
+    Either,
     Stream,
 }
 
@@ -39,6 +52,7 @@ enum Form {
 struct Door {
     json: Arc<Service>,
     stream: Arc<Service>,
+    cancels: Cancels,
 }
 
 /// `/mcp`. Its listener must say who calls: `ConnectInfo<Peer>`.
@@ -48,13 +62,13 @@ pub fn router(server: &McpServer) -> Router {
         // for, and how long it may be, is checked before it comes here.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
-            .with_json_response(form == Form::Json)
+            .with_json_response(form != Form::Stream)
             .disable_allowed_hosts()
             .with_max_request_body_bytes(MAX_MESSAGE);
         let server = server.clone();
         Arc::new(Service::new(move || Ok(server.for_requests()), Arc::default(), config))
     };
-    let door = Door { json: service(Form::Json), stream: service(Form::Stream) };
+    let door = Door { json: service(Form::Either), stream: service(Form::Stream), cancels: Cancels::default() };
     Router::new().route("/mcp", post(answer).fallback(other_method)).with_state(door)
 }
 
@@ -67,27 +81,43 @@ async fn other_method(method: Method) -> Response {
 async fn answer(
     State(door): State<Door>,
     ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(gone): Extension<ClientGone>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     // Before anything else: a connection goes on after a request that was read to its end, whatever is wrong with it.
     let body = body::collect(body, MAX_MESSAGE).await?;
     let form = form_of_answer(&parts.headers)?;
-    if !is_json(&parts.headers) {
+    if !has_type(&parts.headers, JSON) {
         return Err(not_json(&parts.headers));
     }
     let bearer = take_bearer(&mut parts.headers)?;
     let version = parts.headers.get("mcp-protocol-version").cloned();
     parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    parts.extensions.insert(Sender { peer, bearer });
-    let service = if form == Form::Json { door.json } else { door.stream };
-    let response = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
+    parts.extensions.insert(Sender { peer, bearer, hears_progress: form != Form::Json });
+    let gist = Gist::of(&body);
+    let underway = door.cancels.notice(&parts.headers, &gist, &gone.0);
+    let service = if form == Form::Stream { door.stream } else { door.json };
+    let handled = service.handle(Request::from_parts(parts, Body::from(body.clone())));
+    let mut response = tokio::select! {
+        // Nobody waits for an answer.
+        () = underway.cancelled() => return Ok(StatusCode::ACCEPTED.into_response()),
+        response = handled => in_form(response, version.as_ref(), &body).await?,
+    };
+    if gist.is_handshake() && response.status().is_success() {
+        response.headers_mut().insert(CLIENT_ID, client_id());
+    }
+    Ok(if has_type(response.headers(), STREAM) { underway.until_cancelled(response) } else { response })
+}
+
+/// What the library answered, in our words where it refused.
+async fn in_form(response: Handled, version: Option<&HeaderValue>, body: &Bytes) -> Result<Response, Problem> {
     match response.status() {
         // The content type was checked: it is what the library says of a text that it can't read.
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => Ok(unreadable(&body)),
-        status if (status.is_client_error() || status.is_server_error()) && !is_json(response.headers()) => {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Ok(unreadable(body)),
+        status if (status.is_client_error() || status.is_server_error()) && !has_type(response.headers(), JSON) => {
             let text = axum::body::to_bytes(Body::new(response.into_body()), MAX_MESSAGE).await.unwrap_or_default();
-            Err(in_our_words(status, version.as_ref(), &text))
+            Err(in_our_words(status, version, &text))
         }
         _ => Ok(response.map(Body::new)),
     }
@@ -103,9 +133,10 @@ fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
         .filter(|range| !range.is_empty())
         .collect();
     let takes = |names: &[&str]| ranges.iter().any(|range| names.contains(&range.as_str()));
-    if ranges.is_empty() || takes(&["application/json", "application/*", "*/*"]) {
-        Ok(Form::Json)
-    } else if takes(&["text/event-stream", "text/*"]) {
+    let takes_stream = takes(&[STREAM, "text/*"]);
+    if ranges.is_empty() || takes(&[JSON, "application/*", "*/*"]) {
+        Ok(if takes_stream { Form::Either } else { Form::Json })
+    } else if takes_stream {
         Ok(Form::Stream)
     } else {
         let detail = format!("/mcp answers in application/json or text/event-stream, not in {}", ranges.join(", "));
@@ -125,9 +156,9 @@ fn essence(text: &str) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn has_type(headers: &HeaderMap, media_type: &str) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    essence(content_type).eq_ignore_ascii_case("application/json")
+    essence(content_type).eq_ignore_ascii_case(media_type)
 }
 
 fn not_json(headers: &HeaderMap) -> Problem {

@@ -1,17 +1,22 @@
 //! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long, not UTF-8, not JSON, not a
 //! request. The connection goes on after them, until there are too many. A peer that sends faster than it is answered, or
-//! doesn't read its answers, waits.
+//! doesn't read its answers, waits. One that says no more still gets its answers; for one that is gone, nothing goes on waiting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::{MAX_MESSAGE, malformed};
 use crate::http::crowd::Standing;
@@ -23,25 +28,30 @@ const MAX_BAD_LINES: u32 = 16;
 /// stays in the socket. The library itself takes whatever comes.
 const MAX_IN_FLIGHT: usize = 64;
 
+/// Between two looks at whether a client that says no more is still there. Nothing wakes whoever waits for that.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// So many bytes are read at once. Most lines are shorter, and every connection that waits has a buffer of this size.
 const READ_AT_ONCE: usize = 1024;
 
 /// The server's side of one connection.
-pub(super) struct LineTransport<R, W> {
-    reader: BufReader<R>,
+pub(super) struct LineTransport {
+    reader: BufReader<OwnedReadHalf>,
     line: Vec<u8>,
     /// The rest of an oversized line is being skipped. Kept here, because `receive` may be cancelled at each await.
     is_skipping: bool,
     n_bad_lines: u32,
     /// The answer to an unreadable line, while it is being written.
     complaint: Option<JoinHandle<bool>>,
-    writer: Arc<Mutex<Option<W>>>,
+    writer: Arc<Mutex<Option<OwnedWriteHalf>>>,
     /// A request takes one until its handler is done.
     requests: Arc<Semaphore>,
     /// An answer takes one until it is written.
     answers: Arc<Semaphore>,
     /// It waits for its client until the first message, and never again.
     standing: Arc<Standing>,
+    /// Ends what waits for the client, once that is gone.
+    gone: CancellationToken,
 }
 
 /// What became of the next bytes.
@@ -51,12 +61,10 @@ enum Next {
     More,
 }
 
-impl<R, W> LineTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
-    pub(super) fn new(reader: R, writer: W, standing: Arc<Standing>) -> Self {
+impl LineTransport {
+    /// `gone` is cancelled when nobody is left to be answered.
+    pub(super) fn new(stream: UnixStream, standing: Arc<Standing>, gone: CancellationToken) -> Self {
+        let (reader, writer) = stream.into_split();
         Self {
             reader: BufReader::with_capacity(READ_AT_ONCE, reader),
             line: Vec::new(),
@@ -67,7 +75,19 @@ where
             requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             answers: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             standing,
+            gone,
         }
+    }
+
+    /// Waits for a place for the next request. Cancel-safe.
+    async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        drop(self.answers.acquire().await);
+        Arc::clone(&self.requests).acquire_owned().await.ok()
+    }
+
+    /// Waits until no request is being answered. Cancel-safe.
+    async fn settled(&self) {
+        drop(self.requests.acquire_many(u32::try_from(MAX_IN_FLIGHT).expect("it is small")).await);
     }
 
     /// Reads up to the end of a line; `None` at the end of the stream. Cancel-safe: what was read is in `self.line`.
@@ -127,6 +147,32 @@ where
         }
     }
 
+    /// The next message; `None` at the end of the input, and once the connection is not worth going on with. Cancel-safe.
+    async fn next_message(&mut self, slot: OwnedSemaphorePermit) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if !self.deliver_complaint().await {
+                return None;
+            }
+            match self.read_line().await? {
+                Next::Line => {
+                    if let Some(mut message) = self.parse() {
+                        if let JsonRpcMessage::Request(request) = &mut message {
+                            // It travels with the request and is dropped with it, also when that is cancelled.
+                            request.request.extensions_mut().insert(Arc::new(slot));
+                        }
+                        return Some(message);
+                    }
+                }
+                Next::TooLong => {
+                    self.line = Vec::new();
+                    let problem = format!("the line is longer than {MAX_MESSAGE} bytes");
+                    self.complain(&malformed::complaint(malformed::INVALID_REQUEST, &problem, &Value::Null));
+                }
+                Next::More => {}
+            }
+        }
+    }
+
     fn complain(&mut self, complaint: &Value) {
         self.n_bad_lines += 1;
         let mut answer = complaint.to_string().into_bytes();
@@ -154,11 +200,7 @@ where
     }
 }
 
-impl<R, W> Transport<RoleServer> for LineTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl Transport<RoleServer> for LineTransport {
     type Error = std::io::Error;
 
     fn send(
@@ -180,34 +222,41 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        drop(self.answers.acquire().await);
-        let slot = Arc::clone(&self.requests).acquire_owned().await.ok()?;
-        loop {
-            if !self.deliver_complaint().await {
+        let slot = tokio::select! {
+            slot = self.room() => slot?,
+            () = hung_up(self.reader.get_ref().as_ref()) => {
+                self.gone.cancel();
                 return None;
             }
-            match self.read_line().await? {
-                Next::Line => {
-                    if let Some(mut message) = self.parse() {
-                        if let JsonRpcMessage::Request(request) = &mut message {
-                            // It travels with the request and is dropped with it, also when that is cancelled.
-                            request.request.extensions_mut().insert(Arc::new(slot));
-                        }
-                        return Some(message);
-                    }
-                }
-                Next::TooLong => {
-                    self.line = Vec::new();
-                    let problem = format!("the line is longer than {MAX_MESSAGE} bytes");
-                    self.complain(&malformed::complaint(malformed::INVALID_REQUEST, &problem, &Value::Null));
-                }
-                Next::More => {}
-            }
+        };
+        if let Some(message) = self.next_message(slot).await {
+            return Some(message);
         }
+        // The library gives a client that says no more five seconds, whether it is there or not.
+        tokio::select! {
+            () = self.settled() => {}
+            () = hung_up(self.reader.get_ref().as_ref()) => self.gone.cancel(),
+        }
+        None
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.writer.lock().await.take();
         Ok(())
     }
+}
+
+/// Returns when nobody is at the other end any more; who only says no more still is. Cancel-safe.
+async fn hung_up(stream: &UnixStream) {
+    // The end of the input wakes it, also behind what nobody has read yet.
+    let _ = stream.ready(Interest::PRIORITY).await;
+    while !is_hung_up(stream) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn is_hung_up(stream: &UnixStream) -> bool {
+    let mut ends = [PollFd::new(stream, PollFlags::empty())];
+    let n_ready = rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    n_ready.is_err() || ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }

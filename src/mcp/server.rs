@@ -9,21 +9,28 @@ use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, JsonObject, ListPromptsRequestMethod,
-    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::envelope::{AUTHENTICATE, CallError, Incoming, Sender, answer, refused};
-use super::throttle::Throttle;
-use super::tools::{self, Call, Called, Tools};
-use crate::domain::{Refusal, Secret};
+use super::envelope::{CallError, Incoming, Sender, answer, refused};
+use super::gate::Gate;
+use super::patience::Patience;
+use super::tools::{self, Called, Entry, Tools};
+use crate::domain::Secret;
+use crate::domain::printable::excerpt;
 use crate::peer::{LocalPeer, Peer};
-use crate::service::{Service, ServiceError};
+use crate::service::Service;
+
+/// Characters of what is said of a malformed call, which quotes it.
+const LONGEST_PROBLEM: usize = 400;
+/// Characters of a name that an error quotes.
+const LONGEST_NAME: usize = 80;
 
 /// What all connections share.
 #[derive(Clone)]
@@ -31,7 +38,7 @@ pub struct McpServer {
     service: Arc<Service>,
     tools: Arc<Tools>,
     coordinator_token: Arc<Secret>,
-    throttle: Arc<Throttle>,
+    gate: Arc<Gate>,
     /// Calls that are being answered; the shutdown waits for them.
     calls: TaskTracker,
 }
@@ -43,7 +50,7 @@ impl McpServer {
             service,
             tools: Arc::new(tools::all()),
             coordinator_token: Arc::new(coordinator_token),
-            throttle: Arc::default(),
+            gate: Arc::default(),
             calls: TaskTracker::new(),
         }
     }
@@ -56,7 +63,10 @@ impl McpServer {
 
     /// For all calls of one process.
     pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
-        Connection { server: self.clone(), sender: Some(Sender { peer: Peer::Local(peer), bearer: None }) }
+        Connection {
+            server: self.clone(),
+            sender: Some(Sender { peer: Peer::Local(peer), bearer: None, hears_progress: true }),
+        }
     }
 
     /// For calls that bring their [`Sender`] with them, as an extension of the HTTP request.
@@ -72,10 +82,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    async fn call(&self, request: CallToolRequestParams, sender: &Sender) -> Result<CallToolResponse, ErrorData> {
-        let Some((name, call)) = self.server.tools.find(&request.name) else {
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        sender: &Sender,
+        patience: Patience,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.server.tools.find(&request.name) else {
             let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
-            let problem = format!("unknown tool `{}`; there are: {}", request.name, known.join(", "));
+            let name = excerpt(&request.name, LONGEST_NAME);
+            let problem = format!("unknown tool `{name}`; there are: {}", known.join(", "));
             return Err(ErrorData::invalid_params(problem, None));
         };
         let _in_flight = self.server.calls.token();
@@ -88,7 +104,7 @@ impl Connection {
         };
         let span = tracing::info_span!(
             "tool_call",
-            tool = name,
+            tool = tool.name,
             peer = %sender.peer,
             launch_id = Empty,
             agent_id = Empty,
@@ -96,45 +112,36 @@ impl Connection {
             purpose = Empty,
             session_id = Empty
         );
-        self.answer(name, call, &incoming).instrument(span).await
+        let answered = async {
+            let answered = patience.spend(tool.waits, self.answer(&tool, &incoming)).await;
+            answered.unwrap_or_else(|| {
+                tracing::debug!(reason = "client_gone", "tool call dropped");
+                // Nobody reads it.
+                Err(ErrorData::internal_error(format!("{}: the call was cancelled", tool.name), None))
+            })
+        };
+        answered.instrument(span).await
     }
 
-    async fn answer(&self, name: &str, call: Call, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+        let name = tool.name;
+        if let Err(refusal) = self.server.gate.admit(name, incoming) {
+            return Ok(refused(name, &refusal.into(), None).into());
+        }
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
-        let Ok(Called { result, is_notified }) = AssertUnwindSafe(call(incoming)).catch_unwind().await else {
+        let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
-        self.hold_back(name, incoming, &result).await;
         let notification = is_notified.then(|| incoming.service.guidance().notification());
-        match result {
+        match self.server.gate.hold_back(name, incoming, result).await {
             Ok(object) => Ok(answer(object, notification).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error, notification).into()),
             Err(CallError::Arguments(problem)) => {
                 // Without the words, which may hold what was sent: a passkey, perhaps.
                 tracing::debug!("malformed tool call");
-                Err(ErrorData::invalid_params(format!("{name}: {problem}"), None))
+                Err(ErrorData::invalid_params(format!("{name}: {}", excerpt(&problem, LONGEST_PROBLEM)), None))
             }
-        }
-    }
-}
-
-impl Connection {
-    /// Rate limit of what could be guessed at: a passkey, and over the network a token.
-    async fn hold_back(&self, name: &str, incoming: &Incoming<'_>, result: &Result<JsonObject, CallError>) {
-        let subject = match &incoming.sender.peer {
-            _ if name == AUTHENTICATE => {
-                incoming.arguments.get("agent_id").and_then(|id| id.as_str()).unwrap_or_default().to_owned()
-            }
-            Peer::Network(address) => format!("tokens from {}", address.ip()),
-            Peer::Local(_) => return,
-        };
-        match result {
-            Ok(_) if name == AUTHENTICATE => self.server.throttle.succeeded(&subject),
-            Err(CallError::Service(ServiceError::Refused(
-                Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::CoordinatorOnly,
-            ))) => tokio::time::sleep(self.server.throttle.failed(&subject)).await,
-            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -158,7 +165,7 @@ impl ServerHandler for Connection {
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
         };
-        self.call(request, sender).await
+        self.call(request, sender, Patience::of(&context, sender.hears_progress)).await
     }
 
     async fn list_tools(
@@ -173,13 +180,18 @@ impl ServerHandler for Connection {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        // The newest revision has none.
+        let has_handshake =
+            context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
         let problem = match request.method.as_str() {
             "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
-            "initialize" => "initialize: params must have protocolVersion, capabilities and clientInfo",
+            "initialize" if has_handshake => {
+                "initialize: params must have protocolVersion, capabilities and clientInfo"
+            }
             unknown => {
-                let problem = format!("unknown method `{unknown}`");
+                let problem = format!("unknown method `{}`", excerpt(unknown, LONGEST_NAME));
                 return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, problem, None));
             }
         };

@@ -1,9 +1,8 @@
-//! MCP on the Unix socket: one server per connection. What is served on a connection is served on any stream ([`converse`]).
+//! MCP on the Unix socket: one server per connection, whoever made it ([`converse`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -64,23 +63,15 @@ async fn talk(stream: UnixStream, place: Place, server: McpServer, close: Cancel
             return;
         }
     };
-    converse(stream.into_split(), peer, place, server, close).await;
+    converse(stream, peer, place, server, close).await;
 }
 
-/// Serves the client at the other end of a stream until it leaves, overstays its place, or `close`.
-pub async fn converse<R, W>(
-    (reader, writer): (R, W),
-    peer: LocalPeer,
-    place: Place,
-    server: McpServer,
-    close: CancellationToken,
-) where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+/// Serves the client at the other end of a stream until it leaves, overstays its place, or `close`, which is for this connection
+/// alone.
+pub async fn converse(stream: UnixStream, peer: LocalPeer, place: Place, server: McpServer, close: CancellationToken) {
     let standing = Arc::clone(place.standing());
     standing.waits(FIRST_MESSAGE);
-    let transport = LineTransport::new(reader, writer, Arc::clone(&standing));
+    let transport = LineTransport::new(stream, Arc::clone(&standing), close.clone());
     // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as their first line.
     let running = rmcp::service::serve_directly_with_ct(server.for_peer(peer), transport, None, close.clone());
     let mut running = std::pin::pin!(running.waiting());

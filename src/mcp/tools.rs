@@ -2,8 +2,11 @@
 
 mod authenticate;
 mod chat_message;
+mod create_task;
+mod create_tasks_batch;
 mod get_agent_action;
 mod get_my_task;
+mod get_my_task_progress;
 mod get_next_action;
 mod get_notifications;
 mod get_pending_messages;
@@ -13,6 +16,7 @@ mod list_active_projects_with_agents;
 mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
+mod report_activity;
 mod report_completed;
 mod report_execution_complete;
 mod report_execution_start;
@@ -21,6 +25,7 @@ mod report_process_started;
 mod report_process_stopping;
 mod report_status;
 mod respond_chat;
+mod save_context;
 mod should_start;
 mod update_task_status;
 mod wait_for_work;
@@ -51,12 +56,17 @@ pub(super) fn all() -> Tools {
         Tool::of::<report_process_stopping::ReportProcessStopping>(),
         Tool::of::<report_process_exit::ReportProcessExit>(),
         Tool::of::<report_status::ReportStatus>(),
+        Tool::of::<report_activity::ReportActivity>(),
         Tool::of::<get_agent_action::GetAgentAction>(),
         Tool::of::<authenticate::Authenticate>(),
         Tool::of::<get_my_task::GetMyTask>(),
+        Tool::of::<get_my_task_progress::GetMyTaskProgress>(),
         Tool::of::<get_next_action::GetNextAction>(),
+        Tool::of::<create_task::CreateTask>(),
+        Tool::of::<create_tasks_batch::CreateTasksBatch>(),
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<get_notifications::GetNotifications>(),
+        Tool::of::<save_context::SaveContext>(),
         Tool::of::<get_pending_messages::GetPendingMessages>(),
         Tool::of::<respond_chat::RespondChat>(),
         Tool::of::<report_completed::ReportCompleted>(),
@@ -84,6 +94,9 @@ pub(super) trait ToolSpec {
     /// What a model reads when it chooses.
     const TEXT: &'static str;
     const EFFECT: Effect;
+    /// Whether it may wait for something to happen. Then the call is dropped, at any await, when its client cancels it or goes.
+    /// Any other is carried out to its end, whoever is there to hear of it.
+    const WAITS: bool = false;
     /// Whether it deals with what its caller was told: its answer doesn't tell once more.
     const IS_ABOUT_NOTICES: bool = false;
     type Who: Who;
@@ -118,45 +131,52 @@ pub(super) struct Called {
     pub(super) is_notified: bool,
 }
 
-pub(super) type Call = for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>;
+/// What the envelope needs to know of a tool.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// [`ToolSpec::WAITS`].
+    pub(super) waits: bool,
+    pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
+}
 
 /// A tool in the list.
 pub(super) struct Tool {
     definition: Definition,
-    call: Call,
+    entry: Entry,
 }
 
 /// The tools by name.
 pub(super) struct Tools {
     in_order: Vec<Definition>,
-    calls: BTreeMap<&'static str, Call>,
+    entries: BTreeMap<&'static str, Entry>,
 }
 
 impl Tool {
-    fn of<T: ToolSpec + 'static>() -> (&'static str, Self) {
+    fn of<T: ToolSpec + 'static>() -> Self {
         let annotations = ToolAnnotations::new()
             .read_only(T::EFFECT == Effect::Reads)
             .destructive(false)
             .idempotent(T::EFFECT != Effect::Changes)
             .open_world(false);
         let definition = Definition::new(T::NAME, T::TEXT, Arc::new(input_schema::<T>())).with_annotations(annotations);
-        (T::NAME, Self { definition, call: |incoming| Box::pin(run::<T>(incoming)) })
+        let entry = Entry { name: T::NAME, waits: T::WAITS, call: |incoming| Box::pin(run::<T>(incoming)) };
+        Self { definition, entry }
     }
 }
 
 impl Tools {
-    fn of<const N: usize>(tools: [(&'static str, Tool); N]) -> Self {
-        let calls = tools.iter().map(|(name, tool)| (*name, tool.call)).collect();
-        Self { in_order: tools.into_iter().map(|(_, tool)| tool.definition).collect(), calls }
+    fn of<const N: usize>(tools: [Tool; N]) -> Self {
+        let entries = tools.iter().map(|tool| (tool.entry.name, tool.entry)).collect();
+        Self { in_order: tools.into_iter().map(|tool| tool.definition).collect(), entries }
     }
 
     pub(super) fn definitions(&self) -> &[Definition] {
         &self.in_order
     }
 
-    /// The fixed name and the call of a tool.
-    pub(super) fn find(&self, name: &str) -> Option<(&'static str, Call)> {
-        self.calls.get_key_value(name).map(|(name, call)| (*name, *call))
+    pub(super) fn find(&self, name: &str) -> Option<Entry> {
+        self.entries.get(name).copied()
     }
 }
 
@@ -172,7 +192,9 @@ async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
 }
 
 async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
-    let input = Value::Object(incoming.arguments.clone());
+    // Clients fill in what a model leaves out: an argument that is null is not there.
+    let given = incoming.arguments.iter().filter(|(_, value)| !value.is_null());
+    let input = Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect());
     let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
     let output = T::call(incoming.service, who, input).await?;
     match serde_json::to_value(output) {
@@ -196,12 +218,7 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     let Value::Object(mut schema) = settings.into_generator().into_root_schema_for::<T::Input>().to_value() else {
         unreachable!("the schema of a struct is an object")
     };
-    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        if let Some(argument) = argument.as_object_mut() {
-            argument.remove("format");
-            argument.retain(|key, value| key != "default" || !value.is_null());
-        }
-    }
+    simplify(&mut schema);
     schema.remove("$schema");
     schema.remove("title");
     // The words are in the tool's own description; these would be the type's.
@@ -217,4 +234,18 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     }
     schema.entry("properties").or_insert_with(|| json!({}));
     schema
+}
+
+/// Takes from the arguments of a schema, and from those within them, what some clients don't take.
+fn simplify(schema: &mut JsonObject) {
+    if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
+        simplify(items);
+    }
+    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Some(argument) = argument.as_object_mut() {
+            argument.remove("format");
+            argument.retain(|key, value| key != "default" || !value.is_null());
+            simplify(argument);
+        }
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -18,7 +19,7 @@ use super::orphans::SpawnPermit;
 use super::shims::{self, Child};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{CommandSpec, Secret};
+use crate::domain::{CommandSpec, FileContent, LaunchFile, Secret};
 use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, Order};
@@ -83,6 +84,7 @@ fn spawn_in(
         created_at: wall_clock(),
     };
     record::write(dir, &spec).and_then(|()| record::reserve(dir)).map_err(in_folder)?;
+    write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?;
     // Before the spawn, so that nothing the shim writes is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
@@ -93,6 +95,23 @@ fn spawn_in(
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+}
+
+/// No folder where there are no files.
+fn write_files(dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
+    for LaunchFile { path, content } in files {
+        let path = dir.join(path);
+        if let Some(parent) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        match content {
+            FileContent::Text(text) => {
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())?;
+            }
+            FileContent::Link(target) => std::os::unix::fs::symlink(target, path)?,
+        }
+    }
+    Ok(())
 }
 
 fn order<'a>(config: &ProcessConfig, request: &'a StartRequest, program: &'a Path, mark: &'a str) -> Order<'a> {

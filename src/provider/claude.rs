@@ -2,17 +2,22 @@
 
 use serde_json::json;
 
-use super::preset::{BuiltIn, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
+use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
 use crate::config::Permissions;
 
 pub(super) const CLAUDE: BuiltIn = BuiltIn {
     program: "claude",
-    arguments,
-    environment: &[("DISABLE_AUTOUPDATER", "1"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
+    compose,
     logins: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
     places: &["ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR"],
     installation: "npm install -g @anthropic-ai/claude-code; run `claude` once to log in",
 };
+
+fn compose(run: &Run<'_>) -> Composition {
+    let environment =
+        ["DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"].map(|name| (name, "1".to_owned()));
+    Composition { arguments: arguments(run), environment: environment.into(), ..Composition::default() }
+}
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     // Without --verbose, this form of output is refused.

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use super::preset::{BuiltIn, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
+use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
 use crate::config::Permissions;
 
 pub(super) const CODEX: BuiltIn = BuiltIn {
     program: "codex",
-    arguments,
-    environment: &[],
+    compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
     logins: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"],
     places: &["CODEX_HOME"],
     installation: "npm install -g @openai/codex; run `codex login` once",

@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::config::Permissions;
-use crate::domain::{Language, Purpose};
+use crate::domain::{FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
     let environment = [
         ("PATH", "/bin"),
+        ("HOME", "/home/dev"),
         ("ANTHROPIC_API_KEY", "sk-ant-login"),
         ("ANTHROPIC_BASE_URL", "http://gateway"),
         ("OPENAI_API_KEY", "sk-login"),
+        ("GEMINI_API_KEY", "gemini-login"),
+        ("GITHUB_TOKEN", "gh-login"),
         ("DEV_PASSKEY", "somebody's secret"),
     ];
     Providers {
@@ -18,6 +21,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
         mcp_url: None,
+        state_dir: PathBuf::from("/state"),
         program: PathBuf::from("/bin/agent-coordinator"),
     }
 }
@@ -32,12 +36,13 @@ fn request(ai_type: &str) -> LaunchRequest {
     }
 }
 
-/// The command, in whose arguments no secret may be.
+/// The command, in whose arguments and files no secret may be.
 #[track_caller]
 fn command(providers: &Providers, ai_type: &str) -> CommandSpec {
     let command = providers.command(&request(ai_type)).expect("a command");
-    for argument in &command.arguments {
-        assert!(!["tkt_secret", "login"].iter().any(|secret| argument.contains(secret)), "{argument}");
+    let files = command.files.iter().map(|file| format!("{:?}", file.content));
+    for text in command.arguments.iter().cloned().chain(files) {
+        assert!(!["tkt_secret", "-login"].iter().any(|secret| text.contains(secret)), "{text}");
     }
     command
 }
@@ -51,7 +56,7 @@ fn variable<'a>(command: &'a CommandSpec, name: &str) -> Option<&'a str> {
     command.environment.iter().find(|(each, _)| each == name).map(|(_, value)| value.reveal())
 }
 
-/// A whole command, a word per line.
+/// A whole command, a word, variable or file per line.
 fn shown(command: &CommandSpec) -> String {
     let mut lines = vec![command.program.clone()];
     lines.extend(command.arguments.iter().map(|argument| format!("  {argument}")));
@@ -59,6 +64,10 @@ fn shown(command: &CommandSpec) -> String {
     assert!(prompt.is_none_or(|prompt| prompt.contains("tkt_secret")), "{prompt:?}");
     lines.push(format!("< {}", if prompt.is_some() { "the prompt" } else { "nothing" }));
     lines.extend(command.environment.iter().map(|(name, value)| format!("{name}={}", value.reveal())));
+    lines.extend(command.files.iter().map(|LaunchFile { path, content }| match content {
+        FileContent::Text(text) => format!("{}: {}", path.display(), text.trim_end()),
+        FileContent::Link(target) => format!("{} -> {}", path.display(), target.display()),
+    }));
     lines.join("\n")
 }
 
@@ -124,39 +133,79 @@ fn an_ai_type_is_started_by_its_entry_else_its_preset_else_as_claude() {
 
 // ── Presets ──
 
-#[test]
-fn a_preset_without_an_entry() {
-    insta::assert_snapshot!("claude", shown(&command(&providers([]), "claude")));
-    insta::assert_snapshot!("codex", shown(&command(&providers([]), "codex")));
+/// An entry with nothing but a preset and what it may do.
+fn permitted(preset: Preset, permissions: Permissions) -> ProviderConfig {
+    let command_line = CommandLine::Preset { preset, program: None, model: None, permissions };
+    ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }
 }
 
 #[test]
-fn a_preset_where_the_server_has_only_a_url() {
-    let url = Some("http://127.0.0.1:7420/mcp".to_owned());
-    let providers = Providers { mcp_socket: None, mcp_url: url, ..providers([]) };
-    insta::assert_snapshot!("claude_by_url", shown(&command(&providers, "claude")));
-    insta::assert_snapshot!("codex_by_url", shown(&command(&providers, "codex")));
+fn presets_by_permissions_and_by_the_way_to_the_server() {
+    let url = || Some("http://127.0.0.1:7420/mcp".to_owned());
+    for (name, preset) in Preset::ALL {
+        let mut all = Vec::new();
+        for permissions in [Permissions::Project, Permissions::Bypass] {
+            let by_bridge = providers([(name, permitted(preset, permissions))]);
+            let by_url = Providers { mcp_socket: None, mcp_url: url(), ..by_bridge.clone() };
+            for (way, providers) in [("by the bridge", by_bridge), ("by URL", by_url)] {
+                all.push(format!("── {permissions:?}, {way} ──\n{}", shown(&command(&providers, name))));
+            }
+        }
+        insta::assert_snapshot!(name, all.join("\n\n"));
+    }
+}
+
+#[test]
+fn a_preset_needs_no_entry() {
+    for (name, preset) in Preset::ALL {
+        let entry = providers([(name, permitted(preset, Permissions::Project))]);
+        assert_eq!(shown(&command(&providers([]), name)), shown(&command(&entry, name)));
+    }
 }
 
 #[test]
 fn a_preset_with_everything_an_entry_can_say() {
-    let full = |preset| ProviderConfig {
-        command_line: CommandLine::Preset {
-            preset,
-            program: Some("/opt/cli".to_owned()),
-            model: Some("big".to_owned()),
-            permissions: Permissions::Bypass,
-        },
-        cli_args: vec!["--name".to_owned(), "{agent_id}".to_owned()],
-        environment: BTreeMap::from([
-            ("DISABLE_AUTOUPDATER".to_owned(), Secret::new("0")),
-            ("OPENAI_API_KEY".to_owned(), Secret::new("of the entry")),
-        ]),
-        ..ProviderConfig::of_preset(preset)
+    for (name, preset) in Preset::ALL {
+        let entry = ProviderConfig {
+            command_line: CommandLine::Preset {
+                preset,
+                program: Some("/opt/cli".to_owned()),
+                model: Some("big".to_owned()),
+                permissions: Permissions::Bypass,
+            },
+            cli_args: vec!["--name".to_owned(), "{agent_id}".to_owned()],
+            environment: BTreeMap::from([
+                ("DISABLE_AUTOUPDATER".to_owned(), Secret::new("0")),
+                ("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), Secret::new("0")),
+                ("OPENAI_API_KEY".to_owned(), Secret::new("of the entry")),
+            ]),
+            ..ProviderConfig::of_preset(preset)
+        };
+        insta::assert_snapshot!(format!("{name}_in_full"), shown(&command(&providers([("a", entry)]), "a")));
+    }
+}
+
+/// Where gemini's own files are, and which kind of login its settings name.
+#[test]
+fn gemini_keeps_the_login_of_its_user() {
+    let check = |variables: &[(&str, &str)], folder: &str, login: &str| {
+        let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let files = command(&Providers { environment, ..providers([]) }, "gemini").files;
+        let content = |name: &str| files.iter().find(|file| file.path.ends_with(name)).map(|file| file.content.clone());
+        let link = FileContent::Link(PathBuf::from(folder).join("oauth_creds.json"));
+        assert_eq!(content("oauth_creds.json"), Some(link));
+        let Some(FileContent::Text(settings)) = content("settings.json") else { panic!("no settings in {files:?}") };
+        let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
+        assert_eq!(settings["security"]["auth"]["selectedType"], login);
     };
-    let providers = providers([("a", full(Preset::Claude)), ("b", full(Preset::Codex))]);
-    insta::assert_snapshot!("claude_in_full", shown(&command(&providers, "a")));
-    insta::assert_snapshot!("codex_in_full", shown(&command(&providers, "b")));
+    let home = ("HOME", "/home/dev");
+    let key = ("GEMINI_API_KEY", "a-key");
+    check(&[home], "/home/dev/.gemini", "oauth-personal");
+    check(&[home, ("GEMINI_API_KEY", "")], "/home/dev/.gemini", "oauth-personal");
+    check(&[home, key], "/home/dev/.gemini", "gemini-api-key");
+    check(&[home, key, ("GOOGLE_GENAI_USE_VERTEXAI", "true")], "/home/dev/.gemini", "vertex-ai");
+    check(&[home, key, ("GOOGLE_GENAI_USE_GCA", "true")], "/home/dev/.gemini", "oauth-personal");
+    check(&[home, ("GEMINI_CLI_HOME", "/srv/agents")], "/srv/agents/.gemini", "oauth-personal");
 }
 
 #[test]
@@ -179,6 +228,10 @@ fn the_login_of_a_preset_is_kept_out_of_its_output() {
     };
     assert_eq!(redacted("claude"), ["tkt_secret", "sk-ant-login"]);
     assert_eq!(redacted("codex"), ["tkt_secret", "sk-login"]);
+    assert_eq!(redacted("gemini"), ["tkt_secret", "gemini-login"]);
+    assert_eq!(redacted("qwen"), ["tkt_secret", "sk-login"]);
+    assert_eq!(redacted("opencode"), ["tkt_secret", "sk-ant-login", "gemini-login", "sk-login"]);
+    assert_eq!(redacted("copilot"), ["tkt_secret", "gh-login"]);
 }
 
 #[test]

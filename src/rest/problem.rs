@@ -30,12 +30,22 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::ProjectNotFound { .. }
         | Refusal::AgentNotFound { .. }
         | Refusal::TaskNotFound { .. }
+        | Refusal::NoSuchTask { .. }
         | Refusal::LaunchNotFound { .. }
         | Refusal::MessageNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_) | Refusal::NeedsProject { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Invalid(_)
+        | Refusal::NeedsProject { .. }
+        | Refusal::StaysInProject { .. }
+        | Refusal::PartOfItself { .. }
+        | Refusal::DependsOnKin { .. }
+        | Refusal::WaitsForItself { .. }
+        | Refusal::TooLong { .. }
+        | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::InBatch { refusal, .. } => status_of(refusal),
+        Refusal::TooManyAttempts | Refusal::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }
@@ -52,6 +62,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NeedsAssignee { .. }
         | Refusal::DependenciesOpen { .. }
         | Refusal::SubtasksOpen { .. }
+        | Refusal::ParentClosed { .. }
+        | Refusal::NoTaskToSave
         | Refusal::AmbiguousLaunch { .. }
         | Refusal::OtherTaskBegun { .. }
         | Refusal::WrongPurpose { .. }

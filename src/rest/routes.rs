@@ -1,6 +1,7 @@
 //! The routes: one file per resource, one line each here. What a route sends and takes is a type in its file; the command line
 //! reads the same types.
 
+pub mod activity;
 pub mod agents;
 pub mod chat;
 pub mod coordinator;
@@ -10,6 +11,7 @@ pub mod operate;
 pub mod projects;
 pub mod status;
 pub mod tasks;
+pub mod why;
 
 use axum::Router;
 
@@ -30,4 +32,5 @@ pub(super) fn all() -> Router<RestState> {
         .merge(launches::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
+        .merge(why::routes())
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
+use crate::domain::{Launch, LaunchId, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::{Service, ServiceError};
 use crate::store::Expect;
@@ -36,12 +37,12 @@ impl Activity {
 }
 
 impl Service {
-    /// The agent behind `token`, and notes that it is alive.
+    /// The agent behind `token`, and notes that it is alive. `presented_by` is the launch whose agent calls, where that is known.
     ///
     /// # Errors
     /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`] or [`Refusal::SessionExpired`].
-    pub async fn identify(&self, token: &Secret) -> Result<Caller, ServiceError> {
-        let caller = self.find_caller(token).await?;
+    pub async fn identify(&self, token: &Secret, presented_by: Option<&LaunchId>) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token, presented_by).await?;
         self.check_alive(&caller)?;
         Ok(caller)
     }
@@ -51,10 +52,16 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::identify`].
-    pub async fn identify_reporter(&self, token: &Secret) -> Result<Caller, ServiceError> {
-        let caller = self.find_caller(token).await?;
+    pub async fn identify_reporter(
+        &self,
+        token: &Secret,
+        presented_by: Option<&LaunchId>,
+    ) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token, presented_by).await?;
         match caller.session.ended {
             Some((_, SessionEndReason::Reported)) => Ok(caller),
+            // Its successor has reported, or may yet.
+            Some((_, SessionEndReason::Superseded)) => Err(Refusal::InvalidSession.into()),
             Some(_) if caller.launch.report.is_some() => Ok(caller),
             Some(_) | None => {
                 self.check_alive(&caller)?;
@@ -87,9 +94,13 @@ impl Service {
         if launch.is_open() { Ok((launch, session)) } else { Err(Refusal::SessionEnded.into()) }
     }
 
-    async fn find_caller(&self, token: &Secret) -> Result<Caller, ServiceError> {
+    async fn find_caller(&self, token: &Secret, presented_by: Option<&LaunchId>) -> Result<Caller, ServiceError> {
         let session = self.store.session_by_token(&token.token_hash()).await?.ok_or(Refusal::InvalidSession)?;
         let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
+        if !is_presented_by_its_own(&launch, presented_by) {
+            tracing::warn!(launch_id = %launch.id, "an agent showed the session token of another");
+            return Err(Refusal::InvalidSession.into());
+        }
         Ok(Caller { session, launch })
     }
 

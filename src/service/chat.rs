@@ -2,7 +2,7 @@
 //!
 //! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
 
-use crate::domain::chat::{Sender, after_end, check_content, n_fitting};
+use crate::domain::chat::{Sender, after_end, n_fitting, said};
 use crate::domain::{
     Assignment, InstanceKey, Launch, Message, MessageId, Outcome, PairRecord, Session, StopReason, Timestamp,
 };
@@ -65,7 +65,8 @@ impl Service {
     /// # Errors
     /// `Invalid` for a content that is none; as [`Service::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
-        check_content(content)?;
+        let content = said(content)?;
+        let content = content.as_ref();
         let key = &caller.session.key;
         self.transact(|| async move {
             let (launch, session) = self.latest(caller).await?;
@@ -117,7 +118,7 @@ impl Service {
         let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
         let seen = Expect::NoMessageAfter(Assignment { project: project.clone(), agent: agent.clone() }, newest);
         let unread = self.newest_unread_after(&launch.key, record.read_up_to).await?;
-        Ok((after_end(record, launch, outcome, unread, at), seen))
+        Ok((after_end(record, launch, outcome, unread, at, self.settings.start_limit), seen))
     }
 
     /// The number of the newest message that the agent of a chat hasn't answered.

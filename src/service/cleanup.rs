@@ -22,7 +22,9 @@ impl Service {
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let now = self.now();
         let sessions = self.store.open_sessions().await?;
-        for launch in self.store.open_launches().await? {
+        let open = self.store.open_launches().await?;
+        self.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
+        for launch in open {
             // One that can't be ended doesn't keep the others.
             if let Err(error) = self.expire(&launch, &sessions, now).await {
                 tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::chat::{Sender, check_content};
+use crate::domain::chat::{Sender, said};
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::StopReason;
@@ -133,7 +133,8 @@ impl Service {
         id: Option<&MessageId>,
         content: &str,
     ) -> Result<Message, ServiceError> {
-        check_content(content)?;
+        let content = said(content)?;
+        let content = content.as_ref();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         self.transact(|| async {
             let facts = self.store.pair_facts(&key).await?;

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
+use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason, Verdict};
+use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
+use crate::domain::printable;
+use crate::domain::redact::Redactor;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
 use crate::store::{Change, Commit};
 
@@ -45,9 +48,6 @@ pub struct Work {
     pub view: ServerView,
 }
 
-/// Longest tail that is kept of an agent's output, in bytes.
-const MAX_TAIL: usize = 64 * 1024;
-
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
@@ -70,6 +70,7 @@ impl Service {
         seen: Option<&str>,
         patience: Duration,
     ) -> Result<Work, ServiceError> {
+        limits::SEEN.take_optional(seen)?;
         let mut wakeups = self.waiting.coordinators.listen();
         if seen == Some(self.mark().as_str()) {
             tokio::select! {
@@ -118,7 +119,11 @@ impl Service {
             ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) },
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
-                LaunchEvent::ProcessEnded { end: end.clone(), at: (*at).min(self.now()) }
+                let end = match end {
+                    ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(limits::REASON.cut(reason)),
+                    other => other.clone(),
+                };
+                LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
             }
         };
         let ended = self.happen(id, &event).await?;
@@ -128,14 +133,17 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it.
+    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it. Not every
+    /// coordinator takes out what is secret or acts on a terminal.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
         // It comes with the end, which comes after it.
         if self.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
             return Ok(());
         }
-        let from = tail.ceil_char_boundary(tail.len().saturating_sub(MAX_TAIL));
-        let change = Change::OutputTail(id.clone(), tail[from..].to_owned());
+        let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
+        let tail = printable::lines(&tail[from..]);
+        let tail = Redactor::default().redact(tail.as_bytes());
+        let change = Change::OutputTail(id.clone(), String::from_utf8_lossy(&tail).into_owned());
         self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await
     }
 
@@ -161,13 +169,19 @@ impl Service {
 
     /// Lets `event` happen to a launch; the launch, if that ended it.
     pub(super) async fn happen(&self, id: &LaunchId, event: &LaunchEvent) -> Result<Option<Launch>, ServiceError> {
-        self.transact(|| async move {
-            let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
-            let commit = self.commit_by(&before, event, self.now()).await?;
-            let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-            Ok((commit, ended))
-        })
-        .await
+        let ended = self
+            .transact(|| async move {
+                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
+                let commit = self.commit_by(&before, event, self.now()).await?;
+                let before = self.with_activity(before);
+                let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
+                Ok((commit, ended))
+            })
+            .await?;
+        if ended.is_some() {
+            self.activities.forget(id);
+        }
+        Ok(ended)
     }
 
     /// Keeps the newest word of the coordinator in this process for everyone who looks.
@@ -190,12 +204,13 @@ impl Service {
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
+    let failure = launch.activity.failure.map(|failure| failure.class.as_str());
     macro_rules! log {
         ($level:ident) => {
             tracing::$level!(
                 launch_id = %launch.id, agent_id = %launch.key.agent, project_id = %launch.key.project,
                 purpose = %launch.key.purpose, task_id = launch.task.as_ref().map(tracing::field::display),
-                outcome = outcome.as_str(), reason = outcome.reason(), exit_code = launch.exit.exit_code,
+                outcome = outcome.as_str(), reason = outcome.reason(), failure, exit_code = launch.exit.exit_code,
                 signal = launch.exit.signal, duration_ms, "launch ended"
             )
         };

@@ -17,7 +17,7 @@ impl Service {
         event: &LaunchEvent,
         now: Timestamp,
     ) -> Result<Commit, StoreError> {
-        match before.clone().on(event) {
+        match self.with_activity(before.clone()).on(event) {
             Ok(after) => self.commit_to(before, after, now).await,
             Err(impossible) => {
                 tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
@@ -46,11 +46,13 @@ impl Service {
             for mut execution in self.store.executions_of_launch(&after.id).await? {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
+                (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
+            let limit = self.settings.start_limit;
             let record = match after.key.purpose {
-                Purpose::Task => record.after_end(after.verdict(outcome), *at),
+                Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
                 Purpose::Chat => {
                     let (record, seen) = self.chat_record_after(record, &after, outcome, *at).await?;
                     expect.push(seen);

@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::config::manifest::Manifest;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
-use crate::domain::task::{Surroundings, check_new, find_cycle};
-use crate::domain::{Agent, Assignment, Priority, Project, Secret, Task, TaskStatus};
-use crate::store::{Change, Commit, TaskFilter};
+use crate::domain::limits;
+use crate::domain::task::{Actor, change};
+use crate::domain::{Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus};
+use crate::store::{Change, Commit, Expect, TaskFilter};
 
 use super::catalog::{AgentEdit, ProjectEdit, edited_project};
-use super::task_status::task_event;
+use super::task_rules::{Wish, written};
+use super::tasks::each_once;
 use super::{Service, ServiceError};
 
 /// What a manifest lists, without the places of its file.
@@ -162,7 +164,8 @@ struct Merged {
     agents: BTreeMap<AgentId, Agent>,
     projects: BTreeMap<ProjectId, Project>,
     members: BTreeSet<Assignment>,
-    tasks: BTreeMap<TaskId, Task>,
+    tasks: TaskGraph,
+    expect: Vec<Expect>,
     changes: Vec<Change>,
     applied: Vec<Applied>,
     problems: Vec<EntryProblem>,
@@ -182,7 +185,7 @@ impl Service {
                 self.merge_tasks(wanted, &mut merged).await?;
                 let commit = if merged.problems.is_empty() {
                     self.tell_agents(&mut merged.changes, None).await?;
-                    Commit { expect: Vec::new(), changes: merged.changes }
+                    Commit { expect: merged.expect, changes: merged.changes }
                 } else {
                     Commit::default()
                 };
@@ -203,7 +206,8 @@ impl Service {
             agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(),
             projects: projects.into_iter().map(|project| (project.id.clone(), project)).collect(),
             members: self.store.assignments().await?.into_iter().collect(),
-            tasks: tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
+            tasks: tasks.into_iter().collect(),
+            expect: Vec::new(),
             changes: Vec::new(),
             applied: Vec::new(),
             problems: Vec::new(),
@@ -226,7 +230,13 @@ impl Service {
                 status: Some(entry.status),
             };
             let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
-            let after = self.edited_agent(base, &edit);
+            let after = match self.edited_agent(base, &edit) {
+                Ok(after) => after,
+                Err(refusal) => {
+                    merged.complain("agents", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
             let what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
                 merged.changes.push(Change::Agent(after.clone()));
@@ -254,7 +264,7 @@ impl Service {
             let after = match edited_project(base, &edit) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    let field = Some(("working_directory", None));
+                    let field = field_of(&refusal).or(Some(("working_directory", None)));
                     merged.complain("projects", entry.id.as_str(), field, refusal.to_string());
                     continue;
                 }
@@ -291,7 +301,14 @@ impl Service {
                 merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
                 continue;
             }
-            let before = merged.tasks.get(&entry.id).cloned();
+            let description = match texts_of(entry) {
+                Ok(description) => description,
+                Err(refusal) => {
+                    merged.complain("tasks", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
+            let before = merged.tasks.find(&entry.id).cloned();
             let base = before.clone().unwrap_or_else(|| Task {
                 id: entry.id.clone(),
                 project: entry.project.clone(),
@@ -311,34 +328,48 @@ impl Service {
                 project: entry.project.clone(),
                 parent: entry.parent.clone(),
                 title: entry.title.clone(),
-                description: entry.description.clone(),
+                description,
                 priority: entry.priority,
                 assignee: entry.assignee.clone(),
-                dependencies: entry.dependencies.clone(),
+                dependencies: each_once(&entry.dependencies),
                 ..base
             };
             let what = applied_as(before.as_ref(), &after);
             merged.note("task", entry.id.as_str(), what);
-            merged.tasks.insert(entry.id.clone(), after.clone());
+            merged.tasks.insert(after.clone());
             if what != AppliedAs::Unchanged {
-                changed.push((after, before));
+                changed.push((before, after));
             }
         }
         let mut released = BTreeSet::new();
+        let mut rows = Vec::new();
         // Once all are in, so that a task may name one that comes after it.
-        for (task, before) in changed {
-            if !check_references(&task, merged) || !check_shape(&task, before.as_ref(), merged) {
+        for (before, task) in &changed {
+            if !check_references(task, merged) {
                 continue;
             }
+            match change(before.as_ref(), task, Actor::Person, &merged.tasks, now) {
+                Ok(of_task) => rows.extend(of_task),
+                Err(refusal) => {
+                    let field = field_of_task(&refusal, before.as_ref(), task);
+                    merged.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
+                    continue;
+                }
+            }
             if before.is_none() {
-                merged.changes.push(Change::Event(task_event(&task, now)));
-                let release = self.release_for(&task).await?;
+                let release = self.release_for(task).await?;
                 if !release.is_empty() && released.insert((task.assignee.clone(), task.project.clone())) {
                     merged.changes.extend(release);
                 }
             }
-            merged.changes.push(Change::Task(task));
         }
+        let wishes: Vec<Wish<'_>> = changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
+        // Only what the changed ones look at: a task that ends elsewhere is no reason to read everything anew.
+        let named = changed.iter().flat_map(|(_, task)| task.parent.iter().chain(&task.dependencies));
+        let looked_at: TaskGraph = named.filter_map(|id| merged.tasks.find(id)).cloned().collect();
+        let (expect, rows) = written(&wishes, rows, &looked_at, now);
+        merged.expect.extend(expect);
+        merged.changes.extend(rows);
         Ok(())
     }
 }
@@ -356,6 +387,20 @@ impl Merged {
         message: String,
     ) {
         self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
+    }
+}
+
+/// The description of a task as it is kept.
+fn texts_of(entry: &WantedTask) -> Result<String, Refusal> {
+    limits::TITLE.take(&entry.title)?;
+    Ok(limits::DESCRIPTION.take(&entry.description)?.into_owned())
+}
+
+/// The key whose text a refusal is about.
+const fn field_of(refusal: &Refusal) -> Option<(&'static str, Option<usize>)> {
+    match refusal {
+        Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
+        _ => None,
     }
 }
 
@@ -381,11 +426,11 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
             missing.push((("assignee", None), message));
         }
     }
-    if let Some(parent) = task.parent.as_ref().filter(|parent| !merged.tasks.contains_key(parent)) {
+    if let Some(parent) = task.parent.as_ref().filter(|parent| merged.tasks.find(parent).is_none()) {
         missing.push((("parent", None), format!("there is no task `{parent}`")));
     }
     for (index, dependency) in task.dependencies.iter().enumerate() {
-        if !merged.tasks.contains_key(dependency) {
+        if merged.tasks.find(dependency).is_none() {
             missing.push((("dependencies", Some(index)), format!("there is no task `{dependency}`")));
         }
     }
@@ -396,29 +441,20 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
     is_complete
 }
 
-/// Whether a task may be as it is wanted; complains if not. A new one is also held to the rules of its status.
-fn check_shape(task: &Task, before: Option<&Task>, merged: &mut Merged) -> bool {
-    let tasks = &merged.tasks;
-    let parents = |id: &TaskId| tasks.get(id).and_then(|task| task.parent.as_ref()).into_iter().collect();
-    let needs = |id: &TaskId| tasks.get(id).map(|task| task.dependencies.iter().collect()).unwrap_or_default();
-    let mut problem = None;
-    if find_cycle(&task.id, parents).is_some() {
-        problem = Some((Some(("parent", None)), "the task is its own ancestor".to_owned()));
-    } else if find_cycle(&task.id, needs).is_some() {
-        problem = Some((Some(("dependencies", None)), "the task depends on itself".to_owned()));
-    } else if before.is_some_and(|before| before.project != task.project) {
-        problem = Some((Some(("project", None)), "a task can't move to another project".to_owned()));
-    } else if before.is_some() && task.status == TaskStatus::InProgress && task.assignee.is_none() {
-        problem = Some((Some(("assignee", None)), "a task in progress needs an assignee".to_owned()));
-    } else if before.is_none() {
-        let dependencies: Vec<Task> = task.dependencies.iter().filter_map(|id| tasks.get(id).cloned()).collect();
-        let parent = task.parent.as_ref().and_then(|id| tasks.get(id));
-        let around = Surroundings { parent, subtasks: &[], dependencies: &dependencies };
-        problem = check_new(task, around).err().map(|refusal| (Some(("status", None)), refusal.to_string()));
+/// The key of a task's entry that a refusal is about.
+fn field_of_task(refusal: &Refusal, before: Option<&Task>, task: &Task) -> (&'static str, Option<usize>) {
+    let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
+    match refusal {
+        Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),
+        Refusal::DependsOnKin { dependency, .. } => ("dependencies", nth(dependency)),
+        Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => ("dependencies", nth(other)),
+        Refusal::NoSuchTask { .. } => ("parent", None),
+        Refusal::WaitsForItself { way } => ("dependencies", way.get(1).and_then(nth)),
+        Refusal::DependenciesOpen { .. } | Refusal::SubtasksOpen { .. } | Refusal::ParentClosed { .. } => {
+            ("status", None)
+        }
+        Refusal::StaysInProject { .. } => ("project", None),
+        Refusal::PartOfItself { .. } => ("parent", None),
+        _ => ("title", None),
     }
-    let is_fine = problem.is_none();
-    if let Some((field, message)) = problem {
-        merged.complain("tasks", task.id.as_str(), field, message);
-    }
-    is_fine
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::domain::id::ExecutionId;
+use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskGraph, TaskStatus, Usage};
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
@@ -27,7 +27,8 @@ impl Service {
         self.transact(|| async move {
             let (launch, expect) = self.fence(caller).await?;
             let in_progress = self.tasks_in_progress(key).await?;
-            let Some(task) = next_task(launch.task.as_ref(), &in_progress) else {
+            let graph = self.graph_above(&in_progress).await?;
+            let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
                 return Ok((Commit::default(), None));
             };
             let project = self.store.project(&key.project).await?;
@@ -60,17 +61,26 @@ impl Service {
             project: Some(key.project.clone()),
             assignee: Some(key.agent.clone()),
             status: Some(TaskStatus::InProgress),
-            parent: None,
+            ..TaskFilter::default()
         };
         Ok(self.store.tasks(&filter).await?)
     }
 
+    /// `tasks` and what they are part of.
+    pub(super) async fn graph_above(&self, tasks: &[Task]) -> Result<TaskGraph, ServiceError> {
+        let mut graph: TaskGraph = tasks.iter().cloned().collect();
+        for task in tasks {
+            self.add_above(&mut graph, task).await?;
+        }
+        Ok(graph)
+    }
+
     /// The record of a launch's work on a task, at its start.
-    pub(super) fn new_execution(&self, launch: &Launch, task: &Task) -> Execution {
+    pub(super) fn new_execution(&self, launch: &Launch, task: &TaskId) -> Execution {
         Execution {
             id: self.world.new_id(ExecutionId::PREFIX),
             launch: launch.id.clone(),
-            task: task.id.clone(),
+            task: task.clone(),
             key: launch.key.clone(),
             started_at: self.now(),
             ended_at: None,
@@ -80,6 +90,8 @@ impl Service {
             progress: None,
             findings: None,
             outcome: None,
+            usage: Usage::default(),
+            failure: None,
             revision: 0,
         }
     }
@@ -87,7 +99,7 @@ impl Service {
     pub(super) fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         if !is_recorded {
-            changes.push(Change::Execution(self.new_execution(&launch, task)));
+            changes.push(Change::Execution(self.new_execution(&launch, &task.id)));
         }
         if launch.task.as_ref() != Some(&task.id) {
             changes.push(Change::Launch(Launch { task: Some(task.id.clone()), ..launch }));

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
 use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId};
-use crate::store::TaskFilter;
 
 use super::{Caller, Service, ServiceError};
 
@@ -105,12 +104,10 @@ impl Service {
         };
         let (task, subtasks) = match &launch.task {
             None => (None, Vec::new()),
-            Some(id) => {
-                let of_task = TaskFilter { parent: Some(id.clone()), ..TaskFilter::default() };
-                (self.store.task(id).await?, self.store.tasks(&of_task).await?)
-            }
+            Some(id) => (self.store.task(id).await?, self.tasks_below(id, |part| part.status.is_open()).await?),
         };
-        let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && other.parent != launch.task;
+        let is_part = |other: &Task| subtasks.iter().any(|part| part.id == other.id);
+        let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && !is_part(other);
         let in_progress = self.tasks_in_progress(&launch.key).await?;
         let step = task_step(TaskFacts {
             launch,
@@ -122,7 +119,9 @@ impl Service {
         });
         let about = match &step {
             TaskStep::Work(_) => task,
-            TaskStep::ExecuteSubtask(id) => subtasks.into_iter().find(|subtask| subtask.id == *id),
+            TaskStep::ExecuteSubtask(id) | TaskStep::StartSubtask(id) => {
+                subtasks.into_iter().find(|subtask| subtask.id == *id)
+            }
             _ => None,
         };
         let action = match step {
@@ -131,6 +130,7 @@ impl Service {
             TaskStep::GetMyTask => "get_my_task",
             TaskStep::Work(_) => "work",
             TaskStep::ExecuteSubtask(_) => "execute_subtask",
+            TaskStep::StartSubtask(_) => "start_subtask",
             TaskStep::ReportCompleted(_) => "report_completed",
             TaskStep::LogOut => "logout",
             TaskStep::Exit => "exit",

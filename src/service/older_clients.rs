@@ -7,6 +7,7 @@ use crate::domain::agent::AgentStatus;
 use crate::domain::authentication::Proof;
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, TaskId};
 use crate::domain::launch::StopReason;
+use crate::domain::limits;
 use crate::domain::older_clients::{ReportedBy, launch_to_report, pair_to_enter, pair_to_start};
 use crate::domain::pair::StartReason;
 use crate::domain::{Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus};
@@ -218,13 +219,14 @@ impl Service {
     /// [`Service::report`], after a look at what it is about.
     ///
     /// # Errors
-    /// As there; `ExecutionNotFound` if `execution` is not the work of this launch.
+    /// As there, the summary by the name that it has here; `ExecutionNotFound` if `execution` is not the work of this launch.
     pub async fn complete_execution(
         &self,
         caller: &Caller,
         execution: Option<&ExecutionId>,
         report: Report<'_>,
     ) -> Result<&'static str, ServiceError> {
+        limits::ERROR_MESSAGE.take_optional(report.summary)?;
         if let Some(id) = execution {
             let executions = self.store.executions_of_launch(&caller.launch.id).await?;
             if !executions.iter().any(|execution| execution.id == *id) {

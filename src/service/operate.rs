@@ -4,7 +4,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{InstanceKey, Purpose, Refusal};
+use crate::domain::{InstanceKey, Launch, Purpose, Refusal};
 use crate::store::{Change, Commit};
 
 use super::{Service, ServiceError};
@@ -100,6 +100,30 @@ impl Service {
             Ok((Commit { expect: Vec::new(), changes }, ()))
         })
         .await
+    }
+
+    /// Starts nothing more until `resume`; what runs goes on. Repeating it changes nothing.
+    pub async fn pause(&self) -> Result<(), ServiceError> {
+        self.transact(|| async move {
+            let mut changes = Vec::new();
+            if self.store.paused_since().await?.is_none() {
+                changes.push(Change::Pause(Some(self.now())));
+                changes.push(Change::Event(self.person_event("person.pause", &StopTarget::All)));
+            }
+            Ok((Commit { expect: Vec::new(), changes }, ()))
+        })
+        .await
+    }
+
+    /// A pause in which chats, which would never end by themselves, are told to; tasks are worked on to their end. Answers what
+    /// still runs. Repeating it changes nothing.
+    pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {
+        self.pause().await?;
+        let open = self.store.open_launches().await?;
+        for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
+            self.want_stop_after(&chat.id, StopReason::ChatEnded, self.settings.linger).await?;
+        }
+        Ok(open)
     }
 
     /// Undoes a hold and forgets the failures of a pair; `All` undoes the pause.

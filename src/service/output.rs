@@ -1,17 +1,14 @@
 //! What an agent printed, as its keeper wrote it down: from the oldest file to the newest, then along as it grows.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use futures::Stream;
-use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::Errno;
 
 use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::Folders;
-use crate::instance_dir;
+use crate::instance_dir::output_reader::OutputReader;
+use crate::instance_dir::{self};
 
 use super::{Service, ServiceError};
 
@@ -64,46 +61,33 @@ pub fn read_output(
     } else {
         None
     };
-    let Ok(folder) = File::open(&dir) else { return Ok(None) };
-    let reader = OutputReader { dir, folder, files: Vec::new(), current: None, watch };
-    Ok(Some(futures::stream::unfold(reader, |mut reader| async move {
-        match reader.next().await {
+    let Ok(reader) = OutputReader::open(&dir) else { return Ok(None) };
+    let following = Some(Following { dir, reader, watch });
+    Ok(Some(futures::stream::unfold(following, |following| async move {
+        let mut following = following?;
+        match following.next().await {
             Ok(None) => None,
-            Ok(Some(chunk)) => Some((Ok(chunk), reader)),
-            Err(error) => Some((Err(error), OutputReader { files: Vec::new(), current: None, watch: None, ..reader })),
+            Ok(Some(chunk)) => Some((Ok(chunk), Some(following))),
+            Err(error) => Some((Err(error), None)),
         }
     })))
 }
 
-struct OutputReader {
+struct Following {
     dir: PathBuf,
-    /// The same, also when it is moved to the ended ones.
-    folder: File,
-    /// Files to be read yet, the next one last.
-    files: Vec<File>,
-    current: Option<File>,
+    reader: OutputReader,
     watch: Option<Folders>,
 }
 
-impl OutputReader {
+impl Following {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            if let Some(file) = &mut self.current {
-                let mut chunk = vec![0; CHUNK];
-                let n_read = file.read(&mut chunk)?;
-                if n_read > 0 {
-                    chunk.truncate(n_read);
-                    return Ok(Some(chunk));
-                }
-            }
-            if let Some(file) = self.files.pop() {
-                self.current = Some(file);
-                continue;
-            }
-            if self.open_newer()? {
-                // The end of the current one may have been written just before the newer one came.
-                continue;
+            let mut chunk = vec![0; CHUNK];
+            let n_read = self.reader.read(&mut chunk)?;
+            if n_read > 0 {
+                chunk.truncate(n_read);
+                return Ok(Some(chunk));
             }
             let Some(watch) = &self.watch else { return Ok(None) };
             if is_over(&self.dir) {
@@ -114,51 +98,6 @@ impl OutputReader {
             watch.seen().await?;
         }
     }
-
-    /// Opens what is newer than the current file; `false` if nothing is.
-    ///
-    /// From the newest to the oldest: a rotation meanwhile moves files on before us, so that we may meet one twice but miss
-    /// none.
-    fn open_newer(&mut self) -> io::Result<bool> {
-        let current = self.current.as_ref().map(inode).transpose()?;
-        let mut last = None;
-        let mut is_gap = false;
-        for n in 0.. {
-            let Some(file) = self.open(n)? else {
-                // Between two steps of a rotation one number is free.
-                if is_gap {
-                    break;
-                }
-                is_gap = true;
-                continue;
-            };
-            is_gap = false;
-            let inode = Some(inode(&file)?);
-            if inode == current {
-                break;
-            }
-            if inode != last {
-                self.files.push(file);
-            }
-            last = inode;
-        }
-        Ok(!self.files.is_empty())
-    }
-
-    /// The newest file, or the nth older one.
-    fn open(&self, n: u32) -> io::Result<Option<File>> {
-        let name =
-            if n == 0 { PathBuf::from(instance_dir::OUTPUT_LOG) } else { instance_dir::rotated_log(Path::new(""), n) };
-        match openat(&self.folder, &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-fn inode(file: &File) -> io::Result<u64> {
-    Ok(file.metadata()?.ino())
 }
 
 fn watch(dir: &Path) -> io::Result<Folders> {

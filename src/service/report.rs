@@ -2,12 +2,13 @@
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
+use crate::domain::limits;
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::{Actor, next_task};
 use crate::domain::{Execution, Launch, Task, TaskStatus, Timestamp};
 use crate::store::{Change, Commit};
 
-use super::task_status::Moved;
+use super::task_rules::TaskChange;
 use super::{Caller, Service, ServiceError};
 
 /// What an agent reports.
@@ -23,8 +24,11 @@ impl Service {
     /// that a person set meanwhile stays. Repeated, it answers the same and changes nothing.
     ///
     /// # Errors
-    /// `SubtasksOpen`, for success only.
+    /// `SubtasksOpen`, for success only; the refusals of [`limits`].
     pub async fn report(&self, caller: &Caller, report: Report<'_>) -> Result<&'static str, ServiceError> {
+        let summary = limits::SUMMARY.take_optional(report.summary)?;
+        let next_steps = limits::NEXT_STEPS.take_optional(report.next_steps)?;
+        let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
             return Ok(self.guidance.reported(earlier));
         }
@@ -48,7 +52,8 @@ impl Service {
                 if Some(&execution.task) == launch.task.as_ref() {
                     execution.result = Some(report.result);
                     execution.summary = report.summary.map(str::to_owned);
-                    execution.next_steps = report.next_steps.map(str::to_owned);
+                    // What was saved on the way stands where nothing newer is said.
+                    execution.next_steps = report.next_steps.map(str::to_owned).or(execution.next_steps);
                     execution.ended_at = Some(now);
                     changes.push(Change::Execution(execution));
                 }
@@ -78,19 +83,24 @@ impl Service {
         now: Timestamp,
     ) -> Result<(Launch, Vec<Change>), ServiceError> {
         let in_progress = self.tasks_in_progress(&launch.key).await?;
-        let Some(task) = next_task(None, &in_progress) else { return Ok((launch, Vec::new())) };
+        let graph = self.graph_above(&in_progress).await?;
+        let Some(task) = next_task(None, &in_progress, &graph) else { return Ok((launch, Vec::new())) };
         let execution = Execution {
             ended_at: Some(now),
             result: Some(report.result),
             summary: report.summary.map(str::to_owned),
             next_steps: report.next_steps.map(str::to_owned),
-            ..self.new_execution(&launch, task)
+            ..self.new_execution(&launch, &task.id)
         };
         Ok((Launch { task: Some(task.id.clone()), ..launch }, vec![Change::Execution(execution)]))
     }
 
     /// Moves the launch's task, if it has one and nobody else decided about it meanwhile.
-    async fn move_reported_task(&self, launch: &Launch, report: Report<'_>) -> Result<Option<Moved>, ServiceError> {
+    async fn move_reported_task(
+        &self,
+        launch: &Launch,
+        report: Report<'_>,
+    ) -> Result<Option<TaskChange>, ServiceError> {
         let Some(task) = &launch.task else { return Ok(None) };
         let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch)) else {
             return Ok(None);
@@ -122,7 +132,10 @@ fn merged(mut changes: Vec<Change>, of_launch: Vec<Change>) -> Vec<Change> {
                     _ => None,
                 });
                 match same {
-                    Some(execution) => execution.outcome = ended.outcome,
+                    Some(execution) => {
+                        (execution.outcome, execution.usage, execution.failure) =
+                            (ended.outcome, ended.usage, ended.failure);
+                    }
                     None => changes.push(Change::Execution(ended)),
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
-use crate::domain::{Instance, Launch, PairRecord, Timestamp};
+use crate::domain::{Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
 use super::{Service, ServiceError};
@@ -72,6 +72,13 @@ impl CoordinatorBoard {
         self.lock().get(coordinator).is_some_and(|known| known.is_here)
     }
 
+    /// What a coordinator that is there said last about putting off the start of `key`.
+    pub(super) fn deferral_of(&self, key: &InstanceKey, now: Timestamp) -> Option<Deferred> {
+        let board = self.lock();
+        let there = board.values().filter(|known| known.is_there(now));
+        there.flat_map(|known| &known.status.deferred).find(|deferred| deferred.key == *key).cloned()
+    }
+
     fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {
         let board = self.lock();
         let view = |known: &OnBoard| CoordinatorView {
@@ -126,7 +133,7 @@ impl Service {
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
-            open: self.store.open_launches().await?,
+            open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
         })
@@ -134,12 +141,12 @@ impl Service {
 
     /// Launches that fit, the newest first.
     pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self.store.launches(filter).await?)
+        Ok(self.store.launches(filter).await?.into_iter().map(|launch| self.with_activity(launch)).collect())
     }
 
     /// One launch.
     pub async fn launch(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self.store.launch(id).await?;
+        let launch = self.store.launch(id).await?.map(|launch| self.with_activity(launch));
         Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
     }
 }

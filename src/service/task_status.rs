@@ -1,11 +1,12 @@
 //! `update_task_status`: an agent moves a task, and is told what comes next (seed 001).
 
-use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
-use crate::domain::task::{Actor, Surroundings, change_status};
-use crate::domain::{Refusal, Task, TaskStatus, Timestamp};
-use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
+use crate::domain::limits;
+use crate::domain::task::Actor;
+use crate::domain::{Refusal, Task, TaskStatus};
+use crate::store::{Commit, StoreError, TaskFilter};
 
+use super::task_rules::TaskChange;
 use super::{Caller, Service, ServiceError};
 
 /// A task after its status was set.
@@ -17,18 +18,11 @@ pub struct StatusChange {
     pub instruction: Option<&'static str>,
 }
 
-/// A task with another status, and the commit that makes it so.
-pub(super) struct Moved {
-    pub(super) task: Task,
-    pub(super) expect: Vec<Expect>,
-    pub(super) changes: Vec<Change>,
-}
-
 impl Service {
     /// Sets the status of a task for `caller`: one of its project that is assigned to it, or a subtask of such a one.
     ///
     /// # Errors
-    /// The refusals of [`change_status`]; `TaskNotFound` also for tasks of other projects.
+    /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound` also for tasks of other projects.
     pub async fn update_task_status(
         &self,
         caller: &Caller,
@@ -37,6 +31,8 @@ impl Service {
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
         let key = &caller.session.key;
+        let reason = limits::REASON.take_optional(reason)?;
+        let reason = reason.as_deref();
         let change = self
             .transact(|| async move {
                 let task = self.store.task(id).await?.filter(|task| task.project == key.project);
@@ -62,9 +58,10 @@ impl Service {
         let filter = TaskFilter {
             project: Some(key.project.clone()),
             assignee: Some(key.agent.clone()),
+            only_open: true,
             ..TaskFilter::default()
         };
-        let remains = self.store.tasks(&filter).await?.iter().any(|task| task.status.is_open());
+        let remains = !self.store.tasks(&filter).await?.is_empty();
         Ok(if remains { self.guidance.work_remains() } else { self.guidance.all_work_done() })
     }
 
@@ -75,54 +72,9 @@ impl Service {
         to: TaskStatus,
         reason: Option<&str>,
         actor: Actor<'_>,
-    ) -> Result<Moved, ServiceError> {
-        let (subtasks, dependencies, parent) = self.surroundings(task).await?;
-        let around = Surroundings { parent: parent.as_ref(), subtasks: &subtasks, dependencies: &dependencies };
-        let now = self.now();
-        let changed = change_status(task, to, reason, actor, around, now)?;
-        let after = changed.first().unwrap_or(task).clone();
-        // What the rules looked at must still be so when the change is made.
-        let seen = match to {
-            TaskStatus::Done => subtasks,
-            TaskStatus::InProgress => dependencies,
-            TaskStatus::Backlog | TaskStatus::Todo | TaskStatus::Blocked | TaskStatus::Cancelled => Vec::new(),
-        };
-        let expect = if changed.is_empty() { Vec::new() } else { seen };
-        Ok(Moved {
-            task: after,
-            expect: expect.into_iter().map(|task| Expect::TaskAt(task.id, task.revision)).collect(),
-            changes: changed
-                .into_iter()
-                .flat_map(|task| [Change::Event(task_event(&task, now)), Change::Task(task)])
-                .collect(),
-        })
-    }
-
-    /// Subtasks, dependencies and parent of a task.
-    async fn surroundings(&self, task: &Task) -> Result<(Vec<Task>, Vec<Task>, Option<Task>), StoreError> {
-        let filter = TaskFilter { parent: Some(task.id.clone()), ..TaskFilter::default() };
-        let subtasks = self.store.tasks(&filter).await?;
-        let mut dependencies = Vec::with_capacity(task.dependencies.len());
-        for id in &task.dependencies {
-            dependencies.extend(self.store.task(id).await?);
-        }
-        let parent = match &task.parent {
-            Some(id) => self.store.task(id).await?,
-            None => None,
-        };
-        Ok((subtasks, dependencies, parent))
-    }
-}
-
-/// The event that tells of the status of a task.
-pub(super) fn task_event(task: &Task, now: Timestamp) -> NewEvent {
-    NewEvent {
-        at: now,
-        kind: "task.status",
-        agent: task.assignee.clone(),
-        project: Some(task.project.clone()),
-        launch: None,
-        task: Some(task.id.clone()),
-        detail: Some(task.status.to_string()),
+    ) -> Result<TaskChange, ServiceError> {
+        let reason = reason.map(str::to_owned).or_else(|| task.blocked_reason.clone());
+        let blocked_reason = reason.filter(|_| to == TaskStatus::Blocked);
+        self.change_task(Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor).await
     }
 }

@@ -1,13 +1,15 @@
-//! What of an output line is text: no control characters, no terminal sequences, valid UTF-8.
+//! What of an output line is text: no control characters, no terminal sequences, nothing that reorders it, valid UTF-8.
 
 use std::borrow::Cow;
 use std::str::Chars;
 
+use crate::domain::printable::is_unprintable;
+
 const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';
 
-/// `line` as plain text: terminal sequences and control characters other than tab are taken out, what is no UTF-8 becomes
-/// `\u{FFFD}`.
+/// `line` as plain text: terminal sequences and what else a terminal would act on are taken out, tabs excepted; what is no UTF-8
+/// becomes `\u{FFFD}`.
 pub fn clean(line: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = |b: &u8| (b' '..0x7f).contains(b) || *b == b'\t';
     if line.iter().all(is_plain) {
@@ -21,7 +23,7 @@ pub fn clean(line: &[u8]) -> Cow<'_, [u8]> {
             ESCAPE => skip_sequence(&mut characters),
             '\u{9b}' => skip_until_final(&mut characters),
             '\t' => cleaned.push('\t'),
-            _ if character.is_control() => {}
+            _ if is_unprintable(character) => {}
             _ => cleaned.push(character),
         }
     }
@@ -93,6 +95,7 @@ mod tests {
     fn control_characters_are_taken_out() {
         check(b"a\0b\x07c\r\x7f", "abc");
         check("a\u{85}b".as_bytes(), "ab");
+        check("a\u{202e}b\u{2066}c".as_bytes(), "abc");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::output::{Log, Output};
 use super::tree::{self, Next};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
+use crate::domain::redact::Redactor;
 use crate::instance_dir;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
 use crate::instance_dir::order::Order;
@@ -71,13 +72,7 @@ pub struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(
-        dir: &'a Path,
-        agent: Agent,
-        streams: Streams,
-        limits: Limits,
-        redact: Vec<Vec<u8>>,
-    ) -> io::Result<Self> {
+    pub fn new(dir: &'a Path, agent: Agent, streams: Streams, limits: Limits, redactor: Redactor) -> io::Result<Self> {
         let started = Started { pid: agent.pid, start_ticks: agent.start_ticks, started_at: agent.started_at };
         if let Err(error) = record::write(dir, &started) {
             complain(dir, &error);
@@ -88,7 +83,7 @@ impl<'a> Keeper<'a> {
         Ok(Self {
             dir,
             agent,
-            output: Output::new(streams, Log::open(dir, limits.max_file, limits.n_files), redact),
+            output: Output::new(streams, Log::open(dir, limits.max_file, limits.n_files), redactor),
             signals: listen_to_signals()?,
             timer,
             exit: None,

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use super::agent::Streams;
 use super::clean::clean;
-use crate::domain::redact::redact;
+use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::BootInstant;
 use crate::instance_dir::{OUTPUT_LOG, rotated_log};
 
 /// Longest line, in bytes; the rest of it is dropped.
 const MAX_LINE: usize = 64 * 1024;
-/// How far behind `MAX_LINE` a line is still looked at, so that a secret on the border is seen as a whole.
-const OVERLAP: usize = 1024;
+/// How far behind `MAX_LINE` a line is still looked at, so that a secret on the border is seen as a whole: the longest passkey
+/// with all its characters escaped.
+const OVERLAP: usize = 16 * 1024;
 /// How much is read at once, in bytes.
 const CHUNK: usize = 16 * 1024;
 /// How much is read from a pipe that others hold open when the tree is empty.
@@ -29,7 +30,7 @@ const REOPEN_AFTER: Duration = Duration::from_secs(1);
 pub struct Output {
     streams: [Option<Stream>; 2],
     log: Log,
-    redact: Vec<Vec<u8>>,
+    redactor: Redactor,
     chunk: Vec<u8>,
 }
 
@@ -39,9 +40,9 @@ struct Stream {
 }
 
 impl Output {
-    pub fn new(streams: Streams, log: Log, redact: Vec<Vec<u8>>) -> Self {
+    pub fn new(streams: Streams, log: Log, redactor: Redactor) -> Self {
         let streams = streams.map(|pipe| Some(Stream { pipe: File::from(pipe), line: Line::default() }));
-        Self { streams, log, redact, chunk: vec![0; CHUNK] }
+        Self { streams, log, redactor, chunk: vec![0; CHUNK] }
     }
 
     /// What to wait for: the pipes that are still open.
@@ -59,12 +60,12 @@ impl Output {
                     n_copied += n;
                     stream
                         .line
-                        .push(&self.chunk[..n], |line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+                        .push(&self.chunk[..n], |line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 // The end, or as good as: a closed stream is not asked again, it would always be ready.
                 Ok(_) | Err(_) => {
-                    stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+                    stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
                     *slot = None;
                 }
             }
@@ -83,7 +84,7 @@ impl Output {
             }
         }
         for stream in self.streams.iter_mut().flatten() {
-            stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redact, line, n_cut));
+            stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
         }
         self.log.flush();
     }
@@ -97,11 +98,10 @@ impl Output {
     }
 }
 
-fn add_line(log: &mut Log, literals: &[Vec<u8>], line: &[u8], n_cut: usize) {
-    let literals: Vec<&[u8]> = literals.iter().map(Vec::as_slice).collect();
+fn add_line(log: &mut Log, redactor: &Redactor, line: &[u8], n_cut: usize) {
     // Cleaned first: a colour in the middle of a token would hide it.
     let cleaned = clean(line);
-    let text = redact(&cleaned, &literals);
+    let text = redactor.redact(&cleaned);
     if n_cut == 0 && line.len() <= MAX_LINE {
         log.add(&[&*text]);
     } else {
@@ -295,13 +295,43 @@ mod tests {
     fn a_secret_on_the_border_of_a_long_line_does_not_show() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path(), u64::MAX, 1);
-        let mut line = vec![b'x'; MAX_LINE - 3];
-        line.extend_from_slice(b"hunter22 and more");
-        add_line(&mut log, &[b"hunter22".to_vec()], &line, 100_000);
+        // The longest there may be, in its longest form.
+        let secret = "hunter22".repeat(125);
+        let escaped = secret.bytes().fold(String::new(), |escaped, byte| escaped + &format!("\\\\u{byte:04x}"));
+        for secret_in_line in [&secret, &escaped] {
+            let mut line = vec![b'x'; MAX_LINE - 3];
+            line.extend_from_slice(secret_in_line.as_bytes());
+            line.extend_from_slice(b" and more");
+            add_line(&mut log, &Redactor::new([secret.as_bytes()]), &line, 100_000);
+        }
         log.flush();
         let text = std::fs::read_to_string(dir.path().join(OUTPUT_LOG)).unwrap();
-        assert!(!text.contains("hun"), "{}", &text[MAX_LINE - 10..]);
-        assert!(text.contains("bytes dropped]\n"));
+        assert!(!text.contains("hun") && !text.contains("u00"), "{}", &text[MAX_LINE - 10..]);
+        assert_eq!(text.matches("bytes dropped]\n").count(), 2);
+    }
+
+    /// An agent CLI writes when it has something, not when a line is whole.
+    #[test]
+    fn a_secret_does_not_show_wherever_a_write_ends() {
+        let passkey = r#"ключ "1" \ 鍵"#;
+        let line = r#"{"type":"tool_use","input":{"passkey":"\u043aлюч \"1\" \\ \u9375","session_token":"sess_0123456789abcdefGH"}}"#;
+        let expected = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
+        for at in 0..line.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let (stdout, mut agent) = io::pipe().unwrap();
+            let (stderr, _) = io::pipe().unwrap();
+            let redactor = Redactor::new([passkey.as_bytes()]);
+            let mut output = Output::new([stdout.into(), stderr.into()], Log::open(dir.path(), u64::MAX, 1), redactor);
+            agent.write_all(&line.as_bytes()[..at]).unwrap();
+            if at > 0 {
+                output.copy();
+            }
+            agent.write_all(&line.as_bytes()[at..]).unwrap();
+            drop(agent);
+            output.finish();
+            let text = std::fs::read_to_string(dir.path().join(OUTPUT_LOG)).unwrap();
+            assert_eq!(text, format!("{expected}\n"), "at {at}");
+        }
     }
 
     #[test]

@@ -342,6 +342,7 @@ impl Store for MemoryStore {
                     && fits(filter.assignee.as_ref(), task.assignee.as_ref())
                     && fits(filter.status.as_ref(), Some(&task.status))
                     && fits(filter.parent.as_ref(), task.parent.as_ref())
+                    && (task.status.is_open() || !filter.only_open)
             });
             sorted(rows.cloned(), |task| (task.created_at, task.id.clone()))
         })

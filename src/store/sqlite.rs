@@ -129,7 +129,7 @@ const PAIR_FACTS: &str = "\
         CASE WHEN $3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
             WHERE status = 'in_progress' AND assignee_id = $1 AND project_id = $2) END AS waiting_since, \
         l.id AS launch_id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at, \
-        r.held_since, r.n_failures, r.last_end_at, r.wanted_since, r.read_up_to, r.revision, \
+        r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.wanted_since, r.read_up_to, r.revision, \
         EXISTS (SELECT 1 FROM pauses) AS is_paused \
     FROM (SELECT 1 AS one) AS k \
     LEFT JOIN agents AS a ON a.id = $1 \
@@ -142,7 +142,7 @@ const PAIR_FACTS: &str = "\
 const STARTABLE: &str = "\
     SELECT w.agent_id, w.project_id, w.purpose, w.waiting_since, \
         a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, 1 AS is_assigned, \
-        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.wanted_since, r.read_up_to, r.revision, \
+        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.wanted_since, r.read_up_to, r.revision, \
         EXISTS (SELECT 1 FROM pauses) AS is_paused \
     FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, MIN(status_since) AS waiting_since FROM tasks \
         WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
@@ -204,6 +204,9 @@ impl Store for SqliteStore {
                 Some(TaskStatus::InProgress) => drop(query.push(" AND status = 'in_progress'")),
                 Some(status) => drop(query.push(" AND status = ").push_bind(status.as_str())),
                 None => {}
+            }
+            if filter.only_open {
+                query.push(" AND status IN ('backlog', 'todo', 'in_progress', 'blocked')");
             }
             query.push(" ORDER BY created_at, id");
             self.list(query.build(), rows::task).await

@@ -1,9 +1,10 @@
 //! How one event becomes one line, as JSON or for people.
 //!
-//! Field values may be other people's data, so characters that a terminal would act on are escaped in both forms.
+//! Field values may be other people's data, so characters that a terminal would act on are escaped in both forms, and our tokens
+//! are cut to their prefixes.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +18,8 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::domain::Timestamp;
-use crate::domain::printable::is_unprintable;
+use crate::domain::printable::{self, is_unprintable};
+use crate::domain::redact::Redactor;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +35,13 @@ pub enum LineForm {
 /// Writes each event as one line, in one call of `write`, so that lines of several threads never mix.
 pub(super) struct Lines<W> {
     form: LineForm,
+    redactor: Redactor,
     writer: W,
 }
 
 impl<W> Lines<W> {
     pub fn new(form: LineForm, writer: W) -> Self {
-        Self { form, writer }
+        Self { form, redactor: Redactor::default(), writer }
     }
 }
 
@@ -81,8 +84,10 @@ where
             LineForm::Text => text_line(now(), *metadata.level(), fields, Paint::None),
             LineForm::ColoredText => text_line(now(), *metadata.level(), fields, Paint::Ansi),
         };
+        // What an error quotes may hold a token. No passkeys: nobody here knows them.
+        let line = self.redactor.redact(line.as_bytes());
         // Where the log can't be written, there is no better place to say so; the work goes on.
-        let _ = self.writer.make_writer_for(metadata).write_all(line.as_bytes());
+        let _ = self.writer.make_writer_for(metadata).write_all(&line);
     }
 }
 
@@ -114,14 +119,7 @@ fn push_member(line: &mut String, name: &str, value: &Value) {
     if line.len() > 1 {
         line.push(',');
     }
-    // All that JSON leaves unescaped and a terminal would act on can only stand inside strings.
-    for c in format!("{}:{value}", Value::from(name)).chars() {
-        if is_unprintable(c) {
-            let _ = write!(line, "\\u{:04x}", u32::from(c));
-        } else {
-            line.push(c);
-        }
-    }
+    line.push_str(&printable::json(&format!("{}:{value}", Value::from(name))));
 }
 
 #[derive(Clone, Copy)]
@@ -289,6 +287,12 @@ mod tests {
         let text = lines(LineForm::Json, || info!(title = evil, "task"));
         let line: Value = serde_json::from_str(&text).expect("a JSON line");
         assert_eq!(line["title"], evil);
+    }
+
+    #[test]
+    fn a_token_is_cut_to_its_prefix() {
+        let text = lines(LineForm::Json, || info!(error = "no such thing: `sess_0123456789abcdef`", "it broke"));
+        assert!(text.contains(r#""error":"no such thing: `sess_…`""#), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod call;
 mod configuration;
 mod help;
 mod logs;
+mod operate;
 mod reference;
 mod things;
 

@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agents;
-mod bed;
+pub mod bed;
 mod chats;
-mod client;
+pub mod client;
 mod coordinators;
 mod forms;
 mod identity;
@@ -63,6 +63,7 @@ macro_rules! contract {
                 a_report_may_be_repeated
                 the_first_reason_of_a_stop_is_the_one_that_counts
                 a_start_that_failed_says_why
+                an_activity_is_the_newest_word_and_its_usage_never_shrinks
                 a_launch_is_its_coordinators
                 a_report_may_leave_the_launch_unsaid
             }
@@ -79,6 +80,9 @@ macro_rules! contract {
                 a_wait_without_news_ends_in_time
                 a_coordinator_sees_its_own_launches_and_stops
                 a_wait_that_is_given_up_harms_nobody
+                a_wait_that_is_cancelled_is_dropped
+                a_wait_of_a_client_that_is_gone_is_dropped
+                who_asks_for_it_is_told_that_a_wait_goes_on
                 who_waits_says_its_name
                 whoever_waits_is_told_that_the_server_stops
             }

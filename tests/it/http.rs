@@ -6,6 +6,7 @@ mod calls;
 mod hosts;
 mod listening;
 mod slow_clients;
+mod waits;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -172,6 +173,11 @@ impl Web {
         self.receive().unwrap()
     }
 
+    /// By which somebody else may close the connection.
+    pub fn other_end(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
     fn half_close(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
@@ -180,6 +186,15 @@ impl Web {
 impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The messages in it: one, none, or those of a stream.
+    pub fn messages(&self) -> Vec<String> {
+        if self.header("content-type") == Some("text/event-stream") {
+            let data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+            return data.filter(|data| !data.is_empty()).map(str::to_owned).collect();
+        }
+        Some(self.body.clone()).filter(|body| !body.is_empty()).into_iter().collect()
     }
 
     #[track_caller]

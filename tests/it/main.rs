@@ -1,5 +1,6 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 
+mod bad_input;
 mod bridge;
 mod chat;
 mod cli;
@@ -24,3 +25,4 @@ mod sockets;
 mod store;
 mod support;
 mod units;
+mod usage;

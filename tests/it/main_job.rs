@@ -109,8 +109,22 @@ fn a_quick_crash_loop_slows_down() {
 }
 
 #[test]
+fn a_quick_crash_loop_is_suspended_until_a_person_resumes_it() {
+    let mut daemon = Daemon::running("backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 3 }");
+    daemon.with_one_task(&["exit:1"]);
+    until("it is suspended", || daemon.status()["deferred"][0]["reason"] == "suspended");
+    assert_eq!(daemon.ended("agt").len(), 3);
+    daemon.kill();
+    daemon.start();
+    until("it is still suspended", || daemon.status()["deferred"][0]["reason"] == "suspended");
+    daemon.done(&["resume", "agt", "prj"]);
+    until("it is suspended once more", || daemon.ended("agt").len() == 6);
+    assert_eq!(daemon.status()["deferred"][0]["reason"], "suspended");
+}
+
+#[test]
 fn no_work_is_found_by_the_poll_alone() {
-    let daemon = Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }");
+    let daemon = Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }\nstart: { limit: 0 }");
     daemon.with_one_task(&["exit:1"]);
     until("it was started several times", || daemon.ended("agt").len() > 4);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);

@@ -4,12 +4,18 @@
 mod authenticate;
 mod bad_lines;
 mod coordinator;
+mod create_tasks;
+mod foreign_texts;
+mod guessing;
 mod handshake;
 mod legacy;
 mod notices;
 mod reports;
+mod save_context;
 mod sessions;
+mod subtasks;
 mod tasks;
+mod tokens;
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,12 @@
 //! The table of processes: many agents, daemons that come and go, shims that are killed, files that are damaged.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
-use agent_coordinator::domain::LaunchId;
-use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
+use agent_coordinator::domain::{FileContent, LaunchFile, LaunchId, Phase};
 use agent_coordinator::instance_dir::clock::wall_clock;
 use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use agent_coordinator::instance_dir::{self, proc_fs};
@@ -30,6 +31,34 @@ async fn sixty_agents_that_exit_at_once_are_sixty_exits() {
         assert_eq!(bed.dir(launch), instance_dir::ended_instance(&bed.config.state_dir, launch));
     }
     assert!(bed.table().instances().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_launch_are_there_before_it_and_its_owners_alone() {
+    let bed = Bed::new().await;
+    let mut request = bed.request(&["exit:0"]);
+    let content = [FileContent::Text("a setting".to_owned()), FileContent::Link("/nowhere".into())];
+    let files = ["of/some/program", "link"].into_iter().zip(content);
+    request.command.files = files.map(|(path, content)| LaunchFile { path: path.into(), content }).collect();
+    let launch = bed.start_request(request).await;
+    let files = instance_dir::files(&bed.dir(&launch));
+    assert_eq!(std::fs::read_to_string(files.join("of/some/program")).unwrap(), "a setting");
+    assert_eq!(std::fs::read_link(files.join("link")).unwrap(), Path::new("/nowhere"));
+    let mode = |name| std::fs::metadata(files.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(["", "of", "of/some", "of/some/program"].map(mode), [0o700, 0o700, 0o700, 0o600]);
+    assert_eq!(bed.until_ended(&launch), exited(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_whose_files_cannot_be_written_leaves_nothing() {
+    let bed = Bed::new().await;
+    let mut request = bed.request(&["exit:0"]);
+    let file = LaunchFile { path: "twice".into(), content: FileContent::Text(String::new()) };
+    request.command.files = vec![file.clone(), file];
+    let launch = request.launch.clone();
+    let error = bed.table().start(request).await.unwrap_err();
+    assert!(matches!(error, StartError::Folder { .. }), "{error}");
+    assert_eq!(instance_dir::find(&bed.config.state_dir, &launch), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

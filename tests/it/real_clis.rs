@@ -2,9 +2,10 @@
 //! scripted model on a loopback port: never with an account, never beyond this machine.
 //!
 //! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
-//! (npm silently takes older releases of claude for an older one):
+//! on the PATH (npm silently takes older releases of claude and qwen for an older one; the package `node@22` brings one):
 //! ```sh
-//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex
+//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex @google/gemini-cli \
+//!     @qwen-code/qwen-code opencode-ai @github/copilot
 //! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis -- --nocapture
 //! ```
 //! Without the variable each test says that it is skipped, and passes.
@@ -21,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::model::Model;
@@ -49,9 +50,16 @@ fn find(cli: &str) -> Option<PathBuf> {
         return None;
     };
     let modules = fs::canonicalize(&folder).unwrap().join("node_modules");
-    // Without npm's scripts, claude's own link leads to a text that asks for them.
-    let packages = fs::read_dir(modules.join("@anthropic-ai")).into_iter().flatten().flatten();
-    let native = packages.map(|entry| entry.path().join(cli)).find(|path| cli == "claude" && path.is_file());
+    let is_in = |folder: &str, path: &str| {
+        let packages = fs::read_dir(modules.join(folder)).into_iter().flatten().flatten();
+        packages.map(|entry| entry.path().join(path)).find(|path| path.is_file())
+    };
+    // Without npm's scripts, the links of these lead to a text that asks for them.
+    let native = match cli {
+        "claude" => is_in("@anthropic-ai", "claude"),
+        "opencode" => is_in("", "bin/opencode"),
+        _ => None,
+    };
     let found = native.or_else(|| fs::canonicalize(modules.join(".bin").join(cli)).ok());
     assert!(found.is_some(), "{VARIABLE} names {}, which has no {cli}", folder.display());
     found
@@ -62,12 +70,24 @@ fn has_ordinary_user(program: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
+    // Some can't even say their version without one.
+    let home = tempfile::tempdir().unwrap();
+    hand_over(home.path(), USER);
     let runs = |program: &Path| {
         let mut command = Command::new(program);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+        command.env("HOME", home.path());
         command.status().is_ok_and(|status| status.success())
     };
     runs(Path::new(PROGRAM)) && runs(program)
+}
+
+/// With all that is in it.
+fn hand_over(path: &Path, user: u32) {
+    chown(path, Some(user), Some(user)).unwrap();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        hand_over(&entry.path(), user);
+    }
 }
 
 /// How the agent's coordinator knows the server, and so the agent.
@@ -91,6 +111,7 @@ impl Drop for Supervisor {
 
 /// One task for one agent of a CLI.
 struct Bed {
+    cli: String,
     /// Goes first, as the daemon's end ends whatever is left.
     supervisor: Option<Supervisor>,
     daemon: Daemon,
@@ -117,7 +138,7 @@ impl Bed {
                 processes_of(&state).into_iter().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
             seen.lock().unwrap().extend(lists.map(|list| String::from_utf8_lossy(&list).replace('\0', " ")));
         });
-        for folder in ["bin", "home", "home/.codex"] {
+        for folder in ["bin", "home", "home/.codex", "home/.config", "home/.config/opencode"] {
             fs::create_dir(daemon.folder().join(folder)).unwrap();
         }
         symlink(program, daemon.folder().join("bin").join(cli)).unwrap();
@@ -127,14 +148,25 @@ impl Bed {
             model.port
         );
         daemon.write("home/.codex/config.toml", provider);
+        let options = json!({ "baseURL": format!("http://127.0.0.1:{}/v1", model.port), "apiKey": KEY });
+        let models = json!({ "scripted": {}, "other": {} });
+        let provider = json!({ "npm": "@ai-sdk/openai-compatible", "options": options, "models": models });
+        let config = json!({ "provider": { "local": provider }, "model": "local/scripted" });
+        daemon.write("home/.config/opencode/opencode.json", config.to_string());
         if let Some(user) = user {
             daemon.hand_over_to(user);
-            let home = ["home", "home/.codex", "home/.codex/config.toml"].map(|name| daemon.folder().join(name));
-            for path in home.iter().map(PathBuf::as_path).chain([outside.path()]) {
-                chown(path, Some(user), Some(user)).unwrap();
-            }
+            hand_over(&daemon.folder().join("home"), user);
+            hand_over(outside.path(), user);
         }
-        Self { supervisor: None, daemon, providers: providers.to_owned(), model, outside, arguments }
+        Self {
+            cli: cli.to_owned(),
+            supervisor: None,
+            daemon,
+            providers: providers.to_owned(),
+            model,
+            outside,
+            arguments,
+        }
     }
 
     /// Everything that an agent gets from its daemon, clean.
@@ -146,7 +178,13 @@ impl Bed {
         // Whatever a CLI wants elsewhere, it finds nobody there.
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
         command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
-        command.env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", self.model.port));
+        let model = format!("http://127.0.0.1:{}", self.model.port);
+        command.env("ANTHROPIC_BASE_URL", &model);
+        command.env("OPENAI_BASE_URL", format!("{model}/v1")).env("OPENAI_MODEL", "scripted");
+        // Not GitHub's models, for which there would have to be an account.
+        command.env("COPILOT_PROVIDER_API_KEY", KEY).env("COPILOT_PROVIDER_BASE_URL", format!("{model}/v1"));
+        command.env("COPILOT_MODEL", "scripted");
+        command.env("GEMINI_API_KEY", KEY).env("GOOGLE_GEMINI_BASE_URL", &model);
         command
     }
 
@@ -203,6 +241,8 @@ impl Bed {
         let said = self.said();
         assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
         assert_eq!(self.daemon.task_status("tsk"), "done");
+        // Its output is understood.
+        assert!(ended["usage"]["turns"].as_u64() > Some(0) && ended["failure"].is_null(), "{ended}\n{said}");
         let written = |name: &str| fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default();
         assert_eq!(written("edited.txt"), EDITED, "{said}");
         assert_eq!(written("ran.txt"), format!("{EDITED}{}\n", self.daemon.work().display()), "{said}");
@@ -210,11 +250,11 @@ impl Bed {
         let requests: String = self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
         let tokens = ["tkt_", "sess_"].map(|prefix| find_token(&requests, prefix).unwrap());
         let arguments = self.arguments.lock().unwrap();
-        let is_cli = |list: &&String| list.contains("mcp_servers.coordinator") || list.contains("mcpServers");
-        let of_cli: Vec<_> = arguments.iter().filter(is_cli).collect();
-        let is_by_url = of_cli.iter().map(|list| list.contains("http://127.0.0.1:") && list.contains("/mcp\""));
-        assert!(!of_cli.is_empty(), "no CLI was seen: {arguments:?}");
-        assert!(is_by_url.into_iter().all(|is| is == (server == Server::ByUrl)), "{of_cli:?}");
+        let is_seen = |end: &str| arguments.iter().any(|list| list.split(' ').any(|word| word.ends_with(end)));
+        assert!(is_seen(&format!("/bin/{}", self.cli)), "no CLI was seen: {arguments:?}");
+        let is_bridged = arguments.iter().any(|list| list.trim_end() == format!("{PROGRAM} mcp"));
+        // A daemon of its own has no URL; whether the bridge is seen depends on what its CLI leaves of the environment.
+        assert!(!is_bridged || server == Server::Own, "{arguments:?}");
         for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
             assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
             assert!(!said.contains(secret), "{secret} in {said}");
@@ -302,5 +342,120 @@ fn claude_is_let_go_anywhere_by_bypass() {
 #[test]
 fn codex_is_let_go_anywhere_by_bypass() {
     let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn gemini_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("gemini", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn gemini_does_its_task_for_an_ordinary_user() {
+    let providers = "{ gemini: { preset: gemini, model: gemini-2.5-pro } }";
+    let Some(strays) = live("gemini", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn gemini_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "gemini", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
+    let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+/// Those that are in its real folder.
+#[test]
+fn gemini_obeys_the_policies_of_its_user() {
+    let Some(program) = find("gemini") else { return };
+    let mut bed = Bed::new("gemini", &program, "{}", None);
+    let folder = bed.daemon.folder().join("home/.gemini/policies");
+    fs::create_dir_all(&folder).unwrap();
+    let policy =
+        "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = \"echo\"\ndecision = \"deny\"\npriority = 10\n";
+    fs::write(folder.join("no-echo.toml"), policy).unwrap();
+    let ended = bed.run("gemini", Server::Own);
+    bed.check(&ended, Server::Own);
+    assert_eq!(bed.strays(), [""; 0]);
+}
+
+#[test]
+fn qwen_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("qwen", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_does_its_task_for_an_ordinary_user() {
+    let providers = "{ qwen: { preset: qwen, model: other, cli_args: [--max-session-turns, \"50\"] } }";
+    let Some(strays) = live("qwen", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "qwen", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn qwen_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("qwen", "{ qwen: { preset: qwen, permissions: bypass } }", None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_and_edits_nothing_outside_its_project() {
+    let Some(strays) = live("opencode", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_for_an_ordinary_user() {
+    let providers = "{ opencode: { preset: opencode, model: local/other } }";
+    let Some(strays) = live("opencode", providers, Some(USER)) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "opencode", "{}", None) else { return };
+    assert_eq!(strays, ["by_shell"]);
+}
+
+#[test]
+fn opencode_is_let_go_anywhere_by_bypass() {
+    let providers = "{ opencode: { preset: opencode, permissions: bypass } }";
+    let Some(strays) = live("opencode", providers, None) else { return };
+    assert_eq!(strays, ["by_edit", "by_shell"]);
+}
+
+#[test]
+fn copilot_does_its_task_and_writes_nothing_outside_its_project() {
+    let Some(strays) = live("copilot", "{}", None) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_does_its_task_for_an_ordinary_user() {
+    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, model: other } }", Some(USER)) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_does_its_task_for_a_coordinator_that_knows_only_a_url() {
+    let Some(strays) = live_with(Server::ByUrl, "copilot", "{}", None) else { return };
+    assert_eq!(strays, [""; 0]);
+}
+
+#[test]
+fn copilot_is_let_go_anywhere_by_bypass() {
+    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, permissions: bypass } }", None) else { return };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }

@@ -1,4 +1,5 @@
-//! The server as other people's clients find it: the official SDKs of MCP and the Inspector, at every door that an agent has.
+//! The server as other people's clients find it: the official SDKs of MCP and the Inspector, at every door that an agent has; and
+//! the official conformance suite.
 //!
 //! ```sh
 //! mkdir sdks && cp tests/clients/package.json sdks/ && npm install --ignore-scripts --prefix sdks
@@ -18,7 +19,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::skip;
+use crate::support::{skip, until};
 
 /// Names the folder with `venv` and `node_modules`.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_SDKS";
@@ -36,6 +37,11 @@ tasks:
 /// The revisions that clients agree on with the server: the newest, and the newest that begins with a handshake.
 const NEWEST: &str = "2026-07-28";
 const HANDSHAKE: &str = "2025-11-25";
+
+/// What the daemon says once of each older form of a call.
+const DEPRECATED: &str = "a client uses a deprecated call";
+/// Why a call that is as it should be is refused when nobody knows its caller.
+const STRANGER: [&str; 4] = ["invalid_credentials", "invalid_session", "session_ended", "coordinator_only"];
 
 #[derive(Debug, Clone, Copy)]
 enum Door {
@@ -68,7 +74,7 @@ impl Bed {
             return None;
         }
         let sdks = fs::canonicalize(sdks).unwrap();
-        let daemon = Daemon::crowded("http: { listen: '127.0.0.1:0' }", WORLD);
+        let daemon = Daemon::crowded("http: { listen: '127.0.0.1:0' }\nlog: { level: debug }", WORLD);
         fs::create_dir(daemon.folder().join("home")).unwrap();
         let listed = daemon.client().request("tools/list", &json!({}));
         let listed = listed["result"]["tools"].as_array().unwrap().iter();
@@ -120,6 +126,10 @@ impl Bed {
     #[track_caller]
     fn check(&self, mut client: Command, door: Door, mode: &str, protocol: &str) {
         self.give_task();
+        let token = fs::read_to_string(self.daemon.state().join("coordinator_token")).unwrap();
+        client.env("TEST_COORDINATOR_TOKEN", token.trim());
+        let n_dropped = || self.daemon.log().matches("tool call dropped").count();
+        let n_dropped_before = n_dropped();
         let output = client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
         let about = format!("{door:?}, {mode}: {output:?}\n{}", self.daemon.log());
         assert!(output.status.success(), "{about}");
@@ -129,7 +139,26 @@ impl Bed {
         assert_eq!((&seen["protocol"], &seen["server"]), (&protocol.into(), &"agent-coordinator".into()), "{about}");
         assert_eq!(seen["tools"], json!(self.tools), "{about}");
         self.check_answers(&seen, &about);
+        self.check_every_tool(&seen["every"], &about);
+        if let Some(gave_up) = seen.get("gave_up") {
+            assert!(gave_up.as_str().is_some_and(|error| error.contains("after ")), "{about}");
+            until("the call is dropped", || n_dropped() > n_dropped_before);
+        }
         assert_eq!(seen.get("errors").unwrap_or(&json!([])), &json!([]), "{about}");
+    }
+
+    /// Each was answered, in one of the two forms.
+    #[track_caller]
+    fn check_every_tool(&self, answers: &Value, about: &str) {
+        for tool in &self.tools {
+            let (is_error, answer) = (&answers[tool]["is_error"], &answers[tool]["answer"]);
+            let is_refusal =
+                answer["success"] == false && answer["error"].is_string() && answer["error_code"].is_string();
+            assert!(answer.is_object() && *is_error == is_refusal, "{tool}: {answer}: {about}");
+            // It is known who calls, whatever comes of it.
+            let is_stranger = STRANGER.contains(&answer["error_code"].as_str().unwrap_or_default());
+            assert!(!is_stranger, "{tool}: {answer}: {about}");
+        }
     }
 
     /// What the tools answered, by their names.
@@ -144,9 +173,10 @@ impl Bed {
         assert_eq!(seen["get_my_task"]["answer"]["task"]["title"], "Login page", "{about}");
         assert_eq!(seen["report_completed"]["answer"]["success"], true, "{about}");
         assert_eq!(self.daemon.task_status("tsk"), "done", "{about}");
-        for level in ["warn", "error"] {
-            assert!(!self.daemon.log().contains(&format!(r#""level":"{level}""#)), "{about}");
-        }
+        let is_bad = |line: &&str| line.contains(r#""level":"warn""#) || line.contains(r#""level":"error""#);
+        let log = self.daemon.log();
+        let bad: Vec<&str> = log.lines().filter(is_bad).filter(|line| !line.contains(DEPRECATED)).collect();
+        assert_eq!(bad, Vec::<&str>::new(), "{about}");
     }
 
     /// `tests/clients/typescript_sdk.mjs` with the packages it finds beside it.
@@ -154,7 +184,9 @@ impl Bed {
         let (modules, script) = ("node_modules", "typescript_sdk.mjs");
         let folder = self.daemon.folder();
         if !folder.join(script).exists() {
-            fs::copy(clients().join(script), folder.join(script)).unwrap();
+            for file in [script, "arguments.json"] {
+                fs::copy(clients().join(file), folder.join(file)).unwrap();
+            }
             symlink(self.sdks.join(modules), folder.join(modules)).unwrap();
         }
         let mut command = self.command("node");
@@ -255,4 +287,19 @@ fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_doo
         });
         bed.check_answers(&seen, &format!("{door:?}: {seen}"));
     }
+}
+
+#[test]
+fn the_conformance_suite_finds_nothing_wrong_with_the_server() {
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/conformance") else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/run");
+    let mut command = bed.command("node");
+    command.arg(script).env(VARIABLE, &bed.sdks).env("AGENT_COORDINATOR_PROGRAM", PROGRAM);
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

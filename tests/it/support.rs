@@ -133,6 +133,7 @@ impl Bed {
                 working_directory: self.work.path().to_owned(),
                 stdin: None,
                 redact: Vec::new(),
+                files: Vec::new(),
             },
             fuse: BootInstant::now() + Duration::from_mins(10),
         }

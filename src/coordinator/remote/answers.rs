@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::ProcessReport;
-use crate::domain::{AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
+use crate::domain::{Activity, AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
 
 /// `should_start`. Servers of the seeds' time say only the first two.
 #[derive(Deserialize)]
@@ -100,4 +100,22 @@ pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &Pr
         }
     };
     (tool, arguments)
+}
+
+/// The arguments of `report_activity`.
+pub(super) fn activity(coordinator: &CoordinatorId, launch: &LaunchId, activity: &Activity) -> Value {
+    let Activity { usage, progress, failure } = activity;
+    json!({
+        "coordinator_id": coordinator,
+        "launch_id": launch,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "cost_usd_micros": usage.cost_usd_micros,
+        "turns": usage.turns,
+        "progress": progress,
+        "failure": failure.map(|failure| failure.class),
+        "failure_resets_at": failure.and_then(|failure| failure.resets_at),
+    })
 }

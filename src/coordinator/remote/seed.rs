@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -16,7 +17,7 @@ use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{PATIENCE, RemoteControlPlane};
 use crate::domain::launch::{ProcessEnd, Verdict};
-use crate::domain::pair::{PairRecord, StartReason};
+use crate::domain::pair::{PairRecord, StartLimit, StartReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::mcp_client::McpClient;
@@ -209,11 +210,12 @@ impl RemoteControlPlane {
             ProcessEnd::Exited(exit) if exit.exit_code == Some(0) => Verdict::Fine,
             _ => Verdict::Failure,
         };
+        let now = self.now();
         let mut kept = self.seed.kept();
         kept.told.insert(launch.clone());
         if let Some(key) = key {
             let record = kept.records.remove(&key).unwrap_or_else(|| PairRecord::new(key.clone()));
-            kept.records.insert(key, record.after_end(verdict, self.now()));
+            kept.records.insert(key, record.after_end(verdict, now, now, UNLIMITED));
         }
     }
 }
@@ -238,6 +240,9 @@ fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
         }
     }
 }
+
+/// Nobody could say here that a suspended one may go on.
+const UNLIMITED: StartLimit = StartLimit { failures: 0, interval: Duration::from_mins(10) };
 
 /// A session that only the server knows.
 const NO_SESSION: &str = "ses_unknown";

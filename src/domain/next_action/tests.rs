@@ -84,14 +84,34 @@ fn an_agent_works_through_its_subtasks_and_then_ends() {
     check(InProgress, &[task("a", Todo, MINE), urgent], &[], &execute("b"));
     let after_b = Task { dependencies: vec![id("b")], ..task("a", Todo, MINE) };
     check(InProgress, &[after_b.clone(), task("b", Todo, MINE)], &["b"], &execute("b"));
-    check(InProgress, &[after_b.clone(), task("b", Todo, Some("other"))], &["b"], &TaskStep::WaitForSubtasks);
+    check(InProgress, &[after_b.clone(), task("b", InProgress, Some("other"))], &["b"], &TaskStep::WaitForSubtasks);
     check(InProgress, &[after_b, task("b", Done, Some("other"))], &[], &execute("a"));
     check(InProgress, &[task("a", InProgress, Some("other"))], &[], &TaskStep::WaitForSubtasks);
     check(InProgress, &[task("a", Blocked, Some("other"))], &[], &report(ReportResult::Blocked));
     check(InProgress, &[task("a", Blocked, MINE)], &[], &report(ReportResult::Blocked));
+    // What others can do is begun before its own, and waited for when that is done.
+    let start = TaskStep::StartSubtask(id("b"));
+    check(InProgress, &[task("a", Todo, MINE), task("b", Todo, Some("other"))], &[], &start);
+    check(InProgress, &[task("a", Todo, MINE), task("b", InProgress, Some("other"))], &[], &execute("a"));
+    let after_a = Task { dependencies: vec![id("a")], ..task("b", Todo, Some("other")) };
+    check(InProgress, &[task("a", Todo, MINE), after_a], &["a"], &execute("a"));
     check(Done, &[], &[], &report(ReportResult::Success));
     check(Blocked, &[], &[], &report(ReportResult::Blocked));
     check(Cancelled, &[], &[], &report(ReportResult::Blocked));
+}
+
+#[test]
+fn the_parts_of_a_subtask_come_before_it() {
+    use TaskStatus::{Done, InProgress, Todo};
+    let part = |name: &str, status, assignee| Task { parent: Some(id("a")), ..task(name, status, assignee) };
+    let execute = |name: &str| TaskStep::ExecuteSubtask(id(name));
+    check(InProgress, &[task("a", InProgress, MINE), part("a1", Todo, MINE)], &[], &execute("a1"));
+    check(InProgress, &[task("a", InProgress, MINE), part("a1", Done, MINE)], &[], &execute("a"));
+    let start = TaskStep::StartSubtask(id("a1"));
+    check(InProgress, &[task("a", Todo, None), part("a1", Todo, Some("other"))], &[], &start);
+    // Those of what another agent does are that agent's.
+    let theirs = [task("a", InProgress, Some("other")), part("a1", Todo, MINE)];
+    check(InProgress, &theirs, &[], &TaskStep::WaitForSubtasks);
 }
 
 #[test]
@@ -190,6 +210,11 @@ proptest! {
             TaskStep::ExecuteSubtask(task) => {
                 let subtask = subtasks.iter().find(|subtask| subtask.id == *task).expect("one of the subtasks");
                 prop_assert!(subtask.status.is_open() && subtask.assignee != Some(id("other")));
+            }
+            TaskStep::StartSubtask(task) => {
+                let subtask = subtasks.iter().find(|subtask| subtask.id == *task).expect("one of the subtasks");
+                prop_assert!(matches!(subtask.status, TaskStatus::Todo | TaskStatus::Backlog));
+                prop_assert_eq!(&subtask.assignee, &Some(id("other")));
             }
             TaskStep::ReportCompleted(ReportResult::Success) => {
                 prop_assert!(own.is_some_and(|own| own.status == TaskStatus::Done));

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::key::Purpose;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const LIMIT: StartLimit = StartLimit { failures: 3, interval: Duration::from_mins(10) };
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
 
 fn key() -> InstanceKey {
@@ -27,6 +28,12 @@ fn open(state: LaunchState) -> OpenLaunch {
     OpenLaunch { id: "lch".parse().expect("an id"), state }
 }
 
+/// After a failure of a launch that began and ended so many seconds from now.
+fn failed(record: PairRecord, began: u64, ended: u64) -> PairRecord {
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    record.after_end(Verdict::Failure, at(began), at(ended), LIMIT)
+}
+
 #[track_caller]
 fn check(facts: &PairFacts, expected: StartReason) {
     assert_eq!(facts.reason(BACKOFF, NOW), expected);
@@ -43,7 +50,7 @@ fn each_rule_has_its_reason() {
     check(&PairFacts { waiting_since: None, ..ready() }, StartReason::NoWork);
     check(&PairFacts { is_paused: true, ..ready() }, StartReason::Paused);
     check(&PairFacts { record: PairRecord::new(key()).held(NOW), ..ready() }, StartReason::Held);
-    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW);
+    let failed = self::failed(PairRecord::new(key()), 0, 0);
     check(&PairFacts { record: failed, ..ready() }, StartReason::Backoff);
 }
 
@@ -56,7 +63,7 @@ fn an_open_launch_counts_before_everything_that_may_change() {
 
 #[test]
 fn a_candidate_is_judged_by_its_server() {
-    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW);
+    let failed = self::failed(PairRecord::new(key()), 0, 0);
     let waits = PairFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
     assert_eq!((waits.reason, waits.until), (StartReason::Backoff, BACKOFF.until(&failed, NOW)));
     let held = PairFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
@@ -66,22 +73,62 @@ fn a_candidate_is_judged_by_its_server() {
 
 #[test]
 fn failures_add_up_until_something_else_happens() {
-    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW).after_end(Verdict::Failure, NOW);
+    let failed = self::failed(PairRecord::new(key()), 0, 0);
+    let failed = self::failed(failed, 0, 0);
     assert_eq!(failed.n_failures, 2);
-    let until = NOW + Duration::from_secs(2);
+    let until = NOW + jittered(Duration::from_secs(2), &key());
     assert_eq!(BACKOFF.until(&failed, NOW), Some(until));
     assert_eq!(BACKOFF.until(&failed, until), None);
-    assert_eq!(BACKOFF.until(&failed.clone().after_end(Verdict::Fine, NOW), NOW), None);
+    assert_eq!(BACKOFF.until(&failed.clone().after_end(Verdict::Fine, NOW, NOW, LIMIT), NOW), None);
     assert_eq!(BACKOFF.until(&failed.released(), NOW), None);
 }
 
 #[test]
 fn an_end_in_the_future_holds_nobody_back() {
-    let failed = PairRecord::new(key()).after_end(Verdict::Failure, NOW + Duration::from_hours(9000));
+    let failed = failed(PairRecord::new(key()), 32_400_000, 32_400_000);
     assert_eq!(BACKOFF.until(&failed, NOW), None);
 }
 
+#[test]
+fn too_many_failures_in_a_short_time_suspend_a_pair_until_a_person_says_otherwise() {
+    let often = (0..3).fold(PairRecord::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
+    assert_eq!(often.suspended_since, Some(NOW + Duration::from_secs(201)));
+    check(&PairFacts { record: often.clone(), ..ready() }, StartReason::Suspended);
+    check(
+        &PairFacts { record: often.clone().after_end(Verdict::Fine, NOW, NOW, LIMIT), ..ready() },
+        StartReason::Suspended,
+    );
+    check(&PairFacts { record: often.released(), ..ready() }, StartReason::Ready);
+    let seldom = (0..9).fold(PairRecord::new(key()), |record, n| failed(record, 301 * n, 301 * n + 1));
+    assert_eq!((seldom.n_failures, seldom.suspended_since), (9, None));
+    let unlimited = StartLimit { failures: 0, ..LIMIT };
+    let any = (0..99).fold(PairRecord::new(key()), |record, _| record.after_end(Verdict::Failure, NOW, NOW, unlimited));
+    assert_eq!(any.suspended_since, None);
+}
+
+#[test]
+fn a_stable_run_begins_the_row_anew() {
+    let twice = failed(failed(PairRecord::new(key()), 0, 1), 2, 3);
+    let late = failed(twice, 4, 700);
+    assert_eq!((late.n_failures, late.failed_at.len(), late.suspended_since), (1, 1, None));
+}
+
+#[test]
+fn pairs_that_failed_together_wait_for_different_times() {
+    let other = InstanceKey { purpose: Purpose::Chat, ..key() };
+    let delay = Duration::from_mins(1);
+    assert_ne!(jittered(delay, &key()), jittered(delay, &other));
+}
+
 proptest! {
+    #[test]
+    fn jitter_adds_a_quarter_at_most_and_keeps_the_order(n_failures in 0u32..100, name in "[a-z]{1,9}") {
+        let key = InstanceKey { agent: name.parse().expect("an id"), ..key() };
+        let (less, more) = (BACKOFF.delay(n_failures), BACKOFF.delay(n_failures + 1));
+        prop_assert!(jittered(less, &key) <= jittered(more, &key));
+        prop_assert!(less <= jittered(less, &key) && jittered(less, &key) <= less + less / 4);
+    }
+
     #[test]
     fn the_delay_grows_and_is_bounded(n_failures in 0u32..100) {
         let (less, more) = (BACKOFF.delay(n_failures), BACKOFF.delay(n_failures + 1));

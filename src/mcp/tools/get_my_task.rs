@@ -26,7 +26,7 @@ struct Task {
     title: String,
     description: String,
     working_directory: std::path::PathBuf,
-    /// What your last run on it reported and how it ended.
+    /// What your last run on it saved or reported, and how it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Run>,
     /// What the previous assignee left.
@@ -45,6 +45,10 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_steps: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
@@ -58,6 +62,8 @@ impl From<Execution> for Run {
             ended_at: execution.ended_at,
             result: execution.result,
             summary: execution.summary,
+            progress: execution.progress,
+            findings: execution.findings,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.as_str()),
         }

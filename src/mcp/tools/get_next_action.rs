@@ -50,6 +50,7 @@ impl ToolSpec for GetNextAction {
     const TEXT: &'static str = "Returns what you are to do next: an action and an instruction. Waits until there is something to do, up to a minute; \
                                 in a chat, call it again and again.";
     const EFFECT: Effect = Effect::ChangesOnce;
+    const WAITS: bool = true;
     type Who = AgentSession;
     type Input = Input;
     type Output = Output;

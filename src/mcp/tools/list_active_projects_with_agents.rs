@@ -18,7 +18,7 @@ pub(in crate::mcp) struct Input {
     /// The next_cursor of the answer before.
     #[serde(default)]
     #[schemars(with = "String")]
-    cursor: Option<String>,
+    cursor: Option<ProjectId>,
 }
 
 #[derive(Serialize)]
@@ -27,7 +27,7 @@ pub(in crate::mcp) struct Output {
     projects: Vec<Project>,
     /// Where the next answer begins; only when a limit cut this one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<String>,
+    next_cursor: Option<ProjectId>,
 }
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ impl ToolSpec for ListActiveProjectsWithAgents {
         // Projects come by id, so the last id is a cursor that survives changes between two pages.
         let mut rest = projects
             .into_iter()
-            .filter(|project| input.cursor.as_deref().is_none_or(|after| project.id.as_str() > after))
+            .filter(|project| input.cursor.as_ref().is_none_or(|after| project.id > *after))
             .map(|project| Project {
                 project_id: project.id,
                 project_name: project.name,
@@ -60,7 +60,7 @@ impl ToolSpec for ListActiveProjectsWithAgents {
             });
         let limit = input.limit.map_or(usize::MAX, std::num::NonZeroUsize::get);
         let projects: Vec<Project> = rest.by_ref().take(limit).collect();
-        let last = projects.last().map(|project| project.project_id.to_string());
+        let last = projects.last().map(|project| project.project_id.clone());
         let next_cursor = rest.next().and(last);
         Ok(Output { success: true, projects, next_cursor })
     }

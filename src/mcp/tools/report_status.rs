@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
 use crate::domain::Instance;
@@ -29,7 +30,7 @@ pub(in crate::mcp) struct Input {
     #[schemars(with = "Vec<Object>")]
     deferred: Vec<Deferred>,
     /// What it has counted since its start: cycles, starts, adoptions, found_by_poll_only.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counted")]
     #[schemars(with = "Object")]
     counters: Counted,
 }
@@ -41,6 +42,12 @@ struct Counted {
     starts: u64,
     adoptions: u64,
     found_by_poll_only: u64,
+}
+
+/// From an object only: a struct would be taken from a list of its fields.
+fn counted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Counted, D::Error> {
+    let object = serde_json::Map::deserialize(deserializer)?;
+    Counted::deserialize(serde_json::Value::Object(object)).map_err(D::Error::custom)
 }
 
 impl From<Counted> for Counters {

@@ -64,6 +64,7 @@ impl ToolSpec for WaitForWork {
     const TEXT: &'static str = "For coordinators: returns what may be started, the coordinator's own open launches and which of \
                                 them are to be stopped; with `seen` and timeout_seconds as soon as any of it may have changed.";
     const EFFECT: Effect = Effect::Reads;
+    const WAITS: bool = true;
     type Who = NamedCoordinator;
     type Input = Input;
     type Output = Output;

@@ -10,6 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 
+use super::activity::ActivityBody;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
@@ -94,6 +95,7 @@ impl From<&Instance> for LaunchBody {
             reason: instance.stop.map(|reason| reason.to_string()),
             exit_code: exit.exit_code,
             signal: exit.signal,
+            activity: ActivityBody::default(),
         }
     }
 }

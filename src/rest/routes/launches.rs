@@ -10,6 +10,7 @@ use futures::Stream;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::activity::ActivityBody;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
@@ -48,6 +49,8 @@ pub struct LaunchBody {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    #[serde(flatten)]
+    pub activity: ActivityBody,
 }
 
 /// Which launches to list, the newest first.
@@ -104,6 +107,7 @@ impl From<Launch> for LaunchBody {
             reason,
             exit_code: launch.exit.exit_code,
             signal: launch.exit.signal,
+            activity: launch.activity.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/stop` and `/resume`: what people do to running agents.
+//! `/stop`, `/resume`, `/pause`, `/drain` and `/refresh`: what people do to running agents.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -65,7 +65,12 @@ fn span_of(target: &StopTarget) -> tracing::Span {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/stop", post(stop)).route("/resume", post(resume))
+    Router::new()
+        .route("/stop", post(stop))
+        .route("/resume", post(resume))
+        .route("/pause", post(pause))
+        .route("/drain", post(drain))
+        .route("/refresh", post(refresh))
 }
 
 async fn stop(
@@ -86,4 +91,22 @@ async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRe
     let _span = span_of(&target).entered();
     tracing::info!("a person resumed agents");
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+    state.service.pause().await?;
+    tracing::info!("a person paused all starts");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
+    let open = state.service.drain().await?;
+    tracing::info!(n_launches = open.len(), "a person drains");
+    let launches = open.into_iter().map(|launch| launch.id).collect();
+    Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
+}
+
+async fn refresh(State(state): State<RestState>) -> StatusCode {
+    state.service.refresh();
+    StatusCode::NO_CONTENT
 }

@@ -6,6 +6,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::activity::{FailureBody, UsageBody};
 use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -39,7 +40,11 @@ pub struct TaskBody {
 pub struct TaskDetail {
     #[serde(flatten)]
     pub task: TaskBody,
+    /// At every depth, each before its own.
     pub subtasks: Vec<TaskBody>,
+    /// What `dependencies` names, as far as it exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<TaskBody>,
     /// The newest first.
     pub executions: Vec<ExecutionBody>,
 }
@@ -58,9 +63,19 @@ pub struct ExecutionBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub findings: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_steps: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// What the launch took from its model; absent where its agent said nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageBody>,
+    /// What was wrong with it, if it went without a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureBody>,
 }
 
 /// Which tasks to list.
@@ -112,6 +127,12 @@ pub struct TaskRequest {
     /// `null` takes the task away from its assignee.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub assignee_id: Option<Option<AgentId>>,
+    /// `null` makes it a top task.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<Option<TaskId>>,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<TaskId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
     /// Why it is blocked.
@@ -149,6 +170,7 @@ impl From<TaskView> for TaskDetail {
         Self {
             task: view.task.into(),
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
+            depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
         }
     }
@@ -163,8 +185,12 @@ impl From<Execution> for ExecutionBody {
             ended_at: execution.ended_at,
             result: execution.result,
             summary: execution.summary,
+            progress: execution.progress,
+            findings: execution.findings,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            usage: UsageBody::of(execution.usage),
+            failure: execution.failure.map(FailureBody::from),
         }
     }
 }
@@ -177,8 +203,13 @@ async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<TaskQuery>,
 ) -> Result<Json<Vec<TaskBody>>, Problem> {
-    let filter =
-        TaskFilter { project: query.project, assignee: query.assignee, status: query.status, parent: query.parent };
+    let filter = TaskFilter {
+        project: query.project,
+        assignee: query.assignee,
+        status: query.status,
+        parent: query.parent,
+        only_open: false,
+    };
     Ok(Json(state.service.tasks(&filter).await?.into_iter().map(TaskBody::from).collect()))
 }
 
@@ -218,6 +249,8 @@ async fn set(
         description: request.description,
         priority: request.priority,
         assignee: request.assignee_id,
+        parent: request.parent_id,
+        dependencies: request.dependencies,
         status: request.status,
         reason: request.reason,
     };

@@ -11,7 +11,7 @@ use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
     Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord, Project, Session, Task,
-    Timestamp,
+    Timestamp, Usage,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -248,7 +248,7 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         let columns = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, claimed_at, pid, \
             started_at, authenticated_at, task_id, report, stop_reason, exit_code, signal, n_notices, state, deadline, \
             session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
-        Table::new("launch", "launches", 1, columns)
+        Table::new("launch", "launches", 1, &format!("{columns}, {USAGE}, progress"))
     });
     let query = bind_key(TABLE.query(launch.revision).bind(launch.id.as_str()), &launch.key)
         .bind(launch.coordinator.as_ref().map(crate::domain::id::CoordinatorId::as_str))
@@ -264,7 +264,8 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         .bind(launch.exit.exit_code)
         .bind(launch.exit.signal)
         .bind(i64::from(launch.n_notices));
-    let query = bind_state(query, &launch.state);
+    let query = bind_usage(bind_state(query, &launch.state), launch.activity.usage, launch.activity.failure);
+    let query = query.bind(&launch.activity.progress);
     match TABLE.write(connection, query, &launch.id, launch.revision).await {
         // The id and the open key are all that is unique, and a known id is no error for this statement.
         Err(Failure::Refused(CommitError::Store(StoreError::Unavailable { source, .. })))
@@ -303,6 +304,22 @@ fn bind_outcome<'q>(query: SqlQuery<'q>, outcome: Option<&'q Outcome>) -> SqlQue
     query.bind(outcome.map(Outcome::as_str)).bind(outcome.and_then(Outcome::reason))
 }
 
+const USAGE: &str = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
+    failure, failure_resets_at";
+
+fn bind_usage(query: SqlQuery<'_>, usage: Usage, failure: Option<crate::domain::Failure>) -> SqlQuery<'_> {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    query
+        .bind(number(usage.input_tokens))
+        .bind(number(usage.output_tokens))
+        .bind(number(usage.cache_read_tokens))
+        .bind(number(usage.cache_write_tokens))
+        .bind(number(usage.cost_usd_micros))
+        .bind(number(usage.turns))
+        .bind(failure.map(|failure| failure.class.as_str()))
+        .bind(millis(failure.and_then(|failure| failure.resets_at)))
+}
+
 async fn write_session(connection: &mut SqliteConnection, session: &Session) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, agent_id, project_id, purpose, token_hash, created_at, last_seen_at, ended_at, \
@@ -324,7 +341,7 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, launch_id, task_id, agent_id, project_id, purpose, started_at, ended_at, result, summary, \
             next_steps, progress, findings, outcome, outcome_reason";
-        Table::new("execution", "executions", 1, columns)
+        Table::new("execution", "executions", 1, &format!("{columns}, {USAGE}"))
     });
     let query = TABLE
         .query(execution.revision)
@@ -340,18 +357,23 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
         .bind(&execution.progress)
         .bind(&execution.findings);
     let query = bind_outcome(query, execution.outcome.as_ref());
+    let query = bind_usage(query, execution.usage, execution.failure);
     TABLE.write(connection, query, &execution.id, execution.revision).await
 }
 
 async fn write_pair(connection: &mut SqliteConnection, pair: &PairRecord) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, wanted_since, read_up_to";
+        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, suspended_since, wanted_since, read_up_to";
         Table::new("pair", "pairs", 3, columns)
     });
+    let failed_at: Vec<i64> = pair.failed_at.iter().map(|at| at.as_millis()).collect();
+    let failed_at = serde_json::to_string(&failed_at).expect("a list of numbers is JSON");
     let query = bind_key(TABLE.query(pair.revision), &pair.key)
         .bind(millis(pair.held_since))
         .bind(i64::from(pair.n_failures))
         .bind(millis(pair.last_end_at))
+        .bind(failed_at)
+        .bind(millis(pair.suspended_since))
         .bind(millis(pair.wanted_since))
         .bind(pair.read_up_to);
     TABLE.write(connection, query, &pair.key, pair.revision).await

@@ -281,6 +281,8 @@ fn migrations() -> Migrator {
         migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
         migration(2, "output tails", include_str!("migrations/0002_output_tails.sql")),
         migration(3, "contract", include_str!("migrations/0003_contract.sql")),
+        migration(4, "activities", include_str!("migrations/0004_activities.sql")),
+        migration(5, "start limit", include_str!("migrations/0005_start_limit.sql")),
     ])
 }
 

@@ -16,8 +16,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts, PairRecord, Project,
-    Session, Task, TaskId, Timestamp,
+    Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts,
+    PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -102,6 +102,22 @@ impl<'r> Columns<'r> {
         }))
     }
 
+    fn usage(&self) -> Result<Usage, BoxError> {
+        Ok(Usage {
+            input_tokens: self.number("input_tokens")?,
+            output_tokens: self.number("output_tokens")?,
+            cache_read_tokens: self.number("cache_read_tokens")?,
+            cache_write_tokens: self.number("cache_write_tokens")?,
+            cost_usd_micros: self.number("cost_usd_micros")?,
+            turns: self.number("turns")?,
+        })
+    }
+
+    fn failure(&self) -> Result<Option<Failure>, BoxError> {
+        let resets_at = self.optional_time("failure_resets_at")?;
+        Ok(self.optional_word("failure")?.map(|class| Failure { class, resets_at }))
+    }
+
     fn open_launch(&self) -> Result<Option<OpenLaunch>, BoxError> {
         let id: Option<LaunchId> = self.optional("launch_id")?;
         id.map(|id| Ok(OpenLaunch { id, state: self.state()? })).transpose()
@@ -138,6 +154,11 @@ impl<'r> Columns<'r> {
             held_since: self.optional_time("held_since")?,
             n_failures: self.number("n_failures")?,
             last_end_at: self.optional_time("last_end_at")?,
+            failed_at: serde_json::from_str::<Vec<i64>>(self.get("failed_at")?)?
+                .into_iter()
+                .map(Timestamp::from_millis)
+                .collect(),
+            suspended_since: self.optional_time("suspended_since")?,
             wanted_since: self.optional_time("wanted_since")?,
             read_up_to: self.get("read_up_to")?,
             revision: self.get("revision")?,
@@ -240,6 +261,7 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
             exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
+            activity: Activity { usage: row.usage()?, progress: row.get("progress")?, failure: row.failure()? },
             n_notices: row.number("n_notices")?,
             revision: row.get("revision")?,
         })
@@ -281,6 +303,8 @@ pub(super) fn execution(row: &SqliteRow) -> Result<Execution, StoreError> {
             progress: row.get("progress")?,
             findings: row.get("findings")?,
             outcome: row.outcome()?,
+            usage: row.usage()?,
+            failure: row.failure()?,
             revision: row.get("revision")?,
         })
     })

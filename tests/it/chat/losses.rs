@@ -160,7 +160,7 @@ fn an_answer_counts_for_what_was_given_and_nothing_else() {
         ann.client.call("respond_chat", &arguments)
     };
     assert_eq!(refused(&json!("  "))["error"], "content is empty: expected a text");
-    assert_eq!(refused(&json!("x".repeat(65537)))["error_code"], "invalid");
+    assert_eq!(refused(&json!("x".repeat(20_001)))["error_code"], "too_long");
 }
 
 #[test]

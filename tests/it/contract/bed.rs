@@ -1,12 +1,13 @@
 //! A server behind one of its doors, and the operator's hand in it. Whatever a test does, its end ends the server.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use agent_coordinator::config::Environment;
 use agent_coordinator::config::manifest;
@@ -29,10 +30,10 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Caller, Client, Wire};
 use crate::control::send_to;
 use crate::daemon::PROGRAM;
-use crate::http::{JSON, Web};
+use crate::http::{Answer, JSON, Web};
 use crate::mcp::{MINE, credentials, world};
 use crate::service::settings;
-use crate::support::{kill, until, until_some};
+use crate::support::{DEADLINE, kill, until, until_some};
 
 /// What a coordinator shows where it isn't known by its process.
 pub const TOKEN: &str = "coord_of_the_contract";
@@ -99,6 +100,11 @@ impl Bed {
         self.folder.path().join("state/control.sock")
     }
 
+    /// The file of its store, where it has one.
+    pub fn database(&self) -> PathBuf {
+        self.folder.path().join("state/state.db")
+    }
+
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -110,6 +116,14 @@ impl Bed {
         let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.as_bytes());
         assert!((200..300).contains(&response.status), "{method} {path}: {}", response.body);
         serde_json::from_str(&response.body).unwrap_or(Value::Null)
+    }
+
+    /// The problem with what a person asks.
+    #[track_caller]
+    pub fn refused(&self, method: &str, path: &str, body: &Value) -> Value {
+        let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.to_string().as_bytes());
+        assert!((400..500).contains(&response.status), "{method} {path}: {}", response.body);
+        serde_json::from_str(&response.body).unwrap()
     }
 
     /// Applies a manifest that must be right.
@@ -181,6 +195,21 @@ impl Bed {
         }
     }
 
+    /// Waits until the only call that is being answered was dropped.
+    #[track_caller]
+    pub fn until_call_dropped(&self) {
+        match &self.server {
+            Server::Program(_) => until("a call is dropped", || {
+                let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+                log.contains("tool call dropped")
+            }),
+            Server::Here(here) => {
+                let settled = async { tokio::time::timeout(DEADLINE, here.mcp.settled()).await };
+                here.runtime.block_on(settled).expect("nothing goes on");
+            }
+        }
+    }
+
     /// A client that shows nothing of who it is.
     pub fn client(&self) -> Client {
         Client::new(self.open())
@@ -239,21 +268,34 @@ impl Bed {
         self.status()["http"]["address"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Each request goes on a connection of its own, as those of a client that doesn't wait for its answers.
+    /// Each request goes on a connection of its own, as those of a client that doesn't wait for its answers. One that is
+    /// cancelled is closed, and all of them at the end.
     fn open_http(&self) -> Wire {
         let address = self.http_address();
         let (answers, receiver) = mpsc::channel();
+        let connections = Arc::<Mutex<BTreeMap<String, TcpStream>>>::default();
+        let close = |stream: TcpStream| drop(stream.shutdown(std::net::Shutdown::Both));
+        let open = connections.clone();
         let send = move |line: &str| {
+            let message: Value = serde_json::from_str(line).unwrap_or_default();
+            if message["method"] == "notifications/cancelled" {
+                let cancelled = open.lock().unwrap().remove(&message["params"]["requestId"].to_string());
+                return cancelled.into_iter().for_each(close);
+            }
             let (answers, body) = (answers.clone(), line.to_owned());
+            let mut web = Web::connect(address);
+            open.lock().unwrap().insert(message["id"].to_string(), web.other_end());
             std::thread::spawn(move || {
-                let answer = Web::connect(address).post(JSON, body.as_bytes());
-                if let Some(answer) = answer.filter(|answer| !answer.body.is_empty()) {
+                let accept = "Accept: application/json, text/event-stream\r\n";
+                let answer = web.post(&format!("{JSON}{accept}"), body.as_bytes());
+                for message in answer.iter().flat_map(Answer::messages) {
                     // The test may have seen enough.
-                    let _ = answers.send(answer.body);
+                    let _ = answers.send(message);
                 }
             });
         };
-        Wire::new(receiver, send)
+        let end = move || std::mem::take(&mut *connections.lock().unwrap()).into_values().for_each(close);
+        Wire::new(receiver, send).ending(end)
     }
 
     fn open_bridge(&self, variable: &str, value: &str) -> Wire {
@@ -279,7 +321,8 @@ fn command(folder: &TempDir) -> Command {
 impl Program {
     fn new(folder: &TempDir) -> Self {
         let config = format!(
-            "state_dir: state\nhttp: {{ listen: '127.0.0.1:0' }}\nstart: {{ timeout: 1h }}\ncoordinator_token: {TOKEN}\n"
+            "state_dir: state\nhttp: {{ listen: '127.0.0.1:0' }}\nstart: {{ timeout: 1h }}\ncoordinator_token: {TOKEN}\n\
+             log: {{ level: debug }}\n"
         );
         fs::write(folder.path().join("coordinator_config.yaml"), config).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
@@ -309,16 +352,19 @@ impl Here {
     }
 
     fn open(&self) -> Wire {
-        let (ours, theirs) = tokio::io::duplex(1024);
+        let (ours, theirs) = {
+            let _in_runtime = self.runtime.enter();
+            tokio::net::UnixStream::pair().unwrap()
+        };
         let peer = LocalPeer { kind: PeerKind::Operator, pid: i32::try_from(std::process::id()).unwrap(), uid: 0 };
         let (mcp, cancel) = (self.mcp.clone(), self.cancel.child_token());
         self.runtime.spawn(async move {
             let place = Crowd::new(1).enter().await;
-            mcp::socket::converse(tokio::io::split(theirs), peer, place, mcp, cancel).await;
+            mcp::socket::converse(theirs, peer, place, mcp, cancel).await;
         });
-        let (reader, mut writer) = tokio::io::split(ours);
+        let (reader, mut writer) = ours.into_split();
         let (answers, receiver) = mpsc::channel();
-        self.runtime.spawn(async move {
+        let reading = self.runtime.spawn(async move {
             let mut lines = tokio::io::BufReader::new(reader).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 let _ = answers.send(line);
@@ -326,6 +372,7 @@ impl Here {
         });
         let runtime = self.runtime.handle().clone();
         Wire::new(receiver, move |line| runtime.block_on(writer.write_all(line.as_bytes())).unwrap())
+            .ending(move || reading.abort())
     }
 }
 

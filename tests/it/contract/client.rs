@@ -128,11 +128,13 @@ pub struct Client {
     n_requests: u64,
     /// Answers that others waited for before them.
     early: BTreeMap<u64, String>,
+    /// What came and answers nothing.
+    notices: Vec<Value>,
 }
 
 impl Client {
     pub fn new(wire: Wire) -> Self {
-        Self { wire, n_requests: 0, early: BTreeMap::new() }
+        Self { wire, n_requests: 0, early: BTreeMap::new(), notices: Vec::new() }
     }
 
     /// Sends a line as it is.
@@ -162,17 +164,30 @@ impl Client {
                 return line;
             }
             let line = self.receive();
-            let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
-            assert_eq!(message["jsonrpc"], "2.0", "{line}");
-            self.early.insert(message["id"].as_u64().unwrap_or_else(|| panic!("nobody asked for {line}")), line);
+            self.sort(line);
         }
+    }
+
+    #[track_caller]
+    fn sort(&mut self, line: String) {
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        if message["method"].is_string() && message["id"].is_null() {
+            self.notices.push(message);
+            return;
+        }
+        self.early.insert(message["id"].as_u64().unwrap_or_else(|| panic!("nobody asked for {line}")), line);
+    }
+
+    /// What came before the answers so far and answers nothing.
+    pub fn notices(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Whether the answer has come.
     pub fn has_answer(&mut self, id: u64) -> bool {
         while let Ok(line) = self.wire.answers.try_recv() {
-            let message: Value = serde_json::from_str(&line).unwrap();
-            self.early.insert(message["id"].as_u64().unwrap(), line);
+            self.sort(line);
         }
         self.early.contains_key(&id)
     }
@@ -223,9 +238,21 @@ impl Caller {
 
     #[expect(clippy::needless_pass_by_value, reason = "written with json! at each call")]
     pub fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+        let arguments = self.arguments(&arguments);
+        self.client.begin(tool, &arguments)
+    }
+
+    /// Begins a call of which it wants to hear while it waits.
+    pub fn begin_attended(&mut self, tool: &str, arguments: &Value, progress_token: &str) -> u64 {
+        let meta = json!({ "progressToken": progress_token });
+        let params = json!({ "name": tool, "arguments": self.arguments(arguments), "_meta": meta });
+        self.client.begin_request("tools/call", &params)
+    }
+
+    fn arguments(&self, more: &Value) -> Value {
         let mut all = self.identity.clone();
-        merge(&mut all, &arguments);
-        self.client.begin(tool, &all)
+        merge(&mut all, more);
+        all
     }
 
     #[track_caller]

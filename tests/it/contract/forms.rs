@@ -172,6 +172,7 @@ pub fn a_schema_has_nothing_that_some_client_does_not_take(bed: &Bed) {
         "report_process_stopping",
         "report_process_exit",
         "report_status",
+        "report_activity",
         "get_agent_action",
         "authenticate",
         "list_managed_agents",

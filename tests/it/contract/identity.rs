@@ -23,6 +23,7 @@ fn coordinator_tools() -> Vec<(&'static str, Value)> {
         ("report_process_started", launch(json!({ "pid": 7 }))),
         ("report_process_stopping", launch(json!({ "reason": "shutdown" }))),
         ("report_process_exit", launch(json!({}))),
+        ("report_activity", launch(json!({ "turns": 1 }))),
         ("report_status", json!({ "max_concurrent": 1 })),
         ("list_managed_agents", json!({})),
     ]
@@ -47,7 +48,7 @@ fn check_refused(answer: Answer) {
 #[track_caller]
 fn check_all_taken(bed: &Bed, identity: &Value) {
     for (tool, answer) in ask_all(bed.client(), coordinator_tools(), identity) {
-        if tool.starts_with("report_process") {
+        if tool.starts_with("report_process") || tool == "report_activity" {
             answer.refusal("launch_not_found");
         } else {
             answer.success();

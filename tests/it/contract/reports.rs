@@ -70,6 +70,31 @@ pub fn a_start_that_failed_says_why(bed: &Bed) {
     assert_eq!((&seen["outcome"], &seen["reason"]), (&"start_failed".into(), &"no such program".into()), "{seen}");
 }
 
+pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let launch = claim(&mut coordinator);
+    let mut report = |mut activity: Value| {
+        activity["launch_id"] = launch.clone();
+        assert_eq!(coordinator.done("report_activity", activity), done());
+        bed.launch(&launch)
+    };
+    let first = json!({ "turns": 3, "input_tokens": 40, "progress": "Bash: ls\u{1b}[2J", "failure": "quota", "failure_resets_at": "2026-01-01T00:00:00Z" });
+    let seen = report(first);
+    assert_eq!((&seen["usage"]["turns"], &seen["usage"]["inputTokens"]), (&3.into(), &40.into()), "{seen}");
+    assert_eq!(seen["failure"], json!({ "class": "quota", "resetsAt": "2026-01-01T00:00:00.000Z" }));
+    assert_eq!(seen["progress"], "Bash: ls [2J");
+    let seen = report(json!({ "turns": 2, "cost_usd_micros": 7, "progress": "x".repeat(1000) }));
+    assert_eq!((&seen["usage"]["turns"], &seen["usage"]["costUsdMicros"]), (&3.into(), &7.into()), "{seen}");
+    assert_eq!((seen["progress"].as_str().unwrap().chars().count(), &seen["failure"]), (160, &Value::Null), "{seen}");
+    // It is kept with the end, and later words are old news.
+    coordinator.done("report_process_exit", json!({ "launch_id": launch, "exit_code": 1 }));
+    let seen = bed.launch(&launch);
+    assert_eq!((&seen["usage"]["turns"], &seen["failure"]), (&3.into(), &json!({ "class": "crash" })), "{seen}");
+    coordinator.done("report_activity", json!({ "launch_id": launch, "turns": 99 }));
+    assert_eq!(bed.launch(&launch), seen);
+}
+
 pub fn a_launch_is_its_coordinators(bed: &Bed) {
     bed.with_a_task();
     let launch = claim(&mut bed.coordinator("crd_one"));
@@ -79,6 +104,7 @@ pub fn a_launch_is_its_coordinators(bed: &Bed) {
         ("report_process_started", json!({ "pid": 7 })),
         ("report_process_stopping", json!({ "reason": "shutdown" })),
         ("report_process_exit", json!({ "exit_code": 0 })),
+        ("report_activity", json!({ "turns": 1 })),
     ] {
         let mut arguments = more;
         arguments["launch_id"] = launch.clone();

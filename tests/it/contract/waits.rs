@@ -152,6 +152,54 @@ pub fn a_wait_that_is_given_up_harms_nobody(bed: &Bed) {
     assert_eq!(look(&mut coordinator)["startable"], work["startable"]);
 }
 
+pub fn a_wait_that_is_cancelled_is_dropped(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    let id = wait(bed, &mut coordinator, &work, LONG);
+    cancel(&mut coordinator, id);
+    bed.until_call_dropped();
+    // What has ended can't be cancelled any more; some clients try that after each call.
+    let answered = coordinator.client.begin("health_check", &json!({}));
+    coordinator.client.answer(answered).success();
+    for ended in [id, answered, 1000] {
+        cancel(&mut coordinator, ended);
+    }
+    assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
+    assert!(!coordinator.client.has_answer(id));
+}
+
+fn cancel(coordinator: &mut Caller, id: u64) {
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    coordinator.client.send(&cancel.to_string());
+}
+
+pub fn a_wait_of_a_client_that_is_gone_is_dropped(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    wait(bed, &mut coordinator, &work, LONG);
+    drop(coordinator);
+    bed.until_call_dropped();
+}
+
+pub fn who_asks_for_it_is_told_that_a_wait_goes_on(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let work = look(&mut coordinator);
+    // Neither is who doesn't ask, nor who gets an answer soon.
+    let silent = coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": 3 }));
+    let short = coordinator.begin_attended("health_check", &json!({}), "short");
+    let arguments = json!({ "seen": work["seen"], "timeout_seconds": 3 });
+    let long = coordinator.begin_attended("wait_for_work", &arguments, "long");
+    for id in [short, long, silent] {
+        coordinator.client.answer(id).success();
+    }
+    let progress = json!({ "progressToken": "long", "progress": 2.0 });
+    let expected = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress });
+    assert_eq!(coordinator.client.notices(), [expected]);
+}
+
 pub fn who_waits_says_its_name(bed: &Bed) {
     let mut nameless = bed.nameless_coordinator();
     for (tool, arguments) in [

@@ -36,6 +36,9 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
             "authenticate",
             "print:I was given",
             "run:printf '%s\\n' \"$AGENT_PASSKEY\" \"$AGENT_SESSION_TOKEN\"",
+            // As CLIs print their tool calls, in two writes.
+            "run:printf '{\"type\":\"tool_use\",\"input\":{\"passkey\":\"%.9s' \"$AGENT_PASSKEY\"",
+            "run:printf '%s\",\"session_token\":\"%s\"}}\\n' \"${AGENT_PASSKEY#?????????}\" \"$AGENT_SESSION_TOKEN\"",
             "run:printf '%s\\n' \"$AGENT_PASSKEY\" \"$AGENT_SESSION_TOKEN\" >secrets.draft && mv secrets.draft secrets",
             "get-my-task",
             "wait-for:go",
@@ -59,6 +62,8 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
         daemon.done(&["logs", "agt", "prj"]),
     ];
     assert!(said[2].contains("I was given"));
+    let redacted = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
+    assert!(said[2].contains(redacted), "{}", said[2]);
     let arguments = proc_fs::list().unwrap().into_iter().filter_map(|process| {
         fs::read(format!("/proc/{}/cmdline", process.pid)).map(|text| String::from_utf8_lossy(&text).into_owned()).ok()
     });

@@ -58,7 +58,9 @@ fn every_call_is_a_sign_of_life_also_a_refused_one() {
     ann.get_my_task();
     let begun = std::time::Instant::now();
     until("more than a second has passed", || {
-        assert_eq!(ann.report("success")["error_code"], "subtasks_open");
+        // As often as it may, too.
+        let code = ann.report("success")["error_code"].clone();
+        assert!(code == "subtasks_open" || code == "rate_limited", "{code}");
         begun.elapsed() > std::time::Duration::from_millis(2_200)
     });
     assert_eq!(daemon.open("agt_a").len(), 1);

@@ -17,7 +17,8 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
     let server = SeedServer::start(&bed.work());
     let mut coordinator = Daemon::supervising(&server.address(), SETTINGS);
     coordinator.start();
-    bed.steps("agt", &["alone:one", "env:environment", "write:ready", "wait-for:go", "exit:0"]);
+    let says = r#"print:{"type":"result","session_id":"s","num_turns":3}"#;
+    bed.steps("agt", &["alone:one", "env:environment", says, "write:ready", "wait-for:go", "exit:0"]);
     server.want(&["agt", "stranger"]);
     let agent = bed.written_pid("ready");
     // The server goes on to say yes, as the seed's does until its agent has authenticated.
@@ -38,6 +39,8 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
     fs::write(bed.work().join("go"), "").unwrap();
     let told = until_some("the end is told", || server.calls("report_process_exit").first().cloned());
     assert_eq!(told, json!({ "agent_id": "agt", "project_id": "prj", "exit_code": 0 }));
+    // What it says of its usage, such a server doesn't want to know.
+    assert!(server.calls("report_activity").is_empty());
     coordinator.until_nothing_is_left();
 }
 

@@ -9,8 +9,8 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, NoticeAction, PairRecord, Priority, Project,
-    Purpose, Secret, Session, Task, TaskStatus, Timestamp,
+    Activity, Agent, Execution, Failure, FailureClass, InstanceKey, Launch, LaunchState, Message, Notice, NoticeAction,
+    PairRecord, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
 };
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
@@ -152,8 +152,8 @@ fn launch_row() -> impl Strategy<Value = Launch> {
     let process = (option::of(1_i32..), option::of(any::<i32>()), option::of(1_i32..64));
     let rest =
         (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)), any::<u32>());
-    (select(&LAUNCHES), key(), state(), when, process, rest, any::<bool>()).prop_map(
-        |(name, key, state, when, process, rest, is_kept)| {
+    (select(&LAUNCHES), key(), state(), when, process, rest, any::<bool>(), activity()).prop_map(
+        |(name, key, state, when, process, rest, is_kept, activity)| {
             let plain = launch_of(name, "a", "p", Purpose::Task);
             Launch {
                 key,
@@ -168,11 +168,26 @@ fn launch_row() -> impl Strategy<Value = Launch> {
                 task: rest.0.map(id),
                 report: rest.1,
                 stop_reason: rest.2,
+                activity,
                 n_notices: rest.3,
                 ..launch_of(name, "a", "p", Purpose::Task)
             }
         },
     )
+}
+
+/// What a column can hold of it.
+fn activity() -> impl Strategy<Value = Activity> {
+    let numbers = proptest::array::uniform6(0..=i64::MAX.unsigned_abs());
+    let failure = (select(FailureClass::ALL), option::of(time()));
+    (numbers, option::of(text()), option::of(failure)).prop_map(|(numbers, progress, failure)| {
+        let [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns] = numbers;
+        Activity {
+            usage: Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns },
+            progress,
+            failure: failure.map(|(class, resets_at)| Failure { class, resets_at }),
+        }
+    })
 }
 
 fn session_row() -> impl Strategy<Value = Session> {
@@ -192,8 +207,10 @@ fn session_row() -> impl Strategy<Value = Session> {
 fn execution_row() -> impl Strategy<Value = Execution> {
     let texts = (option::of(text()), option::of(text()), option::of(text()));
     let ended = (option::of(time()), option::of(select(&REPORTS)), option::of(outcome()), texts);
-    (select(&EXECUTIONS), select(&LAUNCHES), select(&TASKS), time(), ended).prop_map(
-        |(name, launch, task, started_at, (ended_at, result, outcome, texts))| Execution {
+    (select(&EXECUTIONS), select(&LAUNCHES), select(&TASKS), time(), ended, activity()).prop_map(
+        |(name, launch, task, started_at, (ended_at, result, outcome, texts), activity)| Execution {
+            usage: activity.usage,
+            failure: activity.failure,
             started_at,
             ended_at,
             result,
@@ -208,8 +225,11 @@ fn execution_row() -> impl Strategy<Value = Execution> {
 
 fn pair_row() -> impl Strategy<Value = PairRecord> {
     let chat = (option::of(time()), 0_i64..9);
-    (key(), option::of(time()), any::<u32>(), option::of(time()), chat).prop_map(
-        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to))| PairRecord {
+    let failures = (vec(time(), 0..3), option::of(time()));
+    (key(), option::of(time()), any::<u32>(), option::of(time()), chat, failures).prop_map(
+        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to), failures)| PairRecord {
+            failed_at: failures.0,
+            suspended_since: failures.1,
             wanted_since,
             read_up_to,
             held_since,
@@ -410,6 +430,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     for project in PROJECTS {
         ask!(store.project(&id(project)));
         ask!(store.tasks(&TaskFilter { project: Some(id(project)), assignee: Some(id("a")), ..TaskFilter::default() }));
+        ask!(store.tasks(&TaskFilter { project: Some(id(project)), only_open: true, ..TaskFilter::default() }));
     }
     for status in TaskStatus::ALL {
         ask!(store.tasks(&TaskFilter { status: Some(*status), ..TaskFilter::default() }));

@@ -10,7 +10,7 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
     Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project, Purpose, Secret, Session,
-    Task, TaskStatus, Timestamp,
+    Task, TaskStatus, Timestamp, Usage,
 };
 
 #[track_caller]
@@ -118,6 +118,8 @@ pub(super) fn execution(name: &str, launch: &str, task: &str) -> Execution {
         progress: None,
         findings: None,
         outcome: None,
+        usage: Usage::default(),
+        failure: None,
         revision: 0,
     }
 }

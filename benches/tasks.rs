@@ -1,0 +1,170 @@
+//! What an agent and a coordinator wait for when there are very many tasks.
+
+mod support;
+
+use std::path::Path;
+use std::time::Instant;
+
+use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
+use agent_coordinator::domain::secret::PasskeyHash;
+use agent_coordinator::domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, Commit, Store};
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use support::agent::{self, Role};
+use support::bed::{Bed, Wanted};
+use support::clients::{Mcp, request};
+use support::figures::{Figure, Target, Times, print};
+
+const N_AGENTS: usize = 100;
+/// In each of them every agent has tasks: in `AT_WORK` one in progress with open subtasks, in `WAITING` one in progress, in the
+/// rest none.
+const N_PROJECTS: usize = 10;
+const AT_WORK: usize = 0;
+const WAITING: usize = 1;
+const IDLE: usize = 2;
+const N_QUESTIONS: usize = 10_000;
+
+/// Answers of one server.
+struct Answers {
+    first: Times,
+    again: Times,
+    progress: Times,
+    no_work: Times,
+    claim: Times,
+}
+
+fn main() -> Result<()> {
+    if agent::is_agent() {
+        return Ok(());
+    }
+    let few = answers(1)?;
+    let many = answers(100)?;
+    let limit = Some(Target::AtMost(2.0));
+    let figure = |name, few: &Times, many: &Times| Figure {
+        p99_target: limit,
+        floor: Some(few.median()),
+        ..Figure::of_times(name, many)
+    };
+    print(&[
+        figure("get_my_task, 100,000 tasks (floor: 1,000)", &few.again, &many.again),
+        figure("the first one, which is recorded", &few.first, &many.first),
+        figure("get_my_task_progress", &few.progress, &many.progress),
+        figure("should_start: no", &few.no_work, &many.no_work),
+        figure("should_start: yes, which is reserved", &few.claim, &many.claim),
+    ]);
+    Ok(())
+}
+
+/// A server whose every pair has so many tasks, on its socket, one question after the other.
+fn answers(n_tasks: usize) -> Result<Answers> {
+    let folder = Bed::folder()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fill(folder.path(), n_tasks))?;
+    let wanted = Wanted { settings: "start: { timeout: 1h }", role: Role::Exit, n_agents: 1 };
+    let bed = Bed::serve_in(folder, &wanted)?;
+    let mut server = bed.mcp()?;
+    let mut sessions = Vec::with_capacity(N_AGENTS);
+    for n in 0..N_AGENTS {
+        let credentials = json!({ "agent_id": agent_id(n), "passkey": "key", "project_id": project_id(AT_WORK) });
+        let token = server.call("authenticate", &credentials)?["session_token"].clone();
+        sessions.push(json!({ "session_token": token }));
+    }
+    let of = |n: usize| &sessions[n % N_AGENTS];
+    let pair = |n: usize, project| json!({ "agent_id": agent_id(n % N_AGENTS), "project_id": project_id(project) });
+    Ok(Answers {
+        first: ask(&mut server, N_AGENTS, "get_my_task", "has_task", |n| of(n).clone())?,
+        again: ask(&mut server, N_QUESTIONS, "get_my_task", "has_task", |n| of(n).clone())?,
+        progress: ask(&mut server, N_QUESTIONS, "get_my_task_progress", "success", |n| of(n).clone())?,
+        no_work: ask(&mut server, N_QUESTIONS, "should_start", "no_work", |n| pair(n, IDLE))?,
+        claim: ask(&mut server, N_AGENTS, "should_start", "ready", |n| pair(n, WAITING))?,
+    })
+}
+
+fn ask(server: &mut Mcp, n: usize, tool: &str, expected: &str, about: impl Fn(usize) -> Value) -> Result<Times> {
+    let mut times = Times::default();
+    for n in 0..n {
+        let line = request(tool, &about(n));
+        let asked = Instant::now();
+        let answer = server.exchange(&line)?;
+        times.add(asked.elapsed());
+        ensure!(answer.contains(expected) && !answer.contains("error"), "{tool}: {answer}");
+    }
+    Ok(times)
+}
+
+fn agent_id(n: usize) -> String {
+    format!("agt_of_many_{n}")
+}
+
+fn project_id(n: usize) -> String {
+    format!("prj_of_many_{n}")
+}
+
+async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
+    std::fs::create_dir(folder.join("state"))?;
+    let store = SqliteStore::open(&folder.join("state/state.db")).await?;
+    let at = Timestamp::from_millis(1_700_000_000_000);
+    let passkey = PasskeyHash::new(&Secret::new("key"), [7; 16]);
+    let agents = (0..N_AGENTS).map(|n| {
+        anyhow::Ok(Change::Agent(Agent {
+            id: agent_id(n).parse()?,
+            name: "an agent".to_owned(),
+            ai_type: DEFAULT_AI_TYPE.to_owned(),
+            system_prompt: String::new(),
+            passkey: Some(passkey.clone()),
+            status: AgentStatus::Active,
+            created_at: at,
+            revision: 0,
+        }))
+    });
+    let mut changes = agents.collect::<Result<Vec<_>>>()?;
+    for project in 0..N_PROJECTS {
+        changes.push(Change::Project(Project {
+            id: project_id(project).parse()?,
+            name: "a project".to_owned(),
+            working_directory: folder.to_owned(),
+            status: ProjectStatus::Active,
+            created_at: at,
+            revision: 0,
+        }));
+        for agent in 0..N_AGENTS {
+            changes.push(Change::Assign(Assignment {
+                project: project_id(project).parse()?,
+                agent: agent_id(agent).parse()?,
+            }));
+            for n in 0..n_tasks {
+                changes.push(Change::Task(task(project, agent, n, at)?));
+            }
+        }
+        store.commit(Commit { expect: Vec::new(), changes: std::mem::take(&mut changes) }).await?;
+    }
+    store.close().await;
+    Ok(())
+}
+
+/// The nth task of a pair: the first is perhaps in progress, the next nine are part of it, the rest is done.
+fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
+    let id = |n: usize| format!("tsk_{project}_{agent}_{n}").parse();
+    let status = match n {
+        0 if project == AT_WORK || project == WAITING => TaskStatus::InProgress,
+        0..10 => TaskStatus::Todo,
+        _ => TaskStatus::Done,
+    };
+    Ok(Task {
+        id: id(n)?,
+        project: project_id(project).parse()?,
+        parent: if (1..10).contains(&n) { Some(id(0)?) } else { None },
+        title: "a task".to_owned(),
+        description: "what is to be done, in some words that say a little more than the title".to_owned(),
+        status,
+        priority: Priority::Medium,
+        assignee: Some(agent_id(agent).parse()?),
+        dependencies: Vec::new(),
+        blocked_reason: None,
+        created_at: at,
+        status_since: at,
+        revision: 0,
+    })
+}

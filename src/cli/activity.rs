@@ -1,0 +1,89 @@
+//! What agents did and took, in words for people.
+
+use super::output::plain;
+use crate::domain::Timestamp;
+use crate::rest::routes::activity::{ActivityBody, FailureBody, UsageBody};
+
+/// Longest progress in a table; `--json` has the whole of it.
+const MAX_PROGRESS: usize = 60;
+
+/// `12 turns, 34.5k tokens, $0.12`.
+pub(super) fn used(usage: Option<&UsageBody>) -> String {
+    let Some(usage) = usage else { return "-".to_owned() };
+    let UsageBody { turns, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros } =
+        *usage;
+    let tokens = [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
+    let tokens = tokens.into_iter().fold(0, u64::saturating_add);
+    let turns = (turns > 0).then(|| format!("{turns} turn{}", if turns == 1 { "" } else { "s" }));
+    let tokens = (tokens > 0).then(|| format!("{} tokens", rounded(tokens)));
+    let cost = cost_usd_micros.map(dollars);
+    [turns, tokens, cost].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The last thing it did, or what keeps it from doing anything.
+pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
+    let progress = activity.progress.as_deref().map(|progress| short(&plain(progress), MAX_PROGRESS));
+    let failure = activity.failure.as_ref().map(|failure| trouble(failure, now));
+    match (failure, progress) {
+        (Some(failure), Some(progress)) => format!("{failure}: {progress}"),
+        (Some(failure), None) => failure,
+        (None, progress) => progress.unwrap_or_else(|| "-".to_owned()),
+    }
+}
+
+/// `quota until 2026-01-01T00:00:00.000Z`, as long as that is to come.
+pub(super) fn trouble(failure: &FailureBody, now: Timestamp) -> String {
+    match failure.resets_at {
+        Some(resets_at) if resets_at > now => format!("{} until {resets_at}", failure.class),
+        _ => failure.class.to_string(),
+    }
+}
+
+/// The beginning of a text that would make a table too wide.
+pub(super) fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// With three digits at least, as people say it.
+fn rounded(n: u64) -> String {
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{}.{}k", n / 1_000, n % 1_000 / 100),
+        _ => format!("{}.{}M", n / 1_000_000, n % 1_000_000 / 100_000),
+    }
+}
+
+/// In cents, unless that would be nothing.
+pub(super) fn dollars(micros: u64) -> String {
+    match micros {
+        0..10_000 => format!("${}.{:04}", micros / 1_000_000, micros / 100),
+        _ => format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Usage;
+
+    #[track_caller]
+    fn check(usage: Usage, expected: &str) {
+        assert_eq!(used(UsageBody::of(usage).as_ref()), expected);
+    }
+
+    #[test]
+    fn usage_is_told_as_far_as_it_is_known() {
+        check(Usage::default(), "-");
+        check(Usage { turns: 1, ..Usage::default() }, "1 turn");
+        let usage = Usage { turns: 12, input_tokens: 30_000, output_tokens: 4_567, ..Usage::default() };
+        check(usage, "12 turns, 34.5k tokens");
+        check(
+            Usage { cache_read_tokens: 1_960_000, cost_usd_micros: 1_234_567, ..usage },
+            "12 turns, 1.9M tokens, $1.23",
+        );
+        check(Usage { cost_usd_micros: 1300, ..Usage::default() }, "$0.0013");
+    }
+}

@@ -1,0 +1,76 @@
+//! `why`: each rule that lets a pair start or keeps it from starting.
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, ago, lines, print_json, print_line, table};
+use crate::domain::pair::StartReason;
+use crate::domain::{AgentId, ProjectId, Purpose};
+use crate::rest::routes::why::WhyBody;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WhyArguments {
+    /// Agent id
+    agent: AgentId,
+    /// Project id
+    project: ProjectId,
+    /// Only for this purpose: task or chat
+    #[arg(long)]
+    purpose: Option<Purpose>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl WhyArguments {
+    pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
+        let Self { agent, project, purpose, form } = self;
+        let mut all: Vec<WhyBody> = client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
+        all.retain(|why| purpose.is_none_or(|purpose| purpose == why.purpose));
+        if form.json {
+            return print_json(&all);
+        }
+        let parts: Vec<String> = all.iter().map(|why| describe(why, &agent, &project)).collect();
+        print_line(&parts.join("\n\n"))
+    }
+}
+
+fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
+    let verdict = match why.reason {
+        StartReason::Ready => "may start".to_owned(),
+        StartReason::Starting | StartReason::Running | StartReason::Stopping => format!("is {} already", why.reason),
+        reason => format!("does not start: {reason}"),
+    };
+    let failures = match why.n_failures {
+        0 => String::new(),
+        n => format!(" ({n} failures in a row)"),
+    };
+    let mut rules = table(&["RULE", "", "UNTIL"]);
+    for rule in &why.rules {
+        rules.add_row([
+            demand(rule.rule, why.purpose).to_owned(),
+            if rule.keeps { format!("no: {}", rule.rule) } else { "yes".to_owned() },
+            rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
+        ]);
+    }
+    format!("{agent} in {project} for a {} {verdict}{failures}\n{}", why.purpose, lines(&rules))
+}
+
+/// What the rule with this reason asks for.
+const fn demand(reason: StartReason, purpose: Purpose) -> &'static str {
+    match reason {
+        StartReason::Ready => "nothing keeps it",
+        StartReason::Unknown => "agent and project exist",
+        StartReason::NotAssigned => "the agent is assigned to the project",
+        StartReason::Inactive => "agent and project are active",
+        StartReason::Starting | StartReason::Running | StartReason::Stopping => "none of it runs",
+        StartReason::NoWork => match purpose {
+            Purpose::Task => "a task of it is in progress",
+            Purpose::Chat => "somebody wants to talk to it",
+        },
+        StartReason::Held => "nobody holds it (`resume` ends that)",
+        StartReason::Suspended => "it has not failed too often (`resume` ends that)",
+        StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
+        StartReason::Backoff => "it does not wait after a failure",
+        StartReason::NoFreeSlot => "a slot is free",
+        StartReason::NoPasskey => "its coordinator has a passkey for it",
+    }
+}

@@ -1,0 +1,318 @@
+//! Follows what the agents of this host print, and tells the server what comes of it: at most once a second each, and at their
+//! ends. While they are silent it does nothing.
+//!
+//! It doesn't know what a line means (`provider::output`), nor what facts add up to (`domain::activity`). Nothing of it is
+//! kept: whoever comes next reads again what is kept of the output, and the server takes the greater word.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::control::ControlPlane;
+use crate::domain::activity::Tally;
+use crate::domain::{Activity, Instance, LaunchId, Phase};
+use crate::folder_watch::{Folders, Seen, WatchId};
+use crate::instance_dir;
+use crate::instance_dir::output_reader::OutputReader;
+use crate::provider::output::{Lines, read_line};
+use crate::telemetry::ErrorChain;
+
+/// Between two looks at the output of all agents.
+const PAUSE: Duration = Duration::from_secs(1);
+/// After the server didn't take what it was told.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// How much is read at once, in bytes; others have their turn in between.
+const CHUNK: usize = 128 * 1024;
+/// How much of one agent is read at one look, in bytes. Who prints more without end is heard in parts.
+const MAX_LOOK: usize = 8 * 1024 * 1024;
+/// Questions that wait.
+const INBOX: usize = 64;
+
+/// Whom to follow, and who is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Wanted {
+    launches: BTreeSet<LaunchId>,
+    /// Which run of the server: another one was told nothing.
+    run: String,
+}
+
+/// The handle. Dropping it ends the task behind it.
+pub(super) struct Ears {
+    wanted: watch::Sender<Wanted>,
+    questions: mpsc::Sender<Question>,
+    /// Aborted with the handle.
+    _task: JoinSet<()>,
+}
+
+/// Read it to its end; what does it amount to?
+struct Question {
+    launch: LaunchId,
+    answer: oneshot::Sender<Option<Activity>>,
+}
+
+impl Ears {
+    /// Must be called within a tokio runtime.
+    pub(super) fn new<C: ControlPlane>(state_dir: PathBuf, control: Arc<C>) -> Self {
+        let (wanted, wanted_seen) = watch::channel(Wanted::default());
+        let (questions, asked) = mpsc::channel(INBOX);
+        let mut task = JoinSet::new();
+        match Folders::new() {
+            Ok(folders) => {
+                let listener = Listener {
+                    state_dir,
+                    control,
+                    folders,
+                    ears: BTreeMap::new(),
+                    watched: HashMap::new(),
+                    stirred: BTreeSet::new(),
+                    run: String::new(),
+                    look_at: Instant::now(),
+                    retry_at: None,
+                    telling: JoinSet::new(),
+                };
+                task.spawn(listener.run(wanted_seen, asked));
+            }
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not watch the agents' output; usage is not known");
+            }
+        }
+        Self { wanted, questions, _task: task }
+    }
+
+    /// Follows these and no others; those that have no folder yet are not followed.
+    pub(super) fn follow(&self, instances: &[Instance], run: &str) {
+        let has_folder = instances.iter().filter(|instance| instance.phase != Phase::Starting);
+        let launches = has_folder.map(|instance| instance.launch.clone()).collect();
+        let wanted = Wanted { launches, run: run.to_owned() };
+        self.wanted.send_if_modified(|before| {
+            let is_news = *before != wanted;
+            *before = wanted;
+            is_news
+        });
+    }
+
+    /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.
+    pub(super) async fn hear_out(&self, launch: &LaunchId) -> Option<Activity> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(Question { launch: launch.clone(), answer }).await.ok()?;
+        answered.await.ok().flatten()
+    }
+}
+
+/// What is known of one agent.
+struct Ear {
+    reader: OutputReader,
+    watch: WatchId,
+    lines: Lines,
+    tally: Tally,
+    /// What the server was told last.
+    told: Activity,
+    /// It is just being told.
+    is_telling: bool,
+}
+
+struct Listener<C> {
+    state_dir: PathBuf,
+    control: Arc<C>,
+    folders: Folders,
+    ears: BTreeMap<LaunchId, Ear>,
+    watched: HashMap<WatchId, LaunchId>,
+    /// Those that may have printed something.
+    stirred: BTreeSet<LaunchId>,
+    run: String,
+    /// Not before then is the output looked at again.
+    look_at: Instant,
+    /// When the server is told what it didn't take.
+    retry_at: Option<Instant>,
+    telling: JoinSet<(LaunchId, bool)>,
+}
+
+impl<C: ControlPlane> Listener<C> {
+    async fn run(mut self, mut wanted: watch::Receiver<Wanted>, mut questions: mpsc::Receiver<Question>) {
+        loop {
+            let has_stirred = !self.stirred.is_empty();
+            // Cancel-safe, all of them: each takes what it returns only when it returns.
+            tokio::select! {
+                biased;
+                Some(question) = questions.recv() => {
+                    let activity = self.hear_out(&question.launch).await;
+                    let _ = question.answer.send(activity);
+                }
+                changed = wanted.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let wanted = wanted.borrow_and_update().clone();
+                    self.follow(wanted);
+                }
+                Some(Ok((launch, is_told))) = self.telling.join_next() => self.on_told(launch, is_told),
+                // Meanwhile the kernel gathers what happens, however much that is.
+                () = tokio::time::sleep_until(self.look_at), if has_stirred => self.look().await,
+                seen = heard(&self.folders, self.look_at), if !has_stirred => match seen {
+                    Ok(Seen::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
+                    Ok(Seen::Anything) => self.stirred.extend(self.ears.keys().cloned()),
+                    Err(error) => {
+                        tracing::warn!(error = %ErrorChain(&error), "could not listen to the agents' output");
+                        self.look_at = Instant::now() + RETRY_AFTER;
+                    }
+                },
+                () = tokio::time::sleep_until(self.retry_at.unwrap_or(self.look_at)), if self.retry_at.is_some() => {
+                    self.retry_at = None;
+                    self.stirred.extend(self.ears.keys().cloned());
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, wanted: Wanted) {
+        let gone: Vec<LaunchId> =
+            self.ears.keys().filter(|launch| !wanted.launches.contains(*launch)).cloned().collect();
+        for launch in gone {
+            self.stirred.remove(&launch);
+            if let Some(ear) = self.ears.remove(&launch) {
+                self.folders.unwatch(ear.watch);
+                self.watched.remove(&ear.watch);
+            }
+        }
+        if wanted.run != self.run {
+            self.run = wanted.run;
+            self.ears.values_mut().for_each(|ear| ear.told = Activity::default());
+            self.stirred.extend(self.ears.keys().cloned());
+        }
+        for launch in wanted.launches {
+            if !self.ears.contains_key(&launch) {
+                self.begin(launch);
+            }
+        }
+    }
+
+    fn begin(&mut self, launch: LaunchId) {
+        let Some(dir) = instance_dir::find(&self.state_dir, &launch) else { return };
+        // Before the first read, so that nothing written in between goes unnoticed.
+        let watch = self.folders.watch_all(&dir);
+        let opened = OutputReader::open(&dir);
+        match (watch, opened) {
+            (Ok(watch), Ok(reader)) => {
+                self.watched.insert(watch, launch.clone());
+                self.stirred.insert(launch.clone());
+                let ear = Ear {
+                    reader,
+                    watch,
+                    lines: Lines::default(),
+                    tally: Tally::default(),
+                    told: Activity::default(),
+                    is_telling: false,
+                };
+                self.ears.insert(launch, ear);
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not follow the output");
+            }
+        }
+    }
+
+    /// Reads what is new of those that stirred, and tells it.
+    async fn look(&mut self) {
+        for launch in std::mem::take(&mut self.stirred) {
+            let Some(ear) = self.ears.get_mut(&launch) else { continue };
+            match ear.read(MAX_LOOK).await {
+                Ok(Read::All) => {}
+                Ok(Read::Part) => drop(self.stirred.insert(launch.clone())),
+                Err(error) => {
+                    tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output");
+                }
+            }
+            self.tell(&launch);
+        }
+        self.look_at = Instant::now() + PAUSE;
+    }
+
+    /// One word at a time of each: the next one waits for the next look.
+    fn tell(&mut self, launch: &LaunchId) {
+        let Some(ear) = self.ears.get_mut(launch).filter(|ear| !ear.is_telling) else { return };
+        let activity = ear.tally.activity();
+        if activity == ear.told {
+            return;
+        }
+        (ear.told, ear.is_telling) = (activity.clone(), true);
+        let (control, launch) = (Arc::clone(&self.control), launch.clone());
+        self.telling.spawn(async move {
+            let told = control.report_activity(&launch, &activity).await;
+            if let Err(error) = &told {
+                tracing::debug!(launch_id = %launch, error = %ErrorChain(error), "the activity was not taken");
+            }
+            (launch, told.is_ok())
+        });
+    }
+
+    fn on_told(&mut self, launch: LaunchId, is_told: bool) {
+        let Some(ear) = self.ears.get_mut(&launch) else { return };
+        ear.is_telling = false;
+        if is_told {
+            if ear.tally.activity() != ear.told {
+                self.stirred.insert(launch);
+            }
+        } else {
+            ear.told = Activity::default();
+            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_AFTER);
+        }
+    }
+
+    async fn hear_out(&mut self, launch: &LaunchId) -> Option<Activity> {
+        if !self.ears.contains_key(launch) {
+            self.begin(launch.clone());
+        }
+        let ear = self.ears.get_mut(launch)?;
+        if let Err(error) = ear.read(usize::MAX).await {
+            tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output to its end");
+        }
+        ear.lines.finish(|line| hear(&mut ear.tally, line));
+        let activity = ear.tally.activity();
+        // By who asked.
+        ear.told = activity.clone();
+        (activity != Activity::default()).then_some(activity)
+    }
+}
+
+/// How far a look came.
+enum Read {
+    All,
+    Part,
+}
+
+impl Ear {
+    /// Reads on, `most` bytes or a little more.
+    async fn read(&mut self, most: usize) -> io::Result<Read> {
+        let mut chunk = vec![0; CHUNK];
+        let mut n_read = 0;
+        while n_read < most {
+            match self.reader.read(&mut chunk)? {
+                0 => return Ok(Read::All),
+                n => {
+                    n_read += n;
+                    self.lines.push(&chunk[..n], |line| hear(&mut self.tally, line));
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Ok(Read::Part)
+    }
+}
+
+fn hear(tally: &mut Tally, line: &str) {
+    for fact in read_line(line) {
+        *tally = std::mem::take(tally).heard(fact);
+    }
+}
+
+/// What happens in the folders, from `from` on. Cancel-safe.
+async fn heard(folders: &Folders, from: Instant) -> io::Result<Seen> {
+    tokio::time::sleep_until(from).await;
+    folders.seen().await
+}

@@ -1,0 +1,257 @@
+//! What an agent does and takes, as its own output tells: progress, usage, and the kind of trouble it is in.
+//!
+//! A CLI tells the same thing more than once, tells totals beside their parts, and its output may be read again from the start.
+//! So usage is kept as what was said of each step and each session, not as a running sum: the greatest word on each counts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::launch::{ExitStatus, Outcome, StopReason};
+use super::printable::one_line;
+use super::time::Timestamp;
+use super::words::words;
+
+/// Steps that are told apart; of earlier ones only the sum is kept. Repeated words about a step follow it closely.
+const MAX_STEPS: usize = 1024;
+/// Sessions that are told apart. One process has one, as a rule.
+const MAX_SESSIONS: usize = 32;
+/// Longest progress, in characters.
+const MAX_PROGRESS: usize = 160;
+
+/// What an agent took from its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens that the model read, those from a cache not counted.
+    pub input_tokens: u64,
+    /// Tokens that the model wrote, its reasoning among them.
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+    /// Millionths of a US dollar, where the CLI says what it costs.
+    pub cost_usd_micros: u64,
+    /// Answers of the model, as far as the CLI tells them apart.
+    pub turns: u64,
+}
+
+impl Usage {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// All tokens that went to the model or came from it.
+    pub const fn tokens(&self) -> u64 {
+        let read = self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens);
+        read.saturating_add(self.output_tokens)
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// The greater of each number.
+    pub fn at_least(self, other: Self) -> Self {
+        self.with(other, Ord::max)
+    }
+
+    fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            input_tokens: both(self.input_tokens, other.input_tokens),
+            output_tokens: both(self.output_tokens, other.output_tokens),
+            cache_read_tokens: both(self.cache_read_tokens, other.cache_read_tokens),
+            cache_write_tokens: both(self.cache_write_tokens, other.cache_write_tokens),
+            cost_usd_micros: both(self.cost_usd_micros, other.cost_usd_micros),
+            turns: both(self.turns, other.turns),
+        }
+    }
+}
+
+words! {
+    /// What kind of trouble an agent has: who has to do something about it. `auth`: its login is missing, wrong or locked. `quota`:
+    /// its account has used up what it may use. `overload`: the service has no room at present. `config`: what it was started with
+    /// can't work, such as an unknown model, or a server that is not reached. `crash`: it broke.
+    // Words at the variants would make `oneOf` of the schema, which some clients don't take.
+    pub enum FailureClass as "failure" {
+        Auth = "auth",
+        Quota = "quota",
+        Overload = "overload",
+        Config = "config",
+        Crash = "crash",
+    }
+}
+
+/// The trouble of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Failure {
+    pub class: FailureClass,
+    /// When a quota begins anew, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<Timestamp>,
+}
+
+impl From<FailureClass> for Failure {
+    fn from(class: FailureClass) -> Self {
+        Self { class, resets_at: None }
+    }
+}
+
+impl Failure {
+    /// After an earlier one: what that knew of the same trouble stays.
+    fn after(self, earlier: Option<Self>) -> Self {
+        let known = earlier.filter(|earlier| earlier.class == self.class).and_then(|earlier| earlier.resets_at);
+        Self { resets_at: self.resets_at.or(known), ..self }
+    }
+}
+
+/// How an agent stands, as far as its output tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Activity {
+    pub usage: Usage,
+    /// The last thing it did: one printable line, of at most 160 characters. Other people's text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl Activity {
+    /// What is known after a newer word about the same agent. Usage never shrinks: whoever reads its output anew may not find
+    /// the beginning of it any more.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        Self {
+            usage: self.usage.at_least(earlier.usage),
+            progress: self.progress.map(|text| one_line(&text, MAX_PROGRESS)).or(earlier.progress),
+            failure: self.failure.map(|failure| failure.after(earlier.failure)),
+        }
+    }
+
+    /// What is kept at the end of the process. Who did its work had no trouble; who is ended by us did not crash.
+    #[must_use]
+    pub fn at_end(self, outcome: &Outcome, exit: ExitStatus, stop: Option<StopReason>) -> Self {
+        let is_bad = exit.signal.is_some() || exit.exit_code.is_some_and(|code| code != 0);
+        let has_crashed = is_bad && stop.is_none();
+        let failure = match outcome {
+            Outcome::Completed | Outcome::Blocked | Outcome::Failed => None,
+            Outcome::ExitedWithoutReport | Outcome::NeverAuthenticated => {
+                self.failure.or_else(|| has_crashed.then(|| FailureClass::Crash.into()))
+            }
+            Outcome::Stopped(_) | Outcome::StartFailed(_) | Outcome::TimedOut(_) | Outcome::Lost => self.failure,
+        };
+        Self { failure, ..self }
+    }
+}
+
+/// Stands for a name that a CLI gave to a session or a step. The name itself may be of any length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// Of what has no name.
+    pub const UNNAMED: Self = Self(0);
+
+    pub fn of(name: &str) -> Self {
+        // FNV-1a: the same in every process and version. Who forges a collision only hides usage of its own.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self(hash)
+    }
+}
+
+/// One thing that a line of output tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutputFact {
+    /// It said or did something.
+    Did(String),
+    /// What came of something it did.
+    Got(String),
+    /// What one step of a session took.
+    Step {
+        session: Mark,
+        step: Mark,
+        usage: Usage,
+    },
+    /// What a session took until now, all its steps together.
+    Total {
+        session: Mark,
+        usage: Usage,
+    },
+    Failed(Failure),
+    /// It goes on: whatever was wrong is so no more.
+    Recovered,
+}
+
+/// The account of what was heard of one agent. However often, and in which order, steps and totals are told: its usage is the
+/// same. Progress and failure are the last ones told.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    steps: BTreeMap<(Mark, Mark), Usage>,
+    /// The same steps as they came.
+    order: VecDeque<(Mark, Mark)>,
+    sessions: BTreeMap<Mark, SessionTally>,
+    progress: Option<String>,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SessionTally {
+    total: Usage,
+    /// The sum of its steps, of those also that are told apart no more.
+    steps: Usage,
+}
+
+impl Tally {
+    #[must_use]
+    pub fn heard(mut self, fact: OutputFact) -> Self {
+        match fact {
+            OutputFact::Did(text) => self.progress = Some(one_line(&text, MAX_PROGRESS)),
+            OutputFact::Got(_) => {}
+            OutputFact::Step { session, step, usage } => self.add_step(session, step, usage),
+            OutputFact::Total { session, usage } => {
+                let session = self.session(session);
+                session.total = session.total.at_least(usage);
+            }
+            OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
+            OutputFact::Recovered => self.failure = None,
+        }
+        self
+    }
+
+    pub fn activity(&self) -> Activity {
+        let sessions = self.sessions.values().map(|session| session.total.at_least(session.steps));
+        Activity {
+            usage: sessions.fold(Usage::default(), Usage::plus),
+            progress: self.progress.clone(),
+            failure: self.failure,
+        }
+    }
+
+    fn add_step(&mut self, session: Mark, step: Mark, usage: Usage) {
+        let key = (session, step);
+        let before = self.steps.get(&key).copied();
+        let now = before.unwrap_or_default().at_least(usage);
+        self.steps.insert(key, now);
+        if before.is_none() {
+            self.order.push_back(key);
+            if self.order.len() > MAX_STEPS
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.steps.remove(&oldest);
+            }
+        }
+        let more = now.with(before.unwrap_or_default(), u64::saturating_sub);
+        let session = self.session(session);
+        session.steps = session.steps.plus(more);
+    }
+
+    /// One session too many is counted with those that have no name.
+    fn session(&mut self, session: Mark) -> &mut SessionTally {
+        let is_one_too_many = self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&session);
+        self.sessions.entry(if is_one_too_many { Mark::UNNAMED } else { session }).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use std::fmt::Write as _;
+
+use super::*;
+use crate::domain::key::Purpose;
+
+fn key() -> InstanceKey {
+    InstanceKey::new("agt_x".parse().expect("an id"), "prj_a".parse().expect("an id"), Purpose::Task)
+}
+
+#[test]
+fn the_japanese_prompt_is_the_seeds() {
+    let prompt = Guidance::new(Language::Japanese).prompt(&key(), Path::new("/proj_a"), Some(&Secret::new("k")));
+    insta::assert_snapshot!(prompt, @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: k
+
+    手順:
+    1. authenticate(agent_id="agt_x", passkey="k", project_id="prj_a") で認証
+    2. 返された system_prompt があなたの役割です。その役割に従って行動してください
+    3. get_my_task() でタスク取得
+    4. タスク実行（カレントディレクトリ: /proj_a）
+    5. report_completed() で完了報告
+    "#);
+}
+
+#[test]
+fn the_prompt_names_the_variable_instead_of_the_passkey() {
+    let prompt = Guidance::new(Language::English).prompt(&key(), Path::new("/proj_a"), None);
+    insta::assert_snapshot!(prompt, @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: the value of the environment variable AGENT_PASSKEY
+
+    Steps:
+    1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
+    2. The system_prompt of the answer is your role. Act according to it
+    3. Fetch your task with get_my_task()
+    4. Carry out the task (current directory: /proj_a)
+    5. Report the end with report_completed()
+    "#);
+}
+
+#[test]
+fn a_chat_is_begun_with_a_prompt_of_its_own() {
+    let key = InstanceKey { purpose: Purpose::Chat, ..key() };
+    let prompt = |language| Guidance::new(language).prompt(&key, Path::new("/proj_a"), None);
+    insta::assert_snapshot!(prompt(Language::English), @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: the value of the environment variable AGENT_PASSKEY
+
+    Steps:
+    1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
+    2. The system_prompt of the answer is your role. Act according to it
+    3. This is a chat. Call get_next_action() and do what it says; it waits until there is a message
+    4. Answer the messages with respond_chat(content) (current directory: /proj_a)
+    5. Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit
+    "#);
+    insta::assert_snapshot!(prompt(Language::Japanese), @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: 環境変数 AGENT_PASSKEY の値
+
+    手順:
+    1. authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a") で認証
+    2. 返された system_prompt があなたの役割です。その役割に従って行動してください
+    3. これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）
+    4. respond_chat(content) でメッセージに応答（カレントディレクトリ: /proj_a）
+    5. 3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください
+    "#);
+}
+
+/// Every text, by the question that it answers.
+fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
+    let task = || "tsk".parse().expect("an id");
+    let mut all = vec![
+        ("authenticated task".to_owned(), guidance.authenticated(Purpose::Task)),
+        ("authenticated chat".to_owned(), guidance.authenticated(Purpose::Chat)),
+        ("chat_started".to_owned(), guidance.chat_started()),
+        ("messages_given 0".to_owned(), guidance.messages_given(0)),
+        ("messages_given 1".to_owned(), guidance.messages_given(1)),
+        ("responded".to_owned(), guidance.responded()),
+        ("steps_title".to_owned(), guidance.steps_title()),
+        ("task_given".to_owned(), guidance.task_given()),
+        ("no_task".to_owned(), guidance.no_task()),
+        ("work_remains".to_owned(), guidance.work_remains()),
+        ("all_work_done".to_owned(), guidance.all_work_done()),
+        ("context_saved".to_owned(), guidance.context_saved()),
+        ("notification".to_owned(), guidance.notification()),
+        ("logged_out".to_owned(), guidance.logged_out()),
+    ];
+    let mut add = |name: String, text| all.push((name, text));
+    for place in [NewPlace::InTree, NewPlace::Top] {
+        add(format!("tasks_created {place:?}"), guidance.tasks_created(place));
+    }
+    for pause in [0, 5] {
+        add(format!("wait {pause}"), guidance.wait(pause));
+    }
+    for result in [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked] {
+        add(format!("reported {}", result.as_str()), guidance.reported(result));
+    }
+    for action in NoticeAction::ALL {
+        add(format!("notice {action}"), guidance.notice(*action));
+        for demand in NoticeDemand::ALL {
+            let instruction = guidance.notice_instruction(*action, *demand);
+            add(format!("notice_instruction {action}, {demand}"), instruction);
+        }
+    }
+    for step in [
+        TaskStep::GetNotifications,
+        TaskStep::GetMyTask,
+        TaskStep::Work(task()),
+        TaskStep::ExecuteSubtask(task()),
+        TaskStep::StartSubtask(task()),
+        TaskStep::WaitForSubtasks,
+        TaskStep::ReportCompleted(ReportResult::Success),
+        TaskStep::ReportCompleted(ReportResult::Failed),
+        TaskStep::ReportCompleted(ReportResult::Blocked),
+        TaskStep::LogOut,
+        TaskStep::Exit,
+    ] {
+        add(format!("next_of_task {step:?}"), guidance.next_of_task(&step));
+    }
+    for step in [ChatStep::GetPendingMessages, ChatStep::WaitForMessages, ChatStep::LogOut, ChatStep::Exit] {
+        add(format!("next_of_chat {step:?}"), guidance.next_of_chat(step));
+    }
+    all
+}
+
+#[test]
+fn every_text_is_known_in_both_languages() {
+    let (english, japanese) = (texts(Guidance::new(Language::English)), texts(Guidance::new(Language::Japanese)));
+    let shown: String = english.iter().zip(&japanese).fold(String::new(), |mut shown, ((name, en), (_, ja))| {
+        let _ = write!(shown, "{name}\n{en}\n{ja}\n\n");
+        shown
+    });
+    insta::assert_snapshot!("texts", shown);
+    // A text stands in the source exactly once, so as many are listed above as there are.
+    let n_written = include_str!("../guidance.rs").matches(".either(").count();
+    let listed: std::collections::BTreeSet<_> =
+        english.iter().zip(&japanese).map(|((_, en), (_, ja))| (en, ja)).collect();
+    assert_eq!(listed.len(), n_written, "a text that `texts` doesn't list, or the same text twice");
+}

@@ -1,0 +1,162 @@
+//! How long a text that comes from outside may be, and which characters it may have: the same through every door. An agent, a
+//! person or a file says it; services take it by its [`Limit`] before anything is written.
+//!
+//! Lengths are counted in characters (Unicode scalar values), as whoever wrote the text would count them. They are far above
+//! what work needs, and low enough that nobody fills the store or a model's context with one call. Ids have a grammar of their
+//! own ([`super::id`]), tokens are only compared.
+
+use std::borrow::Cow;
+
+use super::refusal::Refusal;
+
+/// One kind of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// As the argument, field or key is called.
+    name: &'static str,
+    /// In characters.
+    most: usize,
+    form: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// No control characters at all: it stands in tables and logs.
+    Line,
+    /// Line feeds and tabs; other control characters are dropped. What an agent quotes from its terminal is full of them, and
+    /// a report is worth more than they are.
+    Lines,
+}
+
+/// What is to be done, in a line.
+pub const TITLE: Limit = Limit::line("title", 500);
+/// The name of an agent or project.
+pub const NAME: Limit = Limit::line("name", 200);
+/// The provider that an agent is started with.
+pub const AI_TYPE: Limit = Limit::line("ai_type", 64);
+/// A path; the kernel takes no longer ones.
+pub const WORKING_DIRECTORY: Limit = Limit::line("working_directory", 4_096);
+/// A passkey: anything that can be typed. The keeper looks for it in each line of output, also in its longest escaped form.
+pub const PASSKEY: Limit = Limit::line("passkey", 1_000);
+/// All an agent needs to know of a task.
+pub const DESCRIPTION: Limit = Limit::lines("description", 50_000);
+/// The role of an agent.
+pub const SYSTEM_PROMPT: Limit = Limit::lines("system_prompt", 50_000);
+/// Why a task is blocked.
+pub const REASON: Limit = Limit::lines("reason", 4_000);
+/// What an agent did.
+pub const SUMMARY: Limit = Limit::lines("summary", 20_000);
+/// What remains to be done.
+pub const NEXT_STEPS: Limit = Limit::lines("next_steps", 20_000);
+/// What went wrong, as older clients call a summary.
+pub const ERROR_MESSAGE: Limit = Limit::lines("error_message", 20_000);
+/// How far an agent has come.
+pub const PROGRESS: Limit = Limit::lines("progress", 20_000);
+/// What an agent found out.
+pub const FINDINGS: Limit = Limit::lines("findings", 20_000);
+/// What an agent calls a task while it makes it.
+pub const LOCAL_ID: Limit = Limit::line("local_id", 64);
+/// A chat message.
+pub const CONTENT: Limit = Limit::lines("content", 20_000);
+/// The mark of an earlier answer.
+pub const SEEN: Limit = Limit::line("seen", 64);
+
+/// Longest tail that is kept of an agent's output, in bytes. A longer one is no mistake: its beginning is dropped.
+pub const MAX_OUTPUT_TAIL: usize = 64 * 1024;
+
+impl Limit {
+    const fn line(name: &'static str, most: usize) -> Self {
+        Self { name, most, form: Form::Line }
+    }
+
+    const fn lines(name: &'static str, most: usize) -> Self {
+        Self { name, most, form: Form::Lines }
+    }
+
+    /// In characters.
+    pub const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// `text` as it is kept.
+    ///
+    /// # Errors
+    /// `TooLong`; `NotOneLine` for a control character where there is to be none.
+    pub fn take<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Refusal> {
+        // No character is shorter than a byte.
+        if text.len() > self.most {
+            let length = text.chars().count();
+            if length > self.most {
+                return Err(Refusal::TooLong { text: self.name, length, limit: self.most });
+            }
+        }
+        match self.form {
+            Form::Line => match text.chars().position(char::is_control) {
+                Some(position) => Err(Refusal::NotOneLine { text: self.name, position: position + 1 }),
+                None => Ok(text.into()),
+            },
+            Form::Lines => Ok(cleaned(text)),
+        }
+    }
+
+    /// The same for a text that may be left out.
+    ///
+    /// # Errors
+    /// As [`Limit::take`].
+    pub fn take_optional<'a>(&self, text: Option<&'a str>) -> Result<Option<Cow<'a, str>>, Refusal> {
+        text.map(|text| self.take(text)).transpose()
+    }
+
+    /// As much of `text` as is kept: for what must be taken however it is worded, as the report of a process's end.
+    pub fn cut(&self, text: &str) -> String {
+        cleaned(text).chars().take(self.most).collect()
+    }
+}
+
+/// `text` without control characters other than line feeds and tabs.
+pub fn cleaned(text: &str) -> Cow<'_, str> {
+    let is_dropped = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.contains(is_dropped) { text.replace(is_dropped, "").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(limit: Limit, text: &str, expected: Result<&str, &str>) {
+        let taken = limit.take(text).map_err(|refusal| refusal.to_string());
+        assert_eq!(taken.as_deref(), expected.map_err(str::to_owned).as_ref().map(|text| *text));
+    }
+
+    #[test]
+    fn a_text_is_measured_in_characters() {
+        let longest = "語".repeat(500);
+        check(TITLE, &longest, Ok(&longest));
+        let expected = "`title` is 501 characters long, and at most 500 are taken";
+        check(TITLE, &format!("{longest}x"), Err(expected));
+        check(SUMMARY, "", Ok(""));
+    }
+
+    #[test]
+    fn one_line_has_no_control_characters() {
+        check(
+            TITLE,
+            "Login\npage",
+            Err("`title` has a control character at position 6, and is to be one line of text"),
+        );
+        check(
+            NAME,
+            "\u{1b}[31mAnn",
+            Err("`name` has a control character at position 1, and is to be one line of text"),
+        );
+        check(TITLE, "שלום \u{200f}עולם", Ok("שלום \u{200f}עולם"));
+    }
+
+    #[test]
+    fn several_lines_lose_what_is_neither_text_nor_a_line_end_nor_a_tab() {
+        check(SUMMARY, "one\r\n\ttwo\u{1b}[0m\0", Ok("one\n\ttwo[0m"));
+        assert!(matches!(SUMMARY.take("one\n\ttwo"), Ok(Cow::Borrowed(_))));
+        assert_eq!(REASON.cut(&"\u{7}x".repeat(5_000)), "x".repeat(4_000));
+    }
+}

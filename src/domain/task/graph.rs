@@ -1,0 +1,108 @@
+//! Tasks and how they hang together: what is part of what, and what waits for what.
+//!
+//! It knows the shape only, no status and no rule. Whoever asks the rules fills it with the tasks they look at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Task;
+use crate::domain::id::TaskId;
+
+/// Tasks by id. A task that one of them names may be missing.
+#[derive(Debug, Clone, Default)]
+pub struct TaskGraph {
+    tasks: BTreeMap<TaskId, Task>,
+    /// Has a subtask under its parent exactly while `tasks` has it so.
+    parts: BTreeMap<TaskId, BTreeSet<TaskId>>,
+}
+
+impl TaskGraph {
+    /// Takes `task` in, in the place of the one with its id.
+    pub fn insert(&mut self, task: Task) {
+        let before = self.tasks.insert(task.id.clone(), task.clone());
+        if let Some(parts) = before.and_then(|before| before.parent).and_then(|parent| self.parts.get_mut(&parent)) {
+            parts.remove(&task.id);
+        }
+        if let Some(parent) = task.parent {
+            self.parts.entry(parent).or_default().insert(task.id);
+        }
+    }
+
+    pub fn find(&self, id: &TaskId) -> Option<&Task> {
+        self.tasks.get(id)
+    }
+
+    /// By id.
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
+    /// By id.
+    pub fn subtasks(&self, id: &TaskId) -> impl Iterator<Item = &Task> {
+        self.parts.get(id).into_iter().flatten().filter_map(|part| self.tasks.get(part))
+    }
+
+    /// What `task` is part of, the nearest first. One that is its own ancestor is among them.
+    pub fn ancestors(&self, task: &Task) -> Vec<&Task> {
+        let (mut above, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut next = task.parent.as_ref();
+        while let Some(parent) = next.and_then(|id| self.tasks.get(id)).filter(|parent| seen.insert(&parent.id)) {
+            above.push(parent);
+            next = parent.parent.as_ref();
+        }
+        above
+    }
+
+    /// What is part of a task, at every depth, each before its own parts.
+    pub fn descendants(&self, id: &TaskId) -> Vec<&Task> {
+        let mut below: Vec<&Task> = self.subtasks(id).collect();
+        let mut seen: BTreeSet<&TaskId> = below.iter().map(|task| &task.id).collect();
+        let mut n_looked_at = 0;
+        while let Some(task) = below.get(n_looked_at).copied() {
+            below.extend(self.subtasks(&task.id).filter(|part| part.id != *id && seen.insert(&part.id)));
+            n_looked_at += 1;
+        }
+        below
+    }
+
+    /// The way from a task back to itself, if it waits for itself: a task waits for its dependencies and for its subtasks.
+    pub fn find_cycle(&self, start: &TaskId) -> Option<Vec<TaskId>> {
+        let mut came_from: BTreeMap<&TaskId, &TaskId> = BTreeMap::new();
+        let mut open = vec![start];
+        while let Some(id) = open.pop() {
+            for next in self.waits_for(id) {
+                if next == start {
+                    let back = std::iter::successors(Some(id), |id| came_from.get(*id).copied());
+                    let mut way: Vec<TaskId> = std::iter::once(start).chain(back).cloned().collect();
+                    way.reverse();
+                    return Some(way);
+                }
+                if !came_from.contains_key(next) {
+                    came_from.insert(next, id);
+                    open.push(next);
+                }
+            }
+        }
+        None
+    }
+
+    fn waits_for(&self, id: &TaskId) -> impl Iterator<Item = &TaskId> {
+        let dependencies = self.tasks.get(id).into_iter().flat_map(|task| &task.dependencies);
+        dependencies.chain(self.subtasks(id).map(|subtask| &subtask.id))
+    }
+}
+
+impl Extend<Task> for TaskGraph {
+    fn extend<I: IntoIterator<Item = Task>>(&mut self, tasks: I) {
+        for task in tasks {
+            self.insert(task);
+        }
+    }
+}
+
+impl FromIterator<Task> for TaskGraph {
+    fn from_iter<I: IntoIterator<Item = Task>>(tasks: I) -> Self {
+        let mut graph = Self::default();
+        graph.extend(tasks);
+        graph
+    }
+}

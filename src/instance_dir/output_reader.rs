@@ -1,0 +1,99 @@
+//! Reads the output of an instance from the oldest file to the newest, and along as it grows and is rotated. Who calls it knows
+//! when there is more.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::{OUTPUT_LOG, rotated_log};
+
+/// How far somebody has read.
+#[derive(Debug)]
+pub struct OutputReader {
+    /// Also when it is moved to the ended ones.
+    folder: File,
+    /// Files to be read yet, the next one last.
+    files: Vec<File>,
+    current: Option<File>,
+}
+
+impl OutputReader {
+    /// At the beginning of what is kept.
+    ///
+    /// # Errors
+    /// When there is no folder `dir`, or no way into it.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        Ok(Self { folder: File::open(dir)?, files: Vec::new(), current: None })
+    }
+
+    /// Fills `chunk` with what comes next; 0 where there is no more at present.
+    ///
+    /// # Errors
+    /// When a file can't be read.
+    pub fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(file) = &mut self.current {
+                let n_read = file.read(chunk)?;
+                if n_read > 0 {
+                    return Ok(n_read);
+                }
+            }
+            if let Some(file) = self.files.pop() {
+                self.current = Some(file);
+                continue;
+            }
+            // The end of the current one may have been written just before the newer one came.
+            if !self.open_newer()? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Opens what is newer than the current file; `false` if nothing is.
+    ///
+    /// From the newest to the oldest: a rotation meanwhile moves files on before us, so that we may meet one twice but miss
+    /// none.
+    fn open_newer(&mut self) -> io::Result<bool> {
+        let current = self.current.as_ref().map(inode).transpose()?;
+        let mut last = None;
+        let mut is_gap = false;
+        for n in 0.. {
+            let Some(file) = self.open_nth(n)? else {
+                // Between two steps of a rotation one number is free.
+                if is_gap {
+                    break;
+                }
+                is_gap = true;
+                continue;
+            };
+            is_gap = false;
+            let inode = Some(inode(&file)?);
+            if inode == current {
+                break;
+            }
+            if inode != last {
+                self.files.push(file);
+            }
+            last = inode;
+        }
+        Ok(!self.files.is_empty())
+    }
+
+    /// The newest file, or the nth older one.
+    fn open_nth(&self, n: u32) -> io::Result<Option<File>> {
+        let name = if n == 0 { PathBuf::from(OUTPUT_LOG) } else { rotated_log(Path::new(""), n) };
+        match openat(&self.folder, &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn inode(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.ino())
+}

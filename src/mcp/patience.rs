@@ -1,0 +1,55 @@
+//! A call that takes its time, as its client sees it: it is told now and then that the call goes on, if it asked for that, and
+//! nothing goes on for it when it is gone. Called by `server` around every tool; a tool knows nothing of it.
+
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RequestContext};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Most calls have ended by then.
+const FIRST_PROGRESS: Duration = Duration::from_secs(2);
+/// Clients that are told of progress wait for more; most give up a call of which they have heard nothing for a minute.
+const PROGRESS: Duration = Duration::from_secs(15);
+/// For a client that doesn't read: it is told next time.
+const SENDING: Duration = Duration::from_secs(1);
+
+/// Who waits for the answer to one call.
+pub(super) struct Patience {
+    /// Cancelled when the client cancels the call or is gone. That of an earlier call concerns nobody.
+    gone: CancellationToken,
+    progress: Option<(ProgressToken, Peer<RoleServer>)>,
+}
+
+impl Patience {
+    /// `hears_progress`: whether the client takes anything before its answer.
+    pub(super) fn of(context: &RequestContext<RoleServer>, hears_progress: bool) -> Self {
+        let token = context.meta.get_progress_token().filter(|_| hears_progress);
+        Self { gone: context.ct.clone(), progress: token.map(|token| (token, context.peer.clone())) }
+    }
+
+    /// Carries out a call, and tells of it. One that `waits` is dropped when nobody waits for its answer any more: `None`.
+    pub(super) async fn spend<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
+        let told = self.tell(call);
+        if waits { self.gone.run_until_cancelled(told).await } else { Some(told.await) }
+    }
+
+    async fn tell<T>(&self, call: impl Future<Output = T>) -> T {
+        let Some((token, peer)) = &self.progress else { return call.await };
+        let began = Instant::now();
+        let mut call = std::pin::pin!(call);
+        let mut next = began + FIRST_PROGRESS;
+        loop {
+            if let Ok(output) = tokio::time::timeout_at(next, &mut call).await {
+                return output;
+            }
+            // Seconds: it need only grow.
+            let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64().round());
+            // Before the call goes on: nothing may come after its answer.
+            let _ = tokio::time::timeout(SENDING, peer.notify_progress(progress)).await;
+            next = Instant::now() + PROGRESS;
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A table that can't fill the memory, whatever comes: when it is full, the entry that nobody has touched for longest is
+//! forgotten, and no other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+/// The newest entries by key.
+#[derive(Debug)]
+pub(super) struct Recent<K, V> {
+    capacity: usize,
+    n_touched: u64,
+    entries: HashMap<K, (u64, V)>,
+    /// Keys by when they were touched.
+    order: BTreeMap<u64, K>,
+}
+
+impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
+    pub(super) fn of(capacity: usize) -> Self {
+        Self { capacity, n_touched: 0, entries: HashMap::new(), order: BTreeMap::new() }
+    }
+
+    /// The entry of `key`, a new one if there is none.
+    pub(super) fn touch(&mut self, key: &K) -> &mut V {
+        if !self.entries.contains_key(key)
+            && self.entries.len() >= self.capacity
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.n_touched += 1;
+        let (touched, value) = self.entries.entry(key.clone()).or_default();
+        self.order.remove(touched);
+        *touched = self.n_touched;
+        self.order.insert(self.n_touched, key.clone());
+        value
+    }
+
+    pub(super) fn find(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|(_, value)| value)
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        if let Some((touched, _)) = self.entries.remove(key) {
+            self.order.remove(&touched);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten_and_no_other() {
+        let mut recent = Recent::of(2);
+        *recent.touch(&"a") = 1;
+        *recent.touch(&"b") = 2;
+        recent.touch(&"a");
+        *recent.touch(&"c") = 3;
+        assert_eq!((recent.find(&"a"), recent.find(&"b"), recent.find(&"c")), (Some(&1), None, Some(&3)));
+        recent.forget(&"c");
+        recent.touch(&"d");
+        assert_eq!((recent.find(&"a"), recent.find(&"c")), (Some(&1), None));
+        assert_eq!((recent.entries.len(), recent.order.len()), (2, 2));
+    }
+}

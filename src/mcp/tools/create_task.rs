@@ -1,0 +1,95 @@
+//! `create_task`: a part of the agent's work, for itself or another agent, or something for later.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::id::{AgentId, TaskId};
+use crate::domain::{Priority, Task, TaskStatus};
+use crate::mcp::envelope::TaskSession;
+use crate::service::{Draft, Service, ServiceError};
+
+pub(in crate::mcp) struct CreateTask;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
+pub(in crate::mcp) struct Input {
+    /// A line that says what is to be done.
+    title: String,
+    /// All that whoever does it needs to know.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    description: Option<String>,
+    /// The task it is part of: yours, or a part of that. Leave it out for something that isn't part of your work: people decide when it begins.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    parent_task_id: Option<TaskId>,
+    /// How urgent it is; medium if you leave it out.
+    #[serde(default)]
+    #[schemars(with = "Priority")]
+    priority: Option<Priority>,
+    /// Ids of tasks that must be done before it begins.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    dependencies: Option<Vec<TaskId>>,
+    /// The agent that is to do it. A subtask without one is yours.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    assignee_id: Option<AgentId>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    task: NewTask,
+    instruction: &'static str,
+}
+
+/// A task that was made.
+#[derive(Serialize)]
+pub(super) struct NewTask {
+    id: TaskId,
+    title: String,
+    status: TaskStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assignee_id: Option<AgentId>,
+}
+
+impl From<Task> for NewTask {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id,
+            title: task.title,
+            status: task.status,
+            parent_task_id: task.parent,
+            assignee_id: task.assignee,
+        }
+    }
+}
+
+impl ToolSpec for CreateTask {
+    const NAME: &'static str = "create_task";
+    const TEXT: &'static str = "Adds a task to your project: a subtask of yours, for you or another agent, or something to be done later. For several \
+                                at once use create_tasks_batch.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = TaskSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+        let draft = Draft {
+            local_id: None,
+            title: input.title,
+            description: input.description.unwrap_or_default(),
+            parent: input.parent_task_id.map(String::from),
+            priority: input.priority.unwrap_or(Priority::Medium),
+            dependencies: input.dependencies.unwrap_or_default().into_iter().map(String::from).collect(),
+            assignee: input.assignee_id,
+        };
+        let mut created = service.create_tasks(&caller, &[draft]).await?;
+        let task = created.tasks.pop().expect("a draft makes a task");
+        tracing::info!(task_id = %task.id, "agent added a task");
+        Ok(Output { success: true, task: task.into(), instruction: created.instruction })
+    }
+}

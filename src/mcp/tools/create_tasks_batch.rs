@@ -1,0 +1,93 @@
+//! `create_tasks_batch`: several tasks that may name one another, all of them or none.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::create_task::NewTask;
+use super::{Effect, ToolSpec};
+use crate::domain::Priority;
+use crate::domain::id::{AgentId, TaskId};
+use crate::mcp::envelope::TaskSession;
+use crate::service::{Draft, Service, ServiceError};
+
+pub(in crate::mcp) struct CreateTasksBatch;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The tasks, at most 100. All of them are added, or none.
+    tasks: Vec<Entry>,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
+struct Entry {
+    /// A name of your choice, by which other tasks of this call can name it.
+    local_id: String,
+    /// A line that says what is to be done.
+    title: String,
+    /// All that whoever does it needs to know.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    description: Option<String>,
+    /// The task it is part of: a local_id of this call, or the id of a task of yours. Leave it out for something that isn't part of your work.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    parent_task_id: Option<String>,
+    /// How urgent it is; medium if you leave it out.
+    #[serde(default)]
+    #[schemars(with = "Priority")]
+    priority: Option<Priority>,
+    /// Tasks that must be done before it begins: local_ids of this call, or ids.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    dependencies: Option<Vec<String>>,
+    /// The agent that is to do it. A subtask without one is yours.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    assignee_id: Option<AgentId>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    tasks: Vec<NewTask>,
+    local_id_to_real_id: BTreeMap<String, TaskId>,
+    instruction: &'static str,
+}
+
+impl From<Entry> for Draft {
+    fn from(entry: Entry) -> Self {
+        Self {
+            local_id: Some(entry.local_id),
+            title: entry.title,
+            description: entry.description.unwrap_or_default(),
+            parent: entry.parent_task_id,
+            priority: entry.priority.unwrap_or(Priority::Medium),
+            dependencies: entry.dependencies.unwrap_or_default(),
+            assignee: entry.assignee_id,
+        }
+    }
+}
+
+impl ToolSpec for CreateTasksBatch {
+    const NAME: &'static str = "create_tasks_batch";
+    const TEXT: &'static str = "Adds several tasks to your project at once, all or none. Each has a local_id, by which the others can name it as their \
+                                parent or dependency; the answer says the real ids.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = TaskSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+        let drafts: Vec<Draft> = input.tasks.into_iter().map(Draft::from).collect();
+        let created = service.create_tasks(&caller, &drafts).await?;
+        tracing::info!(n_tasks = created.tasks.len(), "agent added tasks");
+        Ok(Output {
+            success: true,
+            tasks: created.tasks.into_iter().map(NewTask::from).collect(),
+            local_id_to_real_id: created.local_id_to_real_id,
+            instruction: created.instruction,
+        })
+    }
+}

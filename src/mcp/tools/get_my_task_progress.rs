@@ -1,0 +1,63 @@
+//! `get_my_task_progress` (seed 001): how far the agent's tasks have come. Facts only, and no side effect.
+
+use serde::Serialize;
+
+use super::{Effect, NoInput, ToolSpec};
+use crate::domain::TaskStatus;
+use crate::domain::id::TaskId;
+use crate::mcp::envelope::TaskSession;
+use crate::service::{Service, ServiceError, TaskProgress};
+
+pub(in crate::mcp) struct GetMyTaskProgress;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    tasks: Vec<Top>,
+}
+
+#[derive(Serialize)]
+struct Top {
+    id: TaskId,
+    title: String,
+    status: TaskStatus,
+    subtasks: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    id: TaskId,
+    title: String,
+    status: TaskStatus,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subtasks: Vec<Part>,
+}
+
+impl From<TaskProgress> for Top {
+    fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
+        let subtasks = subtasks.into_iter().map(Part::from).collect();
+        Self { id: task.id, title: task.title, status: task.status, subtasks }
+    }
+}
+
+impl From<TaskProgress> for Part {
+    fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
+        let subtasks = subtasks.into_iter().map(Self::from).collect();
+        Self { id: task.id, title: task.title, status: task.status, subtasks }
+    }
+}
+
+impl ToolSpec for GetMyTaskProgress {
+    const NAME: &'static str = "get_my_task_progress";
+    const TEXT: &'static str =
+        "Returns your tasks and the subtasks below them with their status. Changes nothing: call it whenever you like.";
+    const EFFECT: Effect = Effect::Reads;
+    type Who = TaskSession;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
+        let tasks = service.task_progress(&caller).await?;
+        Ok(Output { success: true, tasks: tasks.into_iter().map(Top::from).collect() })
+    }
+}

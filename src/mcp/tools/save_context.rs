@@ -1,0 +1,47 @@
+//! `save_context`: what an agent keeps of its work on the way.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::mcp::envelope::TaskSession;
+use crate::service::{Progress, Service, ServiceError};
+
+pub(in crate::mcp) struct SaveContext;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// How far you have come.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    progress: Option<String>,
+    /// What you found out that the next one should know.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    findings: Option<String>,
+    /// What remains to be done.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    next_steps: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    instruction: &'static str,
+}
+
+impl ToolSpec for SaveContext {
+    const NAME: &'static str = "save_context";
+    const TEXT: &'static str = "Keeps how far you have come with your task, for your next run or whoever goes on with it. What you leave out stays \
+                                as you saved it before.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = TaskSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+        let Input { progress, findings, next_steps } = input;
+        let instruction = service.save_context(&caller, &Progress { progress, findings, next_steps }).await?;
+        Ok(Output { success: true, instruction })
+    }
+}

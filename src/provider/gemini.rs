@@ -1,0 +1,113 @@
+//! The preset `gemini`: Gemini CLI, headless, with a home of its own for each launch.
+//!
+//! Gemini takes MCP servers from settings files only. Its system settings, which a variable may move, count only where root owns
+//! them and every folder above; so the file is that of a user, in a folder that stands for the user's. Login, instructions and
+//! policies of the real one are linked there.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
+use crate::config::Permissions;
+use crate::domain::{FileContent, LaunchFile};
+
+pub(super) const GEMINI: BuiltIn = BuiltIn {
+    program: "gemini",
+    compose,
+    logins: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN"],
+    places: &[
+        HOME,
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_GCA",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GOOGLE_VERTEX_BASE_URL",
+    ],
+    installation: "npm install -g @google/gemini-cli; set GEMINI_API_KEY for the daemon (docs/providers.md on other logins)",
+};
+
+/// Holds the folder `.gemini`.
+const HOME: &str = "GEMINI_CLI_HOME";
+const FOLDER: &str = ".gemini";
+/// What is linked.
+const REAL: [&str; 5] = ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", POLICIES];
+const POLICIES: &str = "policies";
+const POLICY: &str = "policy.toml";
+
+fn compose(run: &Run<'_>) -> Composition {
+    let folder = Path::new(FOLDER);
+    let text = |path: PathBuf, text: String| LaunchFile { path, content: FileContent::Text(text) };
+    let mut files = vec![text(folder.join("settings.json"), settings(run))];
+    if let Some(home) = run.given(HOME).or_else(|| run.given("HOME")) {
+        let real = Path::new(home).join(FOLDER);
+        let link = |name| LaunchFile { path: folder.join(name), content: FileContent::Link(real.join(name)) };
+        files.extend(REAL.map(link));
+    }
+    let mut arguments: Vec<String> = ["-o", "stream-json", "--skip-trust"].map(str::to_owned).into();
+    match run.permissions {
+        Permissions::Project => {
+            files.push(text(PathBuf::from(POLICY), SHELL_POLICY.to_owned()));
+            arguments.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
+            // Named with ours, as otherwise ours would stand in place of the user's.
+            for policy in [run.files.join(POLICY), run.files.join(FOLDER).join(POLICIES)] {
+                arguments.extend(["--policy".to_owned(), policy.to_string_lossy().into_owned()]);
+            }
+        }
+        Permissions::Bypass => arguments.push("--yolo".to_owned()),
+    }
+    if let Some(model) = run.model {
+        arguments.extend(["-m".to_owned(), model.to_owned()]);
+    }
+    arguments.extend_from_slice(run.extra);
+    // A process fewer, a hundred MiB less, and one that ends when it is told to.
+    let no_relaunch = ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned());
+    let home = (HOME, run.files.to_string_lossy().into_owned());
+    Composition { arguments, environment: vec![home, no_relaunch], files }
+}
+
+/// Without this, a shell command is for a person to allow, and with redirection even where it is allowed. Any rule of the user
+/// comes before it.
+const SHELL_POLICY: &str = r#"[[rule]]
+toolName = "run_shell_command"
+decision = "allow"
+priority = 1
+allowRedirection = true
+"#;
+
+/// `trust`: no questions about the coordinator's tools.
+fn settings(run: &Run<'_>) -> String {
+    let mut entry = match &run.server {
+        Server::Bridge { program, socket } => json!({
+            "command": program.to_string_lossy(), "args": ["mcp"],
+            "env": { SOCKET_VARIABLE: socket.to_string_lossy() },
+        }),
+        Server::Url(url) => json!({ "httpUrl": url }),
+    };
+    entry["trust"] = true.into();
+    entry["timeout"] = tool_timeout_ms().into();
+    json!({
+        "mcpServers": { SERVER_NAME: entry },
+        "security": { "auth": { "selectedType": login(run) } },
+        "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
+        "privacy": { "usageStatisticsEnabled": false },
+    })
+    .to_string()
+}
+
+/// The kind of login: without a variable that says otherwise, what a person did in a browser.
+fn login(run: &Run<'_>) -> &'static str {
+    let is_true = |name| run.given(name) == Some("true");
+    if is_true("GOOGLE_GENAI_USE_GCA") {
+        "oauth-personal"
+    } else if is_true("GOOGLE_GENAI_USE_VERTEXAI") {
+        "vertex-ai"
+    } else if run.given("GEMINI_API_KEY").is_some() {
+        // Left to find this out, gemini takes a key beside a base URL for something that it then refuses.
+        "gemini-api-key"
+    } else {
+        "oauth-personal"
+    }
+}

@@ -1,0 +1,55 @@
+//! The preset `opencode`: OpenCode, headless (`opencode run`).
+
+use serde_json::{Value, json};
+
+use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
+use crate::config::Permissions;
+
+pub(super) const OPENCODE: BuiltIn = BuiltIn {
+    program: "opencode",
+    compose,
+    logins: &[
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_GENERATIVE_AI_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENCODE_API_KEY",
+        "OPENROUTER_API_KEY",
+    ],
+    places: &["OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"],
+    installation: "npm install -g opencode-ai; run `opencode auth login` once",
+};
+
+fn compose(run: &Run<'_>) -> Composition {
+    let mut arguments: Vec<String> = ["run", "--format", "json"].map(str::to_owned).into();
+    if run.permissions == Permissions::Bypass {
+        arguments.push("--auto".to_owned());
+    }
+    if let Some(model) = run.model {
+        arguments.extend(["-m".to_owned(), model.to_owned()]);
+    }
+    arguments.extend_from_slice(run.extra);
+    // Goes over the user's own files, key by key.
+    let environment =
+        vec![("OPENCODE_CONFIG_CONTENT", config(&run.server)), ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())];
+    Composition { arguments, environment, ..Composition::default() }
+}
+
+fn config(server: &Server<'_>) -> String {
+    let mut entry = match server {
+        Server::Bridge { program, socket } => json!({
+            "type": "local", "command": [program.to_string_lossy(), Value::from("mcp")],
+            "environment": { SOCKET_VARIABLE: socket.to_string_lossy() },
+        }),
+        Server::Url(url) => json!({ "type": "remote", "url": url, "oauth": false }),
+    };
+    entry["enabled"] = true.into();
+    entry["timeout"] = tool_timeout_ms().into();
+    json!({
+        "mcp": { SERVER_NAME: entry },
+        "permission": { format!("{SERVER_NAME}_*"): "allow" },
+        // What nobody is there to allow is refused, and without this that ends the agent.
+        "experimental": { "continue_loop_on_deny": true },
+    })
+    .to_string()
+}

@@ -1,0 +1,148 @@
+//! Lines of `claude --output-format stream-json`, and of qwen, which prints the same form.
+//!
+//! Each block of an answer is a line of its own with the usage of the whole answer: it is counted once, by the answer's id. The
+//! `result` has the totals of the session, those before a resumption among them.
+
+use serde_json::Value;
+
+use super::{called, got, micros, number, one_line, said, text_of, trouble};
+use crate::domain::activity::Mark;
+use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
+
+pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
+    let session = Mark::of(line["session_id"].as_str().unwrap_or_default());
+    match kind {
+        "system" => read_system(line),
+        "assistant" => read_answer(session, line),
+        "user" => {
+            blocks(&line["message"]["content"], "tool_result").filter_map(|block| got(&block["content"])).collect()
+        }
+        "result" => read_result(session, line),
+        "rate_limit_event" => read_limit(&line["rate_limit_info"]).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn read_system(line: &Value) -> Vec<OutputFact> {
+    match line["subtype"].as_str() {
+        Some("init") => {
+            let model = line["model"].as_str().unwrap_or_default();
+            let servers = line["mcp_servers"].as_array().into_iter().flatten();
+            // Without the tools of a server that was asked for, the agent goes on, and ends without having done anything.
+            let broken = servers.filter(|server| matches!(server["status"].as_str(), Some("failed" | "needs-auth")));
+            let broken = broken.filter_map(|server| server["name"].as_str());
+            let told = broken.flat_map(|name| {
+                let what = format!("MCP server {name} is not reached");
+                [trouble::failed(FailureClass::Config), OutputFact::Did(one_line(&what, super::MAX_TEXT))]
+            });
+            said(&format!("started with {model}")).into_iter().chain(told).collect()
+        }
+        Some("api_retry") => {
+            let attempt = number(&line["attempt"]);
+            let error = line["error"].as_str().unwrap_or("an error");
+            let told = said(&format!("attempt {attempt} failed: {error}"));
+            told.into_iter().chain(class_of(line, "error_status").map(trouble::failed)).collect()
+        }
+        Some("permission_denied") => {
+            said(&format!("not allowed: {}", line["message"].as_str().unwrap_or_default())).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
+    let message = &line["message"];
+    let content = message["content"].as_array().into_iter().flatten();
+    let mut facts: Vec<OutputFact> = content
+        .filter_map(|block| match block["type"].as_str() {
+            Some("text") => said(block["text"].as_str().unwrap_or_default()),
+            Some("tool_use") => Some(called(block["name"].as_str().unwrap_or("a tool"), &block["input"])),
+            _ => None,
+        })
+        .collect();
+    // An answer that the CLI made up, because there was none.
+    if line["is_api_error_message"] == true || message["model"] == "<synthetic>" {
+        facts.extend(class_of(line, "api_error_status").map(trouble::failed));
+        return facts;
+    }
+    // Qwen's.
+    if let Some(error) = text_of(&message["content"]).strip_prefix("[API Error: ") {
+        facts.extend(trouble::of_text(error).map(trouble::failed));
+        return facts;
+    }
+    facts.push(OutputFact::Recovered);
+    if let Some(id) = message["id"].as_str() {
+        let usage = Usage { turns: 1, ..tokens(&message["usage"]) };
+        facts.push(OutputFact::Step { session, step: Mark::of(id), usage });
+    }
+    facts
+}
+
+fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
+    let models = line["modelUsage"].as_object().into_iter().flat_map(|models| models.values());
+    let of_models = models.fold(Usage::default(), |sum, model| {
+        sum.plus(Usage {
+            input_tokens: number(&model["inputTokens"]),
+            output_tokens: number(&model["outputTokens"]),
+            cache_read_tokens: number(&model["cacheReadInputTokens"]),
+            cache_write_tokens: number(&model["cacheCreationInputTokens"]),
+            ..Usage::default()
+        })
+    });
+    let usage = Usage {
+        cost_usd_micros: micros(&line["total_cost_usd"]),
+        turns: number(&line["num_turns"]),
+        ..tokens(&line["usage"]).at_least(of_models)
+    };
+    let mut facts = vec![OutputFact::Total { session, usage }];
+    // "success" is also what it says when the service refused.
+    if line["is_error"] == true {
+        let text = line["result"].as_str().or_else(|| line["error"]["message"].as_str());
+        let text = text.or_else(|| line["subtype"].as_str()).unwrap_or_default();
+        facts.extend(said(text));
+        let class = trouble::of_status(number(&line["api_error_status"]));
+        let is_from_service = text.contains("API Error");
+        facts.extend(class.or_else(|| trouble::of_text(text).filter(|_| is_from_service)).map(trouble::failed));
+    }
+    facts
+}
+
+/// Warnings come the same way; only a refusal is trouble.
+fn read_limit(limit: &Value) -> Option<OutputFact> {
+    let resets_at = limit["resetsAt"].as_i64().map(|seconds| Timestamp::from_millis(seconds.saturating_mul(1000)));
+    (limit["status"] == "rejected").then_some(OutputFact::Failed(Failure { class: FailureClass::Quota, resets_at }))
+}
+
+/// By the word for the error, which is finer than the status, else by that.
+fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
+    let by_word = match line["error"].as_str()? {
+        "authentication_failed"
+        | "oauth_org_not_allowed"
+        | "account_on_hold"
+        | "verification_required"
+        | "cloud_credential_error" => Some(FailureClass::Auth),
+        "billing_error" | "rate_limit" => Some(FailureClass::Quota),
+        "overloaded" | "server_error" => Some(FailureClass::Overload),
+        "invalid_request" | "model_not_found" => Some(FailureClass::Config),
+        _ => None,
+    };
+    by_word.or_else(|| trouble::of_status(number(&line[status])))
+}
+
+fn tokens(usage: &Value) -> Usage {
+    let cache_read_tokens = number(&usage["cache_read_input_tokens"]);
+    let input_tokens = number(&usage["input_tokens"]);
+    // Who has a total (qwen) counts what came from the cache as input, too.
+    let is_with_cache = !usage["total_tokens"].is_null();
+    Usage {
+        input_tokens: if is_with_cache { input_tokens.saturating_sub(cache_read_tokens) } else { input_tokens },
+        output_tokens: number(&usage["output_tokens"]),
+        cache_read_tokens,
+        cache_write_tokens: number(&usage["cache_creation_input_tokens"]),
+        ..Usage::default()
+    }
+}
+
+fn blocks<'a>(content: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    content.as_array().into_iter().flatten().filter(move |block| block["type"] == kind)
+}

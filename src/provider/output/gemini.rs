@@ -1,0 +1,69 @@
+//! Lines of `gemini -o stream-json`: usage comes with the `result` alone; what it tries again it says in words, on standard
+//! error.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{called, got, number, one_turn, said, time, trouble};
+use crate::domain::activity::Mark;
+use crate::domain::{OutputFact, Usage};
+
+/// Only the first line names the session. A process has one.
+const SESSION: Mark = Mark::UNNAMED;
+
+pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
+    let text = |name: &str| line[name].as_str().unwrap_or_default();
+    match kind {
+        "init" => said(&format!("started with {}", text("model"))).into_iter().collect(),
+        "message" if text("role") == "assistant" => {
+            said(text("content")).into_iter().chain([OutputFact::Recovered]).collect()
+        }
+        "tool_use" => {
+            let step = OutputFact::Step { session: SESSION, step: Mark::of(text("tool_id")), usage: one_turn() };
+            vec![called(text("tool_name"), &line["parameters"]), OutputFact::Recovered, step]
+        }
+        "tool_result" => got(&line["output"]).into_iter().collect(),
+        "error" => said(text("message")).into_iter().collect(),
+        "result" => read_result(line),
+        _ => Vec::new(),
+    }
+}
+
+/// What it says of an attempt that failed.
+pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
+    let rest = line.strip_prefix("Attempt ")?;
+    let (_, status) = rest.split_once(" failed with status ")?;
+    let status = status.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    let told = said(&format!("attempt failed with status {status}"));
+    Some(told.into_iter().chain(trouble::of_status(status).map(trouble::failed)).collect())
+}
+
+fn read_result(line: &Value) -> Vec<OutputFact> {
+    let stats = &line["stats"];
+    let cache_read_tokens = number(&stats["cached"]);
+    let usage = Usage {
+        input_tokens: number(&stats["input_tokens"]).saturating_sub(cache_read_tokens),
+        output_tokens: number(&stats["output_tokens"]),
+        cache_read_tokens,
+        ..Usage::default()
+    };
+    let mut facts = vec![OutputFact::Total { session: SESSION, usage }];
+    if line["status"] == "success" {
+        // Its last answer, which asked for no tool.
+        facts.push(OutputFact::Step { session: SESSION, step: Mark::of("result"), usage: one_turn() });
+    } else {
+        let message = line["error"]["message"].as_str().unwrap_or_default();
+        facts.extend(said(message));
+        let class = trouble::of_text(message);
+        facts.extend(class.map(|class| trouble::failed_for(class, wait_in(message), time(&line["timestamp"]))));
+    }
+    facts
+}
+
+/// "Suggested retry after 3600s."
+fn wait_in(message: &str) -> Option<Duration> {
+    let (_, rest) = message.split_once("retry after ")?;
+    let (seconds, _) = rest.split_once('s')?;
+    seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}

@@ -1,0 +1,56 @@
+//! Lines of `opencode run --format json`: each step says what it alone took.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{called, got, micros, number, said, trouble};
+use crate::domain::activity::Mark;
+use crate::domain::{FailureClass, OutputFact, Timestamp, Usage};
+
+pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
+    let part = &line["part"];
+    Some(match kind {
+        "step_start" | "reasoning" => Vec::new(),
+        "text" => said(part["text"].as_str().unwrap_or_default()).into_iter().collect(),
+        "tool_use" => {
+            let call = called(part["tool"].as_str().unwrap_or("a tool"), &part["state"]["input"]);
+            let result = got(&part["state"]["output"]).or_else(|| got(&part["state"]["error"]));
+            std::iter::once(call).chain(result).collect()
+        }
+        "step_finish" => {
+            let session = Mark::of(line["sessionID"].as_str().unwrap_or_default());
+            let step = Mark::of(part["id"].as_str().unwrap_or_default());
+            vec![OutputFact::Recovered, OutputFact::Step { session, step, usage: usage(part) }]
+        }
+        "error" => read_error(line),
+        _ => return None,
+    })
+}
+
+fn usage(part: &Value) -> Usage {
+    let tokens = &part["tokens"];
+    Usage {
+        input_tokens: number(&tokens["input"]),
+        output_tokens: number(&tokens["output"]).saturating_add(number(&tokens["reasoning"])),
+        cache_read_tokens: number(&tokens["cache"]["read"]),
+        cache_write_tokens: number(&tokens["cache"]["write"]),
+        cost_usd_micros: micros(&part["cost"]),
+        turns: 1,
+    }
+}
+
+fn read_error(line: &Value) -> Vec<OutputFact> {
+    let error = &line["error"];
+    let name = error["name"].as_str().unwrap_or_default();
+    let message = error["data"]["message"].as_str().unwrap_or(name);
+    let class = match name {
+        "ProviderAuthError" => Some(FailureClass::Auth),
+        "ProviderModelNotFoundError" => Some(FailureClass::Config),
+        _ => trouble::of_status(number(&error["data"]["statusCode"])).or_else(|| trouble::of_text(message)),
+    };
+    let wait = error["data"]["responseHeaders"]["retry-after"].as_str().and_then(|seconds| seconds.parse().ok());
+    let at = line["timestamp"].as_i64().map(Timestamp::from_millis);
+    let trouble = class.map(|class| trouble::failed_for(class, wait.map(Duration::from_secs), at));
+    said(message).into_iter().chain(trouble).collect()
+}

@@ -1,0 +1,212 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::activity::Tally;
+use crate::domain::{Activity, FailureClass};
+
+macro_rules! printed {
+    ($name:literal) => {
+        include_str!(concat!("../../../tests/fixtures/output/", $name, ".jsonl"))
+    };
+}
+
+/// What every family prints of a task that is done.
+const DONE: [(&str, &str); 6] = [
+    ("claude", printed!("claude")),
+    ("codex", printed!("codex")),
+    ("gemini", printed!("gemini")),
+    ("qwen", printed!("qwen")),
+    ("opencode", printed!("opencode")),
+    ("copilot", printed!("copilot")),
+];
+
+fn heard<'a>(lines: impl IntoIterator<Item = &'a str>) -> Activity {
+    lines.into_iter().flat_map(read_line).fold(Tally::default(), Tally::heard).activity()
+}
+
+#[track_caller]
+fn check(family: &str, expected: Usage) {
+    let (_, printed) = DONE.iter().find(|(name, _)| *name == family).expect("a family");
+    let activity = heard(printed.lines());
+    assert_eq!((activity.usage, activity.failure), (expected, None), "{family}");
+    assert_eq!(activity.progress.as_deref(), Some("I am done."), "{family}");
+}
+
+#[test]
+fn each_family_tells_what_a_task_took() {
+    let usage = |turns, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros| Usage {
+        input_tokens,
+        output_tokens,
+        cache_read_tokens,
+        cache_write_tokens,
+        cost_usd_micros,
+        turns,
+    };
+    check("claude", usage(3, 342, 100, 200, 20, 12_346));
+    check("codex", usage(4, 170, 70, 120, 10, 0));
+    check("gemini", usage(2, 100, 14, 100, 0, 0));
+    check("qwen", usage(2, 100, 14, 100, 0, 0));
+    check("opencode", usage(2, 100, 14, 100, 0, 540));
+    check("copilot", usage(2, 50, 7, 50, 0, 0));
+}
+
+#[test]
+fn each_family_is_told_by_its_lines() {
+    for (family, printed) in DONE {
+        let facts: Vec<String> = printed
+            .lines()
+            .map(|line| match recognise(line) {
+                None => format!("as it is: {line}"),
+                Some(facts) => facts.iter().map(shown).collect::<Vec<_>>().join("; "),
+            })
+            .collect();
+        insta::assert_snapshot!(family, facts.join("\n"));
+    }
+}
+
+/// Without the marks, which are numbers nobody reads.
+fn shown(fact: &OutputFact) -> String {
+    match fact {
+        OutputFact::Did(text) => format!("did {text}"),
+        OutputFact::Got(text) => format!("got {text}"),
+        OutputFact::Step { usage, .. } => format!("step of {} tokens", usage.tokens()),
+        OutputFact::Total { usage, .. } => format!("total of {} tokens", usage.tokens()),
+        OutputFact::Failed(failure) => format!("failed: {}", failure.class),
+        OutputFact::Recovered => "recovered".to_owned(),
+    }
+}
+
+#[track_caller]
+fn check_trouble(printed: &str, class: FailureClass, resets_at: Option<&str>) {
+    let failure = heard(printed.lines()).failure.expect("a failure");
+    let told = failure.resets_at.map(|at| at.to_string());
+    assert_eq!((failure.class, told.as_deref()), (class, resets_at), "{printed}");
+}
+
+#[test]
+fn each_family_tells_its_trouble() {
+    use FailureClass::{Auth, Config, Overload, Quota};
+    check_trouble(printed!("claude_auth"), Auth, None);
+    check_trouble(printed!("claude_quota"), Quota, Some("2026-01-01T00:00:00.000Z"));
+    check_trouble(printed!("claude_overload"), Overload, None);
+    check_trouble(printed!("claude_config"), Config, None);
+    check_trouble(printed!("codex_auth"), Auth, None);
+    check_trouble(printed!("codex_quota"), Quota, None);
+    check_trouble(printed!("gemini_auth"), Auth, None);
+    check_trouble(printed!("gemini_quota"), Quota, Some("2026-01-01T01:00:00.000Z"));
+    check_trouble(printed!("qwen_auth"), Auth, None);
+    check_trouble(printed!("opencode_auth"), Auth, None);
+    check_trouble(printed!("opencode_quota"), Quota, Some("2026-01-01T01:00:00.000Z"));
+    check_trouble(printed!("copilot_auth"), Auth, None);
+    check_trouble(printed!("copilot_quota"), Quota, None);
+    check_trouble(printed!("copilot_overload"), Overload, None);
+}
+
+#[test]
+fn trouble_is_told_by_the_first_attempt_already() {
+    let first = printed!("claude_auth").lines().next().expect("a line");
+    check_trouble(first, FailureClass::Auth, None);
+    check_trouble("Attempt 1 failed with status 503. Retrying with backoff…", FailureClass::Overload, None);
+}
+
+#[test]
+fn who_goes_on_after_a_failed_attempt_has_no_trouble() {
+    let auth = printed!("claude_auth").lines();
+    assert_eq!(heard(auth.chain(printed!("claude").lines())).failure, None);
+}
+
+#[test]
+fn lines_of_no_family_tell_nothing() {
+    let long = format!(r#"{{"type":"turn.failed","error":{{"message":"{}"}}}}"#, "x".repeat(MAX_LINE));
+    let deep = format!("{}{}", r#"{"type":"system","session_id":"#, "[".repeat(10_000));
+    let others = [
+        "",
+        " ",
+        "plain text",
+        "{",
+        "{}",
+        "[]",
+        "null",
+        "Attempt x failed with status y",
+        "Attempt 1 failed with status 999999999999999999999",
+        r#"{"type":7}"#,
+        r#"{"type":"other"}"#,
+        r#"{"type":"result"}"#,
+        r#"{"type":"error"}"#,
+        r#"{"type":"message","text":"mine"}"#,
+        r#"{"level":"info","message":"my own log"}"#,
+        r#"{"type":"other.event","data":{}}"#,
+        &long,
+        &deep,
+    ];
+    for other in others {
+        assert_eq!(recognise(other), None, "{other:.100}");
+    }
+}
+
+#[test]
+fn odd_values_are_as_good_as_none() {
+    for odd in [
+        r#"{"type":"assistant","session_id":7,"message":{"id":[],"content":"text","usage":{"input_tokens":-5,"output_tokens":"many"}}}"#,
+        r#"{"type":"result","session_id":"s","total_cost_usd":-1,"num_turns":1e300,"usage":[],"modelUsage":7}"#,
+        r#"{"type":"turn.completed","usage":null}"#,
+        r#"{"type":"step_finish","sessionID":null,"part":[]}"#,
+        r#"{"type":"rate_limit_event","session_id":"s","rate_limit_info":{"status":"rejected","resetsAt":9223372036854775807}}"#,
+        r#"{"type":"result","timestamp":"yesterday","error":{"message":"429 retry after 1e999s"}}"#,
+    ] {
+        let usage = heard([odd]).usage;
+        assert_eq!(usage.tokens() + usage.cost_usd_micros, 0, "{odd}");
+    }
+}
+
+#[test]
+fn texts_of_agents_become_one_short_line() {
+    let text = "\\u001b]0;title\\u0007 \\n".repeat(2000);
+    let line = format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#);
+    let facts = read_line(&line);
+    let Some(OutputFact::Did(text)) = facts.first() else { panic!("{facts:?}") };
+    assert!(text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control), "{text}");
+}
+
+/// The lines of one family, each with its place.
+fn any_lines() -> impl Strategy<Value = Vec<&'static str>> {
+    proptest::sample::select(DONE.to_vec()).prop_map(|(_, printed)| printed.lines().collect())
+}
+
+proptest! {
+    #[test]
+    fn usage_is_the_same_in_any_order_and_however_often(
+        (lines, again) in any_lines().prop_flat_map(|lines| {
+            let twice = Just([lines.clone(), lines.clone()].concat()).prop_shuffle();
+            (Just(lines), twice)
+        })
+    ) {
+        prop_assert_eq!(heard(lines).usage, heard(again).usage);
+    }
+
+    #[test]
+    fn usage_is_the_same_however_the_output_is_read(lines in any_lines(), cuts in proptest::collection::vec(0_usize..4000, 0..9)) {
+        let text = lines.join("\n") + "\n";
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
+        cuts.sort_unstable();
+        let (mut reader, mut found) = (Lines::default(), Vec::new());
+        for cut in cuts.windows(2) {
+            reader.push(&text.as_bytes()[cut[0]..cut[1]], |line| found.push(line.to_owned()));
+        }
+        prop_assert_eq!(heard(found.iter().map(String::as_str)), heard(lines));
+    }
+
+    #[test]
+    fn garbage_tells_nothing_bad(line in ".{0,200}") {
+        read_line(&line);
+    }
+
+    #[test]
+    fn a_line_with_anything_in_it_is_read(lines in any_lines(), at in any::<proptest::sample::Index>(), place in any::<proptest::sample::Index>(), odd in "[\\[\\]{}\",:0-9a-z\\\\é-]{0,6}") {
+        let line = lines[at.index(lines.len())];
+        let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
+        let place = places[place.index(places.len())];
+        read_line(&format!("{}{odd}{}", &line[..place], &line[place..]));
+        read_line(&line[..place]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Kinds of trouble, from what the model's service answered: its HTTP status, or the words of those who pass it on.
+
+use std::time::Duration;
+
+use crate::domain::{Failure, FailureClass, OutputFact, Timestamp};
+
+/// The kind behind an HTTP status, where it says one.
+pub(super) const fn of_status(status: u64) -> Option<FailureClass> {
+    match status {
+        401 | 403 => Some(FailureClass::Auth),
+        402 | 429 => Some(FailureClass::Quota),
+        408 | 500..=599 => Some(FailureClass::Overload),
+        400 | 404 | 405 | 413 | 422 => Some(FailureClass::Config),
+        _ => None,
+    }
+}
+
+/// Statuses that are looked for in texts: those that name their kind without doubt.
+const STATUSES: [u64; 10] = [400, 401, 403, 404, 429, 500, 502, 503, 504, 529];
+
+/// Parts of words, in small letters. A wish for a login comes before the rest: some texts about quotas offer one.
+const WORDS: [(FailureClass, &[&str]); 4] = [
+    (
+        FailureClass::Quota,
+        &["usage limit", "rate limit", "ratelimit", "quota", "billing", "credit balance", "resource_exhausted"],
+    ),
+    (
+        FailureClass::Auth,
+        &["unauthorized", "unauthenticated", "authenticat", "api key", "not logged in", "/login", "forbidden"],
+    ),
+    (FailureClass::Overload, &["overloaded", "unavailable", "at capacity", "high demand", "stream disconnected"]),
+    (FailureClass::Config, &["invalid_request", "unknown model", "model not found", "does not exist", "not supported"]),
+];
+
+/// The kind of trouble that the text of an error tells of.
+pub(super) fn of_text(text: &str) -> Option<FailureClass> {
+    let numbers = text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok());
+    let status = numbers.filter(|number| STATUSES.contains(number)).find_map(of_status);
+    status.or_else(|| {
+        let text = text.to_lowercase();
+        let class = WORDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)));
+        class.map(|(class, _)| *class)
+    })
+}
+
+pub(super) fn failed(class: FailureClass) -> OutputFact {
+    OutputFact::Failed(class.into())
+}
+
+/// The trouble, which ends `wait` after `since` if it is one with a quota.
+pub(super) fn failed_for(class: FailureClass, wait: Option<Duration>, since: Option<Timestamp>) -> OutputFact {
+    let resets_at = wait.zip(since).filter(|_| class == FailureClass::Quota).map(|(wait, since)| since + wait);
+    OutputFact::Failed(Failure { class, resets_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: impl Into<Option<FailureClass>>) {
+        assert_eq!(of_text(text), expected.into(), "{text}");
+    }
+
+    #[test]
+    fn a_status_in_a_text_tells_the_kind() {
+        check("unexpected status 401 Unauthorized: invalid x-api-key, url: http://h/v1", FailureClass::Auth);
+        check(r#"[API Error: {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}]"#, FailureClass::Quota);
+        check("Failed; retried 5 times (total retry wait time: 15.15 seconds) Last error: 503", FailureClass::Overload);
+    }
+
+    #[test]
+    fn words_tell_the_kind_where_no_status_does() {
+        check("You’ve hit your usage limit. Try again later.", FailureClass::Quota);
+        check("We're currently experiencing high demand", FailureClass::Overload);
+        check("Not logged in · Please run /login", FailureClass::Auth);
+        check("the model `x` does not exist", FailureClass::Config);
+    }
+
+    #[test]
+    fn other_texts_tell_nothing() {
+        check("line 4012 of 12: no such file", None);
+        check("exit code 1", None);
+        check("", None);
+    }
+}

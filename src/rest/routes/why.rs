@@ -1,0 +1,69 @@
+//! `/projects/{project}/agents/{agent}/why`: each rule that lets a pair start or keeps it from starting.
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::pair::{Ruling, StartReason};
+use crate::domain::{AgentId, ProjectId, Purpose, Timestamp};
+use crate::rest::extract::InPath;
+use crate::rest::{Problem, RestState};
+use crate::service::Why;
+
+/// The rules for one purpose.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WhyBody {
+    pub purpose: Purpose,
+    pub at: Timestamp,
+    /// What decides: the first rule that keeps it, or what a coordinator puts it off for; `ready` if nothing does.
+    pub reason: StartReason,
+    pub n_failures: u32,
+    /// The rules in their order.
+    pub rules: Vec<RuleBody>,
+}
+
+/// One rule.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuleBody {
+    /// By the reason that it gives.
+    pub rule: StartReason,
+    /// Whether it keeps the pair from starting.
+    pub keeps: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl From<Ruling> for RuleBody {
+    fn from(ruling: Ruling) -> Self {
+        Self { rule: ruling.reason, keeps: ruling.keeps, until: ruling.until }
+    }
+}
+
+impl From<Why> for WhyBody {
+    fn from(why: Why) -> Self {
+        let mut rules: Vec<RuleBody> = why.rulings.into_iter().map(RuleBody::from).collect();
+        // The server's own reasons are told by its rules, and may have changed since a coordinator repeated them.
+        let by_coordinator = why
+            .deferred
+            .filter(|deferred| matches!(deferred.reason, StartReason::NoFreeSlot | StartReason::NoPasskey))
+            .map(|deferred| RuleBody { rule: deferred.reason, keeps: true, until: deferred.until });
+        rules.extend(by_coordinator.or(Some(RuleBody { rule: StartReason::NoFreeSlot, keeps: false, until: None })));
+        let reason = rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
+        Self { purpose: why.key.purpose, at: why.at, reason, n_failures: why.n_failures, rules }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/projects/{project}/agents/{agent}/why", get(why))
+}
+
+async fn why(
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Json<Vec<WhyBody>>, Problem> {
+    let why = state.service.why(&agent, &project).await?;
+    Ok(Json(why.into_iter().map(WhyBody::from).collect()))
+}

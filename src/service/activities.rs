@@ -1,0 +1,60 @@
+//! What coordinators hear of the agents that run: the newest word on each, in memory. It is written down with the end of the
+//! launch, in the same commit; until then whoever hears the agent says it again to the next server.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::domain::{Activity, Execution, Launch, LaunchId};
+
+use super::{Service, ServiceError};
+
+/// The newest word on each open launch that there was one on.
+#[derive(Debug, Default)]
+pub(super) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
+
+impl Activities {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Activity>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
+        self.lock().retain(|launch, _| is_open(launch));
+    }
+
+    pub(super) fn forget(&self, launch: &LaunchId) {
+        self.lock().remove(launch);
+    }
+}
+
+impl Service {
+    /// Takes a newer word on an agent; on one that has ended, or was never there, it is no news.
+    pub async fn report_activity(&self, id: &LaunchId, newer: Activity) -> Result<(), ServiceError> {
+        let is_known = self.activities.lock().contains_key(id);
+        if is_known || self.store.launch(id).await?.is_some_and(|launch| launch.is_open()) {
+            let mut activities = self.activities.lock();
+            let earlier = activities.get(id).cloned().unwrap_or_default();
+            activities.insert(id.clone(), newer.after(earlier));
+        }
+        Ok(())
+    }
+
+    /// The launch with the newest word on it.
+    pub(super) fn with_activity(&self, launch: Launch) -> Launch {
+        match self.activities.lock().get(&launch.id) {
+            Some(newest) if launch.is_open() => {
+                Launch { activity: newest.clone().after(launch.activity.clone()), ..launch }
+            }
+            _ => launch,
+        }
+    }
+
+    /// The same of the work of a launch that goes on.
+    pub(super) fn execution_with_activity(&self, execution: Execution) -> Execution {
+        match self.activities.lock().get(&execution.launch) {
+            Some(newest) if execution.outcome.is_none() => {
+                Execution { usage: newest.usage, failure: newest.failure, ..execution }
+            }
+            _ => execution,
+        }
+    }
+}

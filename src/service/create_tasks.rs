@@ -1,0 +1,170 @@
+//! `create_task` and `create_tasks_batch`: an agent splits its work, gives parts of it to others, and notes what is to be done
+//! later. All of a batch, or nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::guidance::NewPlace;
+use crate::domain::id::{AgentId, TaskId};
+use crate::domain::limits;
+use crate::domain::printable::excerpt;
+use crate::domain::task::{Actor, change};
+use crate::domain::{Priority, Refusal, Task, TaskStatus};
+use crate::store::Commit;
+
+use super::task_rules::{Wish, written};
+use super::{Caller, NewTask, Service, ServiceError};
+
+/// So many tasks are made at once.
+pub const MAX_BATCH: usize = 100;
+
+/// A task as an agent wants it. Other tasks are named by their ids, those of the same batch by their local ids.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// `None`: no other names it.
+    pub local_id: Option<String>,
+    pub title: String,
+    pub description: String,
+    pub parent: Option<String>,
+    pub priority: Priority,
+    pub dependencies: Vec<String>,
+    /// `None`: whoever makes it, if it is part of a task that there is; otherwise nobody yet.
+    pub assignee: Option<AgentId>,
+}
+
+/// Tasks that were made.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// In the order of their drafts.
+    pub tasks: Vec<Task>,
+    pub local_id_to_real_id: BTreeMap<String, TaskId>,
+    pub instruction: &'static str,
+}
+
+impl Service {
+    /// Makes tasks in the project of `caller`: parts of its own tasks, which are todo, and top tasks, which are in the backlog
+    /// with all their parts until people decide. Repeating it makes more of them.
+    ///
+    /// # Errors
+    /// `Invalid` for no tasks, more than [`MAX_BATCH`], and a local id that is given twice or leads nowhere; the refusals of [`limits`]
+    /// and of [`change`], and for an assignee `AgentNotFound` and `NotAssigned`. Where a draft has a local id, [`Refusal::InBatch`] says which it is.
+    pub async fn create_tasks(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
+        let key = &caller.session.key;
+        let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
+        let batch = Batch::new(drafts, &ids)?;
+        let tasks = self
+            .transact(|| async {
+                let (_, mut expect) = self.fence(caller).await?;
+                let mut tasks = Vec::with_capacity(drafts.len());
+                for (draft, id) in drafts.iter().zip(&ids) {
+                    let is_for_now = batch.is_part_of_what_there_is(draft);
+                    let assignee = draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone()));
+                    let new = NewTask {
+                        id: None,
+                        project: key.project.clone(),
+                        title: draft.title.clone(),
+                        description: draft.description.clone(),
+                        status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
+                        priority: draft.priority,
+                        assignee,
+                        parent: draft.parent.as_deref().map(|name| batch.resolve(draft, name)).transpose()?,
+                        dependencies: draft
+                            .dependencies
+                            .iter()
+                            .map(|name| batch.resolve(draft, name))
+                            .collect::<Result<_, _>>()?,
+                    };
+                    self.check_assignable(new.assignee.as_ref(), &key.project)
+                        .await
+                        .map_err(|error| batch.told_of(draft, error))?;
+                    tasks.push(self.new_task(id.clone(), &new).map_err(|refusal| batch.refusal_of(draft, refusal))?);
+                }
+                let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();
+                let graph = self.graph_around(&wishes).await?;
+                let now = self.now();
+                let mut made = Vec::with_capacity(tasks.len());
+                for (draft, task) in drafts.iter().zip(&tasks) {
+                    let of_task = change(None, task, Actor::Agent(&key.agent), &graph, now);
+                    made.extend(of_task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
+                }
+                let (looked_at, changes) = written(&wishes, made, &graph, now);
+                expect.extend(looked_at);
+                Ok((Commit { expect, changes }, tasks))
+            })
+            .await?;
+        let is_for_now = drafts.iter().any(|draft| batch.is_part_of_what_there_is(draft));
+        let place = if is_for_now { NewPlace::InTree } else { NewPlace::Top };
+        Ok(Created {
+            tasks,
+            local_id_to_real_id: batch
+                .named
+                .iter()
+                .map(|(name, (_, id))| ((*name).to_owned(), (*id).clone()))
+                .collect(),
+            instruction: self.guidance.tasks_created(place),
+        })
+    }
+}
+
+/// Drafts by the names that they have among themselves.
+struct Batch<'a> {
+    named: BTreeMap<&'a str, (&'a Draft, &'a TaskId)>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(drafts: &'a [Draft], ids: &'a [TaskId]) -> Result<Self, Refusal> {
+        if drafts.is_empty() || drafts.len() > MAX_BATCH {
+            let n_drafts = drafts.len();
+            return Err(Refusal::Invalid(format!("a batch has 1 to {MAX_BATCH} tasks, not {n_drafts}")));
+        }
+        let mut named = BTreeMap::new();
+        for (draft, id) in drafts.iter().zip(ids) {
+            let Some(name) = draft.local_id.as_deref() else { continue };
+            limits::LOCAL_ID.take(name)?;
+            if name.trim().is_empty() {
+                return Err(Refusal::Invalid("a local_id must not be empty".to_owned()));
+            }
+            if named.insert(name, (draft, id)).is_some() {
+                return Err(Refusal::Invalid(format!("local_id `{name}` is given twice")));
+            }
+        }
+        Ok(Self { named })
+    }
+
+    fn resolve(&self, draft: &Draft, name: &str) -> Result<TaskId, Refusal> {
+        if let Some((_, id)) = self.named.get(name) {
+            return Ok((*id).clone());
+        }
+        name.parse().map_err(|_| {
+            let name = excerpt(name, 80);
+            let problem = format!("`{name}` is neither a local_id of the batch nor the id of a task");
+            self.refusal_of(draft, Refusal::Invalid(problem))
+        })
+    }
+
+    /// Whether a draft is, at some depth, part of a task that isn't of the batch.
+    fn is_part_of_what_there_is(&self, draft: &Draft) -> bool {
+        let (mut parent, mut seen) = (draft.parent.as_deref(), BTreeSet::new());
+        while let Some(name) = parent.filter(|name| seen.insert(*name)) {
+            match self.named.get(name) {
+                Some((above, _)) => parent = above.parent.as_deref(),
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// A refusal in the words of who asked: the ids of what isn't made mean nothing to it.
+    fn refusal_of(&self, draft: &Draft, refusal: Refusal) -> Refusal {
+        let Some(local_id) = draft.local_id.clone() else { return refusal };
+        let names = self.named.iter();
+        let problem = names.fold(refusal.to_string(), |text, (name, (_, id))| text.replace(id.as_str(), name));
+        Refusal::InBatch { local_id, problem, refusal: Box::new(refusal) }
+    }
+
+    fn told_of(&self, draft: &Draft, error: ServiceError) -> ServiceError {
+        match error {
+            ServiceError::Refused(refusal) => self.refusal_of(draft, refusal).into(),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `get_my_task_progress` (seed 001): how far an agent's tasks have come. It reads, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::Task;
+use crate::domain::id::TaskId;
+use crate::store::TaskFilter;
+
+use super::{Caller, Service, ServiceError};
+
+/// A task and what is part of it.
+#[derive(Debug, Clone)]
+pub struct TaskProgress {
+    pub task: Task,
+    pub subtasks: Vec<TaskProgress>,
+}
+
+impl Service {
+    /// The tasks of `caller` in its project that are open, or that its launch has worked on: its top tasks, and what is its own of
+    /// the tasks of others, by creation. Below them everything, whoever has it.
+    pub async fn task_progress(&self, caller: &Caller) -> Result<Vec<TaskProgress>, ServiceError> {
+        let key = &caller.session.key;
+        let open = TaskFilter {
+            project: Some(key.project.clone()),
+            assignee: Some(key.agent.clone()),
+            only_open: true,
+            ..TaskFilter::default()
+        };
+        let mut mine = self.store.tasks(&open).await?;
+        let listed: BTreeSet<TaskId> = mine.iter().map(|task| task.id.clone()).collect();
+        for execution in self.store.executions_of_launch(&caller.launch.id).await? {
+            let worked_on = self.store.task(&execution.task).await?;
+            let is_mine = |task: &Task| task.assignee.as_ref() == Some(&key.agent) && !listed.contains(&task.id);
+            mine.extend(worked_on.filter(is_mine));
+        }
+        mine.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        let graph = self.graph_above(&mine).await?;
+        let shown: BTreeSet<&TaskId> = mine.iter().map(|task| &task.id).collect();
+        let mut tops = Vec::new();
+        for task in &mine {
+            // It is shown with the one that it is part of.
+            if graph.ancestors(task).iter().any(|ancestor| shown.contains(&ancestor.id)) {
+                continue;
+            }
+            let mut by_parent: BTreeMap<TaskId, Vec<Task>> = BTreeMap::new();
+            for part in self.tasks_below(&task.id, |_| true).await? {
+                by_parent.entry(part.parent.clone().unwrap_or_else(|| task.id.clone())).or_default().push(part);
+            }
+            tops.push(TaskProgress::of(task.clone(), &mut by_parent));
+        }
+        Ok(tops)
+    }
+}
+
+impl TaskProgress {
+    fn of(task: Task, by_parent: &mut BTreeMap<TaskId, Vec<Task>>) -> Self {
+        let parts = by_parent.remove(&task.id).unwrap_or_default();
+        Self { subtasks: parts.into_iter().map(|part| Self::of(part, by_parent)).collect(), task }
+    }
+}

@@ -1,0 +1,40 @@
+//! `why`: each rule that lets a pair start or keeps it from starting.
+
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::pair::Ruling;
+use crate::domain::plan::Deferred;
+use crate::domain::{InstanceKey, Purpose, Timestamp};
+
+use super::{Service, ServiceError};
+
+/// What the rules say of one key.
+#[derive(Debug, Clone)]
+pub struct Why {
+    pub key: InstanceKey,
+    pub at: Timestamp,
+    /// The server's rules, in their order; the first that keeps it decides.
+    pub rulings: Vec<Ruling>,
+    /// What a coordinator said last, where one puts it off.
+    pub deferred: Option<Deferred>,
+    pub n_failures: u32,
+}
+
+impl Service {
+    /// The rules for a pair, for each purpose.
+    ///
+    /// # Errors
+    /// `AgentNotFound`, `ProjectNotFound`.
+    pub async fn why(&self, agent: &AgentId, project: &ProjectId) -> Result<Vec<Why>, ServiceError> {
+        self.check_known(agent, project).await?;
+        let at = self.now();
+        let mut all = Vec::new();
+        for purpose in [Purpose::Task, Purpose::Chat] {
+            let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
+            let facts = self.store.pair_facts(&key).await?;
+            let rulings = facts.rulings(self.settings.backoff, at).to_vec();
+            let deferred = self.coordinators.deferral_of(&key, at);
+            all.push(Why { n_failures: facts.record.n_failures, key, at, rulings, deferred });
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,400 @@
+//! Whatever is wrong with a call: the answer says so, in the one form of answers, and nothing has changed. Made from the server's
+//! own list of tools, so that a new tool is held to it by being there.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
+
+use crate::contract::bed::{Bed, Door, TOKEN};
+use crate::contract::client::{Answer, Client};
+
+const MALFORMED: i64 = -32602;
+/// As long as a message may be, nearly.
+const TOO_LONG: usize = 1_000_000;
+/// Longest answer to it: nobody gets their own megabyte back.
+const MAX_WORDS: usize = 2_000;
+
+/// What older clients may leave out although the schema doesn't say so.
+const TOLERATED: [(&str, &str); 2] = [("authenticate", "project_id"), ("should_start", "project_id")];
+
+/// A tool as the server describes it.
+struct Tool {
+    name: String,
+    arguments: Map<String, Value>,
+    required: Vec<String>,
+}
+
+fn tools(client: &mut Client) -> Vec<Tool> {
+    let listed = client.request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone();
+    let tool = |tool: Value| Tool {
+        name: tool["name"].as_str().unwrap().to_owned(),
+        arguments: tool["inputSchema"]["properties"].as_object().unwrap().clone(),
+        required: serde_json::from_value(tool["inputSchema"]["required"].clone()).unwrap_or_default(),
+    };
+    listed.into_iter().map(tool).collect()
+}
+
+impl Tool {
+    fn is_for_sessions(&self) -> bool {
+        self.arguments.contains_key("session_token")
+    }
+
+    fn is_required(&self, argument: &str) -> bool {
+        self.required.iter().any(|required| required == argument)
+            && !TOLERATED.contains(&(self.name.as_str(), argument))
+    }
+
+    /// Arguments of the right form: of the world where that has such a thing, else of nothing there is. The passkey is wrong.
+    fn sample(&self, session_token: &str) -> Value {
+        let value = |name: &str, schema: &Value| match (name, schema["type"].as_str().unwrap()) {
+            ("session_token", _) => session_token.into(),
+            ("coordinator_token", _) => TOKEN.into(),
+            ("coordinator_id", _) => "crd_test".into(),
+            ("agent_id", _) => "agt_a".into(),
+            ("project_id", _) => "prj".into(),
+            ("task_id", _) => "tsk".into(),
+            ("reason", _) if self.name == "report_process_stopping" => "shutdown".into(),
+            _ if schema["enum"].is_array() => schema["enum"][0].clone(),
+            (_, "string") if schema["description"].as_str().unwrap().contains("RFC 3339") => {
+                "2026-01-06T10:00:00Z".into()
+            }
+            (_, "string") => "x".into(),
+            (_, "integer") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
+            (_, "boolean") => true.into(),
+            (_, "array") => json!([]),
+            (_, "object") => json!({}),
+            (_, other) => panic!("{}: no sample of {other}", self.name),
+        };
+        let required = self.arguments.iter().filter(|(name, _)| self.required.contains(name));
+        required.map(|(name, schema)| (name.clone(), value(name, schema))).collect::<Map<_, _>>().into()
+    }
+
+    /// The sample with one argument that is wrong, and what is wrong with it.
+    fn mistakes(&self, session_token: &str) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        for (name, schema) in &self.arguments {
+            let mut add = |kind: Kind, value: Value| {
+                let mut arguments = self.sample(session_token);
+                let what = format!("{} with {name} = {}", self.name, shortened(&value));
+                arguments[name] = value;
+                mistakes.push(Mistake { what, argument: name.clone(), kind, arguments });
+            };
+            if self.is_required(name) {
+                add(Kind::Form, Value::Null);
+            }
+            let of_type = schema["type"].as_str().unwrap();
+            for (other, value) in [
+                ("integer", json!(7)),
+                ("boolean", json!(true)),
+                ("string", json!("no word of any list")),
+                ("array", json!([1])),
+                ("array", json!([])),
+                ("object", json!({ "a": null })),
+                ("object", json!({})),
+                ("number", json!(1.5)),
+                ("number", json!(-1e30)),
+            ] {
+                if other != of_type {
+                    add(Kind::Form, value);
+                }
+            }
+            if schema["enum"].is_array() {
+                add(Kind::Form, "no such word".into());
+                add(Kind::Form, "x".repeat(TOO_LONG).into());
+            } else if name.ends_with("_id") || name == "cursor" {
+                // At the door nothing is said of what is wrong with an id.
+                let kind = if self.name == "authenticate" { Kind::Refused } else { Kind::Form };
+                for id in ["", "../etc", "a b", "_x", "é", "a\u{202e}b", &"x".repeat(65), &"x".repeat(TOO_LONG)] {
+                    add(kind, id.into());
+                }
+                add(Kind::Unknown, "nobody.0".into());
+                if name.contains("task") {
+                    add(Kind::Refused, "tsk_elsewhere".into());
+                }
+            } else if of_type == "string" {
+                add(Kind::TooLong, "x".repeat(TOO_LONG).into());
+            }
+            if of_type == "array" {
+                for element in [json!(null), json!([[]]), json!("x".repeat(1_000))] {
+                    add(Kind::Form, json!([element]));
+                }
+            }
+        }
+        if !self.required.is_empty() && self.name != "authenticate" {
+            let argument = self.required[0].clone();
+            let (what, arguments) = (format!("{} without arguments", self.name), json!({}));
+            mistakes.push(Mistake { what, argument, kind: Kind::Form, arguments });
+        }
+        mistakes
+    }
+}
+
+#[derive(Debug)]
+struct Mistake {
+    what: String,
+    argument: String,
+    kind: Kind,
+    arguments: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// What no such argument can be: an error that names the tool and the argument.
+    Form,
+    /// Refused in either way.
+    TooLong,
+    Refused,
+    /// Perhaps a negative answer.
+    Unknown,
+}
+
+impl Mistake {
+    #[track_caller]
+    fn check(&self, tool: &str, answer: Answer) {
+        let length = format!("{answer:?}").len();
+        assert!(length < MAX_WORDS, "{}: an answer of {length} bytes", self.what);
+        match (self.kind, answer) {
+            (_, Answer::Error { code: MALFORMED, message }) => {
+                let is_named = message.starts_with(&format!("{tool}: ")) && message.contains(&self.argument);
+                assert!(is_named, "{}: {message}", self.what);
+                assert!(!message.chars().any(char::is_control), "{}: {message:?}", self.what);
+                assert!(self.kind != Kind::Unknown, "{}: {message}", self.what);
+            }
+            (Kind::TooLong, Answer::Refusal(object)) if object["error_code"] == "too_long" => {
+                assert!(object["error"].as_str().unwrap().contains(&self.argument), "{}: {object}", self.what);
+            }
+            (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => check_fair(&self.what, &object),
+            (Kind::Unknown, Answer::Success(_)) => {}
+            (_, other) => panic!("{}: {other:?}", self.what),
+        }
+    }
+}
+
+/// That a refusal is about the call and not about how often it was made.
+#[track_caller]
+fn check_fair(what: &str, refusal: &Value) {
+    assert!(refusal["error_code"] != "rate_limited" && refusal["error_code"] != "unavailable", "{what}: {refusal}");
+}
+
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() < 80 { text } else { format!("{} … ({} bytes)", &text[..40], text.len()) }
+}
+
+/// Every row of every table.
+async fn rows(database: &Path) -> String {
+    let mut connection = SqliteConnectOptions::new().filename(database).read_only(true).connect().await.unwrap();
+    let all = async |connection: &mut sqlx::SqliteConnection, sql: String| -> Vec<SqliteRow> {
+        sqlx::query(AssertSqlSafe(sql)).fetch_all(connection).await.unwrap()
+    };
+    let names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name".to_owned();
+    let mut dump = String::new();
+    for table in all(&mut connection, names).await {
+        let table: String = table.get(0);
+        let columns = all(&mut connection, format!("SELECT name FROM pragma_table_info('{table}')")).await;
+        let columns: Vec<String> =
+            columns.iter().map(|row| format!("quote(\"{}\")", row.get::<String, _>(0))).collect();
+        let rows = all(&mut connection, format!("SELECT {} FROM \"{table}\"", columns.join(" || ',' || "))).await;
+        for row in rows {
+            writeln!(dump, "{table}: {}", row.get::<String, _>(0)).unwrap();
+        }
+    }
+    assert!(dump.contains("tsk_elsewhere"), "{dump}");
+    dump
+}
+
+#[track_caller]
+fn dump(bed: &Bed) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(rows(&bed.database()))
+}
+
+#[track_caller]
+fn check_unchanged(before: &str, after: &str, what: &str) {
+    let changed: Vec<&str> = after.lines().filter(|line| !before.lines().any(|known| known == *line)).collect();
+    assert!(before == after, "{what} changed {changed:#?}");
+}
+
+/// An agent at work, and its ticket: used again it gives a fresh token.
+fn at_work(bed: &Bed) -> String {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_agents");
+    let claimed = coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }));
+    let ticket = claimed["launch_ticket"].as_str().unwrap().to_owned();
+    bed.agent_with("agt_a", &ticket).done("get_my_task", json!({}));
+    ticket
+}
+
+#[test]
+fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
+    let bed = Bed::behind(Door::Socket);
+    let ticket = at_work(&bed);
+    for tool in tools(&mut bed.client()) {
+        let agent = bed.agent_with("agt_a", &ticket);
+        let before = dump(&bed);
+        let mut client = bed.client();
+        // Those of a kind at the same time: wrong passkeys are answered later and later, or that they are too many.
+        let mistakes = tool.mistakes(agent.shows("session_token"));
+        let (of_form, others): (Vec<Mistake>, Vec<Mistake>) =
+            mistakes.into_iter().partition(|mistake| mistake.kind == Kind::Form);
+        for mistakes in [of_form, others] {
+            let asked: Vec<u64> = mistakes.iter().map(|mistake| client.begin(&tool.name, &mistake.arguments)).collect();
+            for (mistake, id) in mistakes.iter().zip(asked) {
+                mistake.check(&tool.name, client.answer(id));
+            }
+        }
+        check_unchanged(&before, &dump(&bed), &tool.name);
+    }
+}
+
+#[test]
+fn an_optional_argument_that_is_null_is_not_there() {
+    let bed = Bed::behind(Door::InProcess);
+    let ticket = at_work(&bed);
+    let all = tools(&mut bed.client());
+    for tool in &all {
+        let mut arguments = tool.sample("");
+        for name in tool.arguments.keys().filter(|name| !tool.is_required(name)) {
+            arguments[name] = Value::Null;
+        }
+        if tool.is_for_sessions() {
+            // A report by the agent of before ended its launch.
+            arguments["session_token"] = "sess_unknown".into();
+        }
+        let answer = bed.client().call(&tool.name, &arguments);
+        assert!(!matches!(answer, Answer::Error { .. }), "{}: {answer:?}", tool.name);
+    }
+    // With a session, so that they come to be read.
+    let mut agent = bed.agent_with("agt_a", &ticket);
+    let nulls = json!({ "timeout_seconds": 0, "reason": null, "token": null });
+    for tool in all.iter().filter(|tool| tool.is_for_sessions() && !is_last_word(&tool.name)) {
+        let mut arguments = tool.sample(agent.shows("session_token"));
+        arguments.as_object_mut().unwrap().extend(nulls.as_object().unwrap().clone());
+        let answer = agent.call(&tool.name, arguments);
+        assert!(!matches!(answer, Answer::Error { .. }), "{}: {answer:?}", tool.name);
+    }
+    let last = json!({ "result": "success", "summary": null, "next_steps": null });
+    agent.done("report_completed", last);
+}
+
+fn is_last_word(tool: &str) -> bool {
+    ["logout", "report_completed", "report_execution_complete"].contains(&tool)
+}
+
+#[test]
+fn a_session_that_is_none_any_more_opens_no_tool() {
+    let bed = Bed::behind(Door::Socket);
+    let ticket = at_work(&bed);
+    let superseded = bed.agent_with("agt_a", &ticket);
+    let mut reported = bed.agent_with("agt_a", &ticket);
+    reported.done("report_completed", json!({ "result": "blocked" }));
+    let mut gone = bed.agent("agt_b");
+    gone.done("logout", json!({}));
+    let before = dump(&bed);
+    let codes = ["invalid_session", "session_ended"];
+    for tool in tools(&mut bed.client()).iter().filter(|tool| tool.is_for_sessions()) {
+        for (what, caller) in [("superseded", &superseded), ("reported", &reported), ("logged out", &gone)] {
+            let what = format!("{}, {what}", tool.name);
+            match bed.client().call(&tool.name, &tool.sample(caller.shows("session_token"))) {
+                Answer::Refusal(object) => {
+                    assert!(codes.contains(&object["error_code"].as_str().unwrap()), "{what}: {object}");
+                }
+                // The same answer again.
+                Answer::Success(_) if what.starts_with("report_") && what.ends_with("reported") => {}
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+    }
+    check_unchanged(&before, &dump(&bed), "a session that is none");
+}
+
+#[test]
+fn ten_calls_of_a_tool_at_once_are_all_answered() {
+    let bed = Bed::behind(Door::InProcess);
+    for tool in tools(&mut bed.client()) {
+        // Another bed for each: some of them end what the next one needs.
+        let bed = Bed::behind(Door::InProcess);
+        let ticket = at_work(&bed);
+        let agent = bed.agent_with("agt_a", &ticket);
+        let mut arguments = tool.sample(agent.shows("session_token"));
+        if tool.arguments.contains_key("timeout_seconds") {
+            arguments["timeout_seconds"] = 1.into();
+        }
+        let mut client = bed.client();
+        let asked: Vec<u64> = (0..10).map(|_| client.begin(&tool.name, &arguments)).collect();
+        for id in asked {
+            match client.answer(id) {
+                Answer::Refusal(object) => check_fair(&tool.name, &object),
+                Answer::Success(_) => {}
+                error @ Answer::Error { .. } => panic!("{}: {error:?}", tool.name),
+            }
+        }
+        // And once more, when all is said.
+        let again = client.call(&tool.name, &arguments);
+        assert!(!matches!(again, Answer::Error { .. }), "{}: {again:?}", tool.name);
+        let task = bed.task("tsk");
+        let n_executions = task["executions"].as_array().unwrap().len();
+        assert!(n_executions <= 1, "{}: {task}", tool.name);
+        assert_eq!(bed.client().call("health_check", &json!({})).success()["status"], "ok");
+    }
+}
+
+/// The limits are the same through every door, and name the text, its length and the limit.
+#[test]
+fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
+    let bed = Bed::behind(Door::Socket);
+    bed.with_a_task();
+    let mut agent = bed.agent("agt_a");
+    agent.done("get_my_task", json!({}));
+    let before = dump(&bed);
+    let long = |length: usize| "語".repeat(length);
+    for (tool, text, limit, more) in [
+        ("update_task_status", "reason", 4_000, json!({ "task_id": "tsk", "status": "blocked" })),
+        ("report_completed", "summary", 20_000, json!({ "result": "success" })),
+        ("report_completed", "next_steps", 20_000, json!({ "result": "failed" })),
+        ("report_execution_complete", "error_message", 20_000, json!({ "exit_code": 1 })),
+    ] {
+        let mut arguments = more;
+        arguments[text] = long(limit + 1).into();
+        let refusal = agent.call(tool, arguments).refusal("too_long");
+        let words = format!("`{text}` is {} characters long, and at most {limit} are taken", limit + 1);
+        assert_eq!((&refusal["error"], refusal["hint"].is_string()), (&words.into(), true), "{tool}");
+    }
+    let refused = |method: &str, path: &str, body: Value, words: &str| {
+        let problem = bed.refused(method, path, &body);
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{method} {path}: {problem}");
+    };
+    let title = "`title` is 501 characters long, and at most 500 are taken";
+    refused("POST", "/tasks", json!({ "projectId": "prj", "title": long(501) }), title);
+    refused("PATCH", "/tasks/tsk", json!({ "title": long(501) }), title);
+    refused("PATCH", "/tasks/tsk", json!({ "title": "two\nlines" }), "`title` has a control character at position 4");
+    refused("PATCH", "/tasks/tsk", json!({ "description": long(50_001) }), "`description` is 50001 characters long");
+    refused("PATCH", "/tasks/tsk", json!({ "status": "blocked", "reason": long(4_001) }), "`reason` is 4001");
+    refused("PATCH", "/agents/agt_a", json!({ "name": long(201) }), "`name` is 201");
+    refused("PATCH", "/agents/agt_a", json!({ "systemPrompt": long(50_001) }), "`system_prompt` is 50001");
+    refused("PATCH", "/agents/agt_a", json!({ "passkey": long(1_001) }), "`passkey` is 1001");
+    refused("PATCH", "/projects/prj", json!({ "name": "a\u{7}" }), "`name` has a control character at position 2");
+    refused(
+        "PATCH",
+        "/projects/prj",
+        json!({ "workingDirectory": format!("/{}", long(5_000)) }),
+        "`working_directory` is",
+    );
+    let task = |title: &str| {
+        json!({ "id": "tsk_new", "project": "prj", "title": title, "description": "", "assignee": null,
+                "status": "todo", "parent": null, "dependencies": [], "priority": "low" })
+    };
+    let problem = bed.refused("POST", "/apply", &json!({ "tasks": [task(&long(501))] }));
+    assert_eq!(problem["problems"], json!([{ "path": "tasks.tsk_new.title", "message": title }]), "{problem}");
+    check_unchanged(&before, &dump(&bed), "a text that is too long");
+    // What is at the limit is taken, and comes out as it went in.
+    bed.operate("PATCH", "/tasks/tsk", &json!({ "title": long(500), "description": long(50_000) }));
+    let given = agent.done("get_my_task", json!({}));
+    assert_eq!(given["task"]["description"], long(50_000));
+    agent.done("report_completed", json!({ "result": "success", "summary": "one\r\n\ttwo\u{1b}[31m\u{0}" }));
+    assert_eq!(bed.task("tsk")["executions"][0]["summary"], "one\n\ttwo[31m");
+}

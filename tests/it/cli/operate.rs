@@ -1,0 +1,83 @@
+//! `pause`, `drain`, `refresh` and `why`: what operators do to a daemon, and what they ask it.
+
+use serde_json::Value;
+
+use super::check_fails;
+use crate::daemon::Daemon;
+use crate::support::until;
+
+/// What decides about a start for a task.
+fn reason(daemon: &Daemon, agent: &str) -> Value {
+    daemon.json(&["why", agent, "prj", "--purpose", "task"])[0]["reason"].clone()
+}
+
+#[test]
+fn why_names_each_rule_and_the_one_that_decides() {
+    let daemon = Daemon::running("max_concurrent: 1\nbackoff: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    check_fails(&daemon, &["why", "agt", "prj"], 1, "no agent `agt`");
+    daemon.agent("agt", "prj", &["exit:3"]);
+    check_fails(&daemon, &["why", "agt", "none"], 1, "no project `none`");
+    assert_eq!(reason(&daemon, "agt"), "no_work");
+    daemon.task("tsk", "prj", "agt");
+    daemon.until_ended("agt");
+    assert_eq!(reason(&daemon, "agt"), "backoff");
+    let told = daemon.done(&["why", "agt", "prj"]);
+    for words in [
+        "agt in prj for a task does not start: backoff (1 failures in a row)",
+        "agt in prj for a chat does not start: no_work",
+        "it does not wait after a failure",
+        "no: backoff  in 59m",
+    ] {
+        assert!(
+            told.contains(words) || words.ends_with("59m") && told.contains("no: backoff  in 1h"),
+            "{words}: {told}"
+        );
+    }
+    daemon.done(&["stop", "agt", "prj"]);
+    assert_eq!(reason(&daemon, "agt"), "held");
+
+    daemon.agent("agt_runs", "prj", &["authenticate", "write:there", "sleep:600"]);
+    daemon.task("tsk_runs", "prj", "agt_runs");
+    daemon.written_pid("there");
+    assert_eq!(reason(&daemon, "agt_runs"), "running");
+    daemon.agent("agt_waits", "prj", &[]);
+    daemon.task("tsk_waits", "prj", "agt_waits");
+    until("it waits for a slot", || reason(&daemon, "agt_waits") == "no_free_slot");
+    daemon.done(&["project", "set", "prj", "--unassign", "agt_waits"]);
+    assert_eq!(reason(&daemon, "agt_waits"), "not_assigned");
+}
+
+#[test]
+fn a_pause_keeps_what_runs_and_starts_nothing() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("agt_runs", "prj", &["authenticate", "write:there", "sleep:600"]);
+    daemon.task("tsk_runs", "prj", "agt_runs");
+    daemon.written_pid("there");
+    assert!(daemon.done(&["pause"]).contains("until `resume`"));
+    daemon.done(&["pause"]);
+    daemon.agent("agt", "prj", &["authenticate", "sleep:600"]);
+    daemon.task("tsk", "prj", "agt");
+    daemon.done(&["refresh"]);
+    until("it is put off", || reason(&daemon, "agt") == "paused");
+    assert_eq!(daemon.open("agt_runs")[0]["state"], "running");
+    daemon.done(&["resume"]);
+    daemon.until_in_state("agt", "running");
+}
+
+#[test]
+fn a_drain_waits_for_what_runs_and_stops_it_when_the_time_is_over() {
+    let daemon = Daemon::running("stop: { timeout: 1s }");
+    daemon.project("prj");
+    assert!(daemon.done(&["drain"]).contains("drained: nothing runs"));
+    daemon.done(&["resume"]);
+    daemon.agent("agt", "prj", &["authenticate", "write:there", "sleep:600"]);
+    daemon.task("tsk", "prj", "agt");
+    daemon.written_pid("there");
+    let told = daemon.done(&["drain", "--timeout", "100ms"]);
+    assert!(told.contains("1 still running") && told.contains("agt in prj: stopped"), "{told}");
+    assert_eq!(daemon.open("agt"), Vec::<Value>::new());
+    assert_eq!(daemon.status()["paused"], true);
+    check_fails(&daemon, &["drain", "--timeout", "soon"], 2, "--timeout");
+}

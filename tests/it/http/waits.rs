@@ -1,0 +1,147 @@
+//! Calls that wait, and clients that don't: how they say so in HTTP.
+
+use serde_json::{Value, json};
+
+use super::{Answer, JSON, Web, request_head};
+use crate::daemon::Daemon;
+use crate::support::until;
+
+const TOKEN: &str = "coord_of_this_test";
+const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
+
+fn daemon() -> Daemon {
+    Daemon::running(&format!("{}coordinator_token: {TOKEN}\nlog: {{ level: debug }}\n", super::LISTENING))
+}
+
+/// A wait for news that don't come.
+fn wait(daemon: &Daemon, timeout_seconds: u64, meta: &Value) -> String {
+    let who = json!({ "coordinator_id": "crd", "coordinator_token": TOKEN });
+    let seen = Web::to(daemon).call("wait_for_work", &who)["seen"].clone();
+    let mut arguments = json!({ "seen": seen, "timeout_seconds": timeout_seconds });
+    arguments.as_object_mut().unwrap().extend(who.as_object().unwrap().clone());
+    let params = json!({ "name": "wait_for_work", "arguments": arguments, "_meta": meta });
+    json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string()
+}
+
+/// Sends a request without waiting for its answer.
+fn begin(web: &mut Web, headers: &str, body: &str) {
+    web.send(request_head(&format!("{JSON}{headers}"), body.len()));
+    web.send(body);
+}
+
+fn until_dropped(daemon: &Daemon) {
+    until("the call is dropped", || daemon.log().contains("tool call dropped"));
+}
+
+/// What a client of the handshake repeats.
+fn shake_hands(daemon: &Daemon) -> String {
+    let client = json!({ "name": "a test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let answer = Web::to(daemon).request(BOTH, "initialize", &hello);
+    let id = answer.header("mcp-session-id").unwrap();
+    assert_eq!(id.len(), 32, "{id}");
+    format!("{BOTH}MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {id}\r\n")
+}
+
+fn cancel(daemon: &Daemon, headers: &str, id: u64) -> Answer {
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    Web::to(daemon).post(&format!("{JSON}{headers}"), cancel.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_call_is_cancelled_by_the_client_that_made_it_and_by_no_other() {
+    let daemon = daemon();
+    let (one, two) = (shake_hands(&daemon), shake_hands(&daemon));
+    assert_ne!(one, two);
+    let mut web = Web::to(&daemon);
+    begin(&mut web, &one, &wait(&daemon, 55, &json!({})));
+    // The order of two connections is nobody's: whether the call is there is seen by what happens to it.
+    for (headers, id) in [(two.as_str(), 7), (BOTH, 7), (one.as_str(), 8)] {
+        assert_eq!(cancel(&daemon, headers, id).status, 202);
+    }
+    until("the call is cancelled", || {
+        assert_eq!(cancel(&daemon, &one, 7).status, 202);
+        daemon.log().contains("tool call dropped")
+    });
+    // There is no answer, and the connection goes on.
+    let answer = web.receive().unwrap();
+    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    web.check_well();
+    assert_eq!(daemon.log().matches("tool call dropped").count(), 1);
+}
+
+#[test]
+fn a_cancelled_call_ends_its_stream_without_an_answer() {
+    let daemon = daemon();
+    let one = shake_hands(&daemon);
+    let mut web = Web::to(&daemon);
+    begin(&mut web, &one, &wait(&daemon, 55, &json!({ "progressToken": 1 })));
+    until("the stream has begun", || {
+        web.more().unwrap();
+        String::from_utf8_lossy(&web.rest).contains("notifications/progress")
+    });
+    cancel(&daemon, &one, 7);
+    let answer = web.receive().unwrap();
+    assert_eq!(answer.messages().len(), 1, "{answer:?}");
+    until_dropped(&daemon);
+    web.check_well();
+}
+
+#[test]
+fn a_closed_connection_is_a_cancelled_call_in_every_revision() {
+    let newest = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait_for_work\r\n";
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listening = "Accept: text/event-stream\r\n".to_owned();
+    for (headers, meta) in [(format!("{BOTH}{newest}"), meta), (listening, json!({})), (String::new(), json!({}))] {
+        let daemon = daemon();
+        let body = wait(&daemon, 55, &meta);
+        let mut web = Web::to(&daemon);
+        begin(&mut web, &headers, &body);
+        drop(web);
+        until_dropped(&daemon);
+    }
+}
+
+#[test]
+fn a_client_that_says_no_more_is_waited_for_a_moment() {
+    let daemon = daemon();
+    let mut web = Web::to(&daemon);
+    begin(&mut web, "", &wait(&daemon, 1, &json!({})));
+    web.half_close();
+    let answer = web.receive().unwrap();
+    assert_eq!(answer.json()["result"]["structuredContent"]["success"], true, "{answer:?}");
+    assert!(web.receive().is_none());
+}
+
+#[test]
+fn what_is_sent_during_a_wait_is_answered_after_it() {
+    let daemon = daemon();
+    let mut web = Web::to(&daemon);
+    begin(&mut web, "", &wait(&daemon, 1, &json!({})));
+    // More than is read ahead.
+    let long = json!({ "jsonrpc": "2.0", "id": 8, "method": "ping", "x": "x".repeat(100_000) }).to_string();
+    begin(&mut web, "", &long);
+    begin(&mut web, "", super::HEALTH);
+    let ids: Vec<Value> = (0..3).map(|_| web.receive().unwrap().json()["id"].clone()).collect();
+    assert_eq!(ids, [7, 8, 1]);
+    web.check_well();
+}
+
+#[test]
+fn who_takes_one_object_gets_one_object() {
+    let daemon = daemon();
+    let body = wait(&daemon, 3, &json!({ "progressToken": "x" }));
+    let mut web = Web::to(&daemon);
+    for accept in ["Accept: application/json\r\n", "Accept: */*\r\n", ""] {
+        begin(&mut web, accept, &body);
+    }
+    for _ in 0..3 {
+        let answer = web.receive().unwrap();
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{answer:?}");
+        assert_eq!(answer.json()["result"]["structuredContent"]["success"], true, "{answer:?}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Tasks with subtasks: how far they have come, in which order they end, and by which doors that can be tried (seed 001).
+
+use serde_json::{Value, json};
+use sqlx::{Connection as _, Row as _, SqliteConnection};
+
+use super::{ByHand, check_refused, world};
+use crate::daemon::Daemon;
+
+const TREE: &str = "
+  tsk_main: { project: prj, title: ショッピングカートのテスト, assignee: agt_a, status: in_progress }
+  tsk_sub1: { project: prj, parent: tsk_main, title: 商品追加テスト, assignee: agt_a, status: done }
+  tsk_sub2: { project: prj, parent: tsk_main, title: 合計計算テスト, assignee: agt_a, status: todo }
+  tsk_sub3: { project: prj, parent: tsk_main, title: レポート作成, assignee: agt_a, status: todo, dependencies: [tsk_sub2] }
+";
+
+const REMAINING: &str = "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。";
+const ALL_DONE: &str = "担当タスクが全て完了しました。report_completed を呼び出してください。";
+
+/// The whole answer for [`TREE`], with these statuses of the main task and the two last subtasks.
+fn progress(main: &str, second: &str, third: &str) -> Value {
+    json!({ "success": true, "tasks": [{
+        "id": "tsk_main", "title": "ショッピングカートのテスト", "status": main, "subtasks": [
+            { "id": "tsk_sub1", "title": "商品追加テスト", "status": "done" },
+            { "id": "tsk_sub2", "title": "合計計算テスト", "status": second },
+            { "id": "tsk_sub3", "title": "レポート作成", "status": third },
+        ],
+    }] })
+}
+
+#[test]
+fn the_seeds_flow_ends_with_a_report_that_is_taken() {
+    let daemon = Daemon::crowded("language: ja", &world(TREE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let ask = |ann: &mut ByHand| ann.call("get_my_task_progress", json!({}));
+    let next = |ann: &mut ByHand| ann.call("get_next_action", json!({ "timeout_seconds": 0 }));
+    assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk_main");
+    check_refused(
+        &ann.report("success"),
+        "subtasks_open",
+        "Task tsk_main has subtasks that are not finished: tsk_sub2, tsk_sub3",
+    );
+
+    for (subtask, before, after) in [
+        ("tsk_sub2", progress("in_progress", "in_progress", "todo"), progress("in_progress", "done", "todo")),
+        ("tsk_sub3", progress("in_progress", "done", "in_progress"), progress("in_progress", "done", "done")),
+    ] {
+        let step = next(&mut ann);
+        assert_eq!((&step["action"], &step["task"]["task_id"]), (&"execute_subtask".into(), &subtask.into()), "{step}");
+        assert_eq!(
+            step["instruction"],
+            "現在のサブタスクを実行してください。\n完了したら update_task_status で status を 'done' に変更してください。"
+        );
+        ann.set(subtask, "in_progress");
+        assert_eq!(ask(&mut ann), before);
+        check_refused(
+            &ann.set("tsk_main", "done"),
+            "subtasks_open",
+            &format!(
+                "Task tsk_main has subtasks that are not finished: {}",
+                if subtask == "tsk_sub2" { "tsk_sub2, tsk_sub3" } else { subtask }
+            ),
+        );
+        assert_eq!(ann.set(subtask, "done")["instruction"], REMAINING);
+        assert_eq!(ask(&mut ann), after);
+    }
+    assert_eq!(next(&mut ann)["action"], "work");
+    assert_eq!(ann.set("tsk_main", "done")["instruction"], ALL_DONE);
+    assert_eq!(ask(&mut ann), progress("done", "done", "done"));
+    let step = next(&mut ann);
+    assert_eq!((&step["action"], &step["instruction"]), (&"report_completed".into(), &ALL_DONE.into()));
+    let end = json!({ "success": true, "instruction": "タスクが完了しました。セッションを終了します。" });
+    assert_eq!(ann.report("success"), end);
+    assert_eq!(ann.report("success"), end);
+    assert_eq!(
+        (daemon.task_status("tsk_main").as_str(), &daemon.ended("agt_a")[0]["outcome"]),
+        ("done", &"completed".into())
+    );
+}
+
+/// How often others have changed the database that this connection has open.
+fn data_version(runtime: &tokio::runtime::Runtime, database: &mut SqliteConnection) -> i64 {
+    let row = runtime.block_on(sqlx::query("PRAGMA data_version").fetch_one(database)).unwrap();
+    row.try_get(0).unwrap()
+}
+
+#[test]
+fn asking_for_the_progress_changes_nothing_in_the_store() {
+    let daemon = Daemon::crowded("session: { cleanup_interval: 1h }", &world(TREE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let path = format!("sqlite://{}?mode=ro", daemon.state().join("state.db").display());
+    let mut database = runtime.block_on(SqliteConnection::connect(&path)).unwrap();
+    let before = data_version(&runtime, &mut database);
+    for _ in 0..3 {
+        assert_eq!(ann.call("get_my_task_progress", json!({})), progress("in_progress", "todo", "todo"));
+    }
+    assert_eq!(data_version(&runtime, &mut database), before);
+    assert_eq!(daemon.open("agt_a")[0].get("task_id"), None);
+    // What does change something is seen so.
+    ann.get_my_task();
+    assert_ne!(data_version(&runtime, &mut database), before);
+}
+
+#[test]
+fn what_was_delegated_is_listed_for_both_and_at_every_depth() {
+    let daemon = Daemon::crowded(
+        "",
+        &world(
+            "
+  tsk_top: { project: prj, title: top, assignee: agt_a, status: in_progress }
+  tsk_given: { project: prj, parent: tsk_top, title: given, assignee: agt_b, status: in_progress }
+  tsk_part: { project: prj, parent: tsk_given, title: part, assignee: agt_b, status: todo }
+  tsk_old: { project: prj, title: old, assignee: agt_b, status: done }
+",
+        ),
+    );
+    let part = json!({ "id": "tsk_part", "title": "part", "status": "todo" });
+    let given = json!({ "id": "tsk_given", "title": "given", "status": "in_progress", "subtasks": [part] });
+    let top = json!({ "id": "tsk_top", "title": "top", "status": "in_progress", "subtasks": [given] });
+    let ask = |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
+    assert_eq!(ask("agt_a"), json!({ "success": true, "tasks": [top] }));
+    assert_eq!(ask("agt_b"), json!({ "success": true, "tasks": [given] }));
+}
+
+#[test]
+fn a_delegate_is_started_by_the_agent_that_delegates_and_waited_for() {
+    let daemon = Daemon::crowded("", &world(super::MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    ann.get_my_task();
+    let next = |ann: &mut ByHand| ann.call("get_next_action", json!({ "timeout_seconds": 0 }));
+    let draft = json!({ "title": "Form", "parent_task_id": "tsk", "assignee_id": "agt_b" });
+    let form = ann.call("create_task", draft)["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(super::should_start(&daemon, "agt_b", None)["reason"], "no_work");
+
+    let step = next(&mut ann);
+    assert_eq!((&step["action"], &step["task"]["task_id"]), (&"start_subtask".into(), &form.as_str().into()), "{step}");
+    assert_eq!(ann.set(&form, "in_progress")["success"], true);
+    let ticket = super::claim(&daemon, "agt_b");
+    assert_eq!(next(&mut ann)["action"], "wait_for_subtasks");
+
+    let mut bob = ByHand::with(&daemon, "agt_b", &ticket);
+    assert_eq!(bob.get_my_task()["task"]["task_id"], form.as_str());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ann.call("get_next_action", json!({})));
+        assert_eq!(bob.report("success")["success"], true);
+        let step = waiting.join().unwrap();
+        assert_eq!((&step["action"], &step["task"]["task_id"]), (&"work".into(), &"tsk".into()), "{step}");
+    });
+}
+
+#[test]
+fn an_unbound_agent_begins_with_the_top_task_and_a_bound_one_stays() {
+    let daemon = Daemon::crowded(
+        "",
+        &world(
+            "
+  tsk_top: { project: prj, title: t, assignee: agt_a, status: in_progress, priority: low }
+  tsk_mid: { project: prj, parent: tsk_top, title: t, status: todo }
+  tsk_low: { project: prj, parent: tsk_mid, title: t, assignee: agt_a, status: in_progress, priority: urgent }
+",
+        ),
+    );
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk_top");
+    let step = ann.call("get_next_action", json!({ "timeout_seconds": 0 }));
+    assert_eq!((&step["action"], &step["task"]["task_id"]), (&"execute_subtask".into(), &"tsk_low".into()), "{step}");
+}
+
+#[test]
+fn by_no_door_is_a_parent_done_before_its_subtasks() {
+    let daemon = Daemon::crowded(
+        "",
+        &world(
+            "
+  tsk_open: { project: prj, title: t, assignee: agt_a, status: in_progress }
+  tsk_part: { project: prj, parent: tsk_open, title: t, assignee: agt_a, status: todo }
+  tsk_done: { project: prj, title: t, assignee: agt_a, status: done }
+  tsk_over: { project: prj, parent: tsk_done, title: t, assignee: agt_a, status: done }
+",
+        ),
+    );
+    let check = |arguments: &str, expected: &str| {
+        let said = daemon.cli(&arguments.split(' ').collect::<Vec<_>>());
+        assert!(said.code != 0 && said.stderr.contains(expected), "{arguments}: {said:?}");
+    };
+    let closed = "Parent task tsk_done is done: what is part of it can't be open";
+    check("task set tsk_open --status done", "Task tsk_open has subtasks that are not finished: tsk_part");
+    check("task add --project prj --title t --parent tsk_done", closed);
+    check("task set tsk_over --status todo", closed);
+    check("task set tsk_part --parent tsk_done", closed);
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let draft = json!({ "title": "t", "parent_task_id": "tsk_done" });
+    check_refused(&ann.call("create_task", draft), "parent_closed", closed);
+    for task in [
+        "tsk_new: { project: prj, parent: tsk_done, title: t }",
+        "tsk_part: { project: prj, parent: tsk_done, title: t, assignee: agt_a }",
+    ] {
+        daemon.write("more.yaml", format!("tasks:\n  {task}\n"));
+        check("apply more.yaml", closed);
+    }
+    daemon.write(
+        "more.yaml",
+        "tasks:\n  a: { project: prj, title: t, status: done }\n  b: { project: prj, parent: a, title: t }\n",
+    );
+    let said = daemon.cli(&["apply", "more.yaml"]);
+    assert!(said.code != 0 && said.stderr.contains("not finished: b"), "{said:?}");
+    assert_eq!(daemon.cli(&["task", "show", "a"]).code, 1);
+    assert_eq!(daemon.task_status("tsk_over"), "done");
+}
+
+#[test]
+fn people_move_tasks_and_say_what_they_wait_for() {
+    let daemon = Daemon::crowded(
+        "",
+        &world(
+            "
+  tsk_a: { project: prj, title: a, status: todo }
+  tsk_b: { project: prj, title: b, status: todo, assignee: agt_b }
+  tsk_c: { project: prj, title: c, status: blocked, assignee: agt_b }
+",
+        ),
+    );
+    let show = |task: &str| daemon.json(&["task", "show", task]);
+    let fails = |arguments: &[&str], expected: &str| {
+        let said = daemon.cli(arguments);
+        assert!(said.code == 1 && said.stderr.contains(expected), "{arguments:?}: {said:?}");
+    };
+    daemon.done(&["task", "set", "tsk_b", "--parent", "tsk_a", "--depends-on", "tsk_c", "--depends-on", "tsk_c"]);
+    let moved = show("tsk_b");
+    assert_eq!((&moved["parent_id"], &moved["dependencies"]), (&"tsk_a".into(), &json!(["tsk_c"])), "{moved}");
+    assert_eq!(moved["depends_on"][0]["status"], "blocked");
+    fails(&["task", "set", "tsk_b", "--status", "in_progress"], "depends on tasks that are not done: tsk_c");
+    fails(&["task", "set", "tsk_a", "--parent", "tsk_b"], "Task tsk_a can't be part of itself");
+    fails(&["task", "set", "tsk_a", "--depends-on", "tsk_b"], "one is part of the other");
+    fails(
+        &["task", "set", "tsk_c", "--depends-on", "tsk_a"],
+        "A task would wait for itself: tsk_c -> tsk_a -> tsk_b -> tsk_c",
+    );
+    fails(&["task", "set", "tsk_c", "--depends-on", "tsk_elsewhere"], "There is no task tsk_elsewhere in project prj");
+    daemon.done(&["task", "set", "tsk_c", "--reason", "no network", "--parent", "tsk_b", "--priority", "high"]);
+    let text = daemon.done(&["task", "show", "tsk_a"]);
+    let tree: Vec<&str> = text.lines().filter(|line| line.contains("tsk_") && line.contains("agt_b")).collect();
+    assert!(tree[0].starts_with("tsk_b ") && tree[1].starts_with("  tsk_c "), "{text}");
+}

@@ -1,0 +1,181 @@
+//! What agents take and how they fail, from the lines that their CLIs print to what `status`, `logs` and `task show` tell.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::support::until_some;
+
+/// Lines as a CLI prints them.
+fn printed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name)
+}
+
+/// A daemon with an agent that takes its task, prints these lines and waits for `go`; then it does the rest.
+fn printing(name: &str, rest: &[&str]) -> Daemon {
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    let print = format!("run:cat {}", printed(name).display());
+    let steps = ["authenticate", "get-my-task", &print, "wait-for:go"];
+    daemon.with_one_task(&[&steps, rest].concat());
+    daemon
+}
+
+/// The launch once it is shown with its usage.
+fn until_used(daemon: &Daemon) -> Value {
+    until_some("its usage is known", || daemon.open("agt").into_iter().find(|launch| launch["usage"].is_object()))
+}
+
+fn go_on(daemon: &Daemon) -> Value {
+    std::fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("agt")
+}
+
+fn claude_usage() -> Value {
+    json!({
+        "turns": 3, "input_tokens": 342, "output_tokens": 100, "cache_read_tokens": 200, "cache_write_tokens": 20,
+        "cost_usd_micros": 12346,
+    })
+}
+
+#[test]
+fn what_a_running_agent_takes_and_does_is_shown() {
+    let daemon = printing("claude.jsonl", &["report:success"]);
+    let launch = until_used(&daemon);
+    assert_eq!(launch["usage"], claude_usage(), "{launch}");
+    assert_eq!((&launch["progress"], &launch["failure"]), (&"I am done.".into(), &Value::Null), "{launch}");
+    let status = daemon.done(&["status"]);
+    assert!(status.contains("3 turns, 662 tokens, $0.01") && status.contains("I am done."), "{status}");
+
+    let ended = go_on(&daemon);
+    assert_eq!((&ended["outcome"], &ended["usage"]), (&"completed".into(), &claude_usage()), "{ended}");
+    let task = daemon.json(&["task", "show", "tsk"]);
+    assert_eq!(task["executions"][0]["usage"], claude_usage(), "{task}");
+    let task = daemon.done(&["task", "show", "tsk"]);
+    assert!(task.contains("3 turns, 662 tokens, $0.01"), "{task}");
+}
+
+/// How an agent ended that printed these lines and went without a report.
+fn ended_after(name: &str, exit: &str) -> Value {
+    let daemon = printing(name, &[exit]);
+    go_on(&daemon)
+}
+
+#[test]
+fn why_an_agent_went_without_a_report_is_kept() {
+    let daemon = printing("claude_quota.jsonl", &["exit:1"]);
+    let quota = json!({ "class": "quota", "resets_at": "2026-01-01T00:00:00.000Z" });
+    let told =
+        until_some("its trouble is known", || daemon.open("agt").into_iter().find(|it| it["failure"].is_object()));
+    assert_eq!(told["failure"], quota, "{told}");
+    let ended = go_on(&daemon);
+    assert_eq!((&ended["outcome"], &ended["failure"]), (&"exited_without_report".into(), &quota), "{ended}");
+    assert_eq!(ended["progress"], "API Error: Request rejected (429)", "{ended}");
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["executions"][0]["failure"], quota);
+    let status = daemon.done(&["status"]);
+    assert!(status.contains("exited_without_report: quota"), "{status}");
+    assert_eq!(daemon.logged("launch ended")[0]["failure"], "quota");
+}
+
+#[test]
+fn an_agent_that_broke_without_a_word_crashed() {
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "segv"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["failure"], json!({ "class": "crash" }), "{ended}");
+    assert_eq!(ended["usage"], Value::Null, "{ended}");
+}
+
+#[test]
+fn an_agent_that_left_in_peace_had_no_trouble() {
+    let ended = ended_after("claude.jsonl", "exit:0");
+    assert_eq!((&ended["outcome"], &ended["failure"]), (&"exited_without_report".into(), &Value::Null), "{ended}");
+    let ended = ended_after("claude_overload.jsonl", "report:success");
+    assert_eq!((&ended["outcome"], &ended["failure"]), (&"completed".into(), &Value::Null), "{ended}");
+}
+
+#[test]
+fn a_daemon_that_comes_back_knows_what_was_taken() {
+    let mut daemon = printing("claude.jsonl", &["run:cat extra", "report:success"]);
+    until_used(&daemon);
+    daemon.kill();
+    // Meanwhile the session went on: its total has what was before in it.
+    let more =
+        r#"{"type":"result","session_id":"5d0c2f4e-0000-4000-8000-000000000001","num_turns":5,"total_cost_usd":1}"#;
+    daemon.write("work/extra", format!("{more}\n"));
+    daemon.start();
+    assert_eq!(until_used(&daemon)["usage"], claude_usage());
+    let expected = json!({
+        "turns": 5, "input_tokens": 342, "output_tokens": 100, "cache_read_tokens": 200, "cache_write_tokens": 20,
+        "cost_usd_micros": 1_000_000,
+    });
+    assert_eq!(go_on(&daemon)["usage"], expected);
+}
+
+#[test]
+fn what_was_printed_while_no_daemon_was_there_counts() {
+    let mut daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    let print = format!("run:cat {}", printed("opencode.jsonl").display());
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        &print,
+        "write:gone",
+        "exit:0",
+    ]);
+    daemon.written_pid("ready");
+    daemon.kill();
+    daemon.write("work/go", "");
+    daemon.written_pid("gone");
+    daemon.start();
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["usage"]["turns"], &ended["usage"]["cost_usd_micros"]), (&2.into(), &540.into()), "{ended}");
+}
+
+#[test]
+fn a_flood_of_output_hides_nothing_that_comes_after_it() {
+    let daemon = Daemon::running("output: { max_file: 64 KiB, files: 2 }\nbackoff: { initial: 1h, max: 1h }");
+    let print = format!("run:cat {}", printed("claude.jsonl").display());
+    let steps = ["authenticate", "get-my-task", "chatter:3000000", "long-line:300000", &print, "report:success"];
+    daemon.with_one_task(&steps);
+    assert_eq!(daemon.until_ended("agt")["usage"], claude_usage());
+}
+
+#[test]
+fn logs_are_put_into_words_for_people_and_left_for_programs() {
+    let daemon = printing("claude.jsonl", &["print:plain", "report:success"]);
+    go_on(&daemon);
+    let lines = std::fs::read_to_string(printed("claude.jsonl")).unwrap();
+    // Standard output is no terminal here.
+    for as_it_is in [&["logs", "agt", "prj"][..], &["logs", "agt", "prj", "--raw"]] {
+        assert!(daemon.done(as_it_is).contains(&lines), "{as_it_is:?}");
+    }
+    let words = daemon.done(&["logs", "agt", "prj", "--readable"]);
+    let (_, words) = words.split_once("started with claude-x\n").unwrap();
+    let expected = "First the task.\ncoordinator.get_my_task\n  > {\"has_task\":true}\nattempt 1 failed: overloaded\n! overload\n\
+                    Bash: cargo test\n  > test result: FAILED\nI am done.\n= 3 turns, 662 tokens, $0.01\nplain\n";
+    assert!(words.starts_with(expected), "{words}");
+}
+
+#[test]
+fn a_coordinator_elsewhere_tells_its_server() {
+    let mut server = Daemon::serving("");
+    server.project("prj");
+    let print = format!("run:cat {}", printed("claude.jsonl").display());
+    server.agent("agt", "prj", &["authenticate", "get-my-task", &print, "wait-for:go", "exit:1"]);
+    server.task("tsk", "prj", "agt");
+    let socket = format!("unix:{}", server.state().join("mcp.sock").display());
+    let mut coordinator = Daemon::supervising(&socket, "agents: { agt: { passkey: a-passkey } }\npolling_interval: 1s");
+    coordinator.start();
+    assert_eq!(until_used(&server)["usage"], claude_usage());
+    // One that has forgotten what it was only told is told again.
+    server.kill();
+    server.start();
+    assert_eq!(until_used(&server)["usage"], claude_usage());
+    let ended = go_on(&server);
+    assert_eq!((&ended["usage"], &ended["failure"]["class"]), (&claude_usage(), &"crash".into()), "{ended}");
+    coordinator.until_nothing_is_left();
+}
