@@ -161,8 +161,9 @@ impl Agent {
         };
         let mut agent = Self { line, token: String::new() };
         agent.ask("authenticate", json!({ "agent_id": name, "passkey": ticket, "project_id": "prj" }))?;
-        agent.token = agent.answer()?["session_token"].as_str().context("a session")?.to_owned();
-        Ok(agent)
+        let opened = agent.answer()?;
+        let token = opened["session_token"].as_str().context("a session")?.to_owned();
+        Ok(Self { token, ..agent })
     }
 
     /// Asks and doesn't wait for the answer.

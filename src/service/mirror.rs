@@ -3,6 +3,7 @@
 //! One task writes all of them, in the order of the store, which is the truth. A mirror that can't be written is behind until it
 //! can, and no message fails for it. An agent with one working directory in two projects has one mirror for both.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
@@ -65,7 +66,7 @@ impl Service {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(project_id = %project, error = %ErrorChain(&error), "could not mirror a chat")
+                    tracing::warn!(project_id = %project, error = %ErrorChain(&error), "could not mirror a chat");
                 }
             }
         }
@@ -142,8 +143,8 @@ fn share(mirrors: &mut Mirrors, place: &Place, project: ProjectId) {
         }
     }
     let mirror = mirrors.entry(place.clone()).or_default();
-    if !mirror.written.contains_key(&project) {
-        mirror.written.insert(project, 0);
+    if let Entry::Vacant(new) = mirror.written.entry(project) {
+        new.insert(0);
         mirror.left = None;
     }
 }

@@ -66,7 +66,7 @@ impl Concerned {
         for change in changes {
             match change {
                 Change::Agent(_) | Change::Project(_) | Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) => {
-                    concerned.coordinators = true
+                    concerned.coordinators = true;
                 }
                 Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
                 Change::Task(task) => {
