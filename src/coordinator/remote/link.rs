@@ -16,7 +16,7 @@ use crate::telemetry::ErrorChain;
 /// The code of a refusal for who is no coordinator.
 const NOT_LET_IN: &str = "coordinator_only";
 /// Arguments that a server may not know, and does without.
-const OPTIONAL: [&str; 2] = ["coordinator_id", "coordinator_token"];
+const OPTIONAL: [&str; 3] = ["coordinator_id", "coordinator_token", "purpose"];
 
 pub(super) struct Link {
     server: ServerAddress,
