@@ -7,6 +7,7 @@ mod agent;
 mod apply;
 mod bridge;
 mod call;
+mod chat;
 mod check;
 mod client;
 mod drain;
@@ -113,6 +114,8 @@ enum Question {
     Why(why::WhyArguments),
     /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
     Resume(stop::ResumeArguments),
+    /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
+    Chat(chat::ChatArguments),
     /// Tasks: list, show, add, set
     #[command(subcommand)]
     Task(task::TaskCommand),
@@ -234,6 +237,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Drain(drain) => drain.drain(&client).await,
             Question::Refresh => drain::refresh(&client).await,
             Question::Why(why) => why.print(&client).await,
+            Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

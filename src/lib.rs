@@ -9,13 +9,14 @@
 //! app                                   composition, start order, shutdown order
 //! coordinator   mcp   rest              front doors and drivers; they don't know one another
 //! service                               use cases, one file each; who may do what
-//! store   process   provider            adapters; they don't know one another
+//! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
 //! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  crash_point    leaves
 //! domain                                pure decisions
 //! ```
 
 pub mod app;
+pub mod chat_log;
 pub mod cli;
 pub mod config;
 pub mod coordinator;

@@ -45,6 +45,8 @@ pub enum Expect {
     LaunchAt(LaunchId, i64),
     /// The record of the key still has this revision (0: nothing is remembered), although the commit doesn't change it.
     PairAt(InstanceKey, i64),
+    /// Nothing was said in this chat after the message with this number.
+    NoMessageAfter(Assignment, i64),
     /// New agents are being started.
     NotPaused,
 }

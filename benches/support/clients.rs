@@ -69,6 +69,10 @@ impl Control {
         self.ask("POST", path, &body.to_string())
     }
 
+    pub fn patch(&mut self, path: &str, body: &Value) -> Result<Value> {
+        self.ask("PATCH", path, &body.to_string())
+    }
+
     pub fn set_status(&mut self, task: &str, status: &str) -> Result<()> {
         self.ask("PATCH", &format!("/tasks/{task}"), &json!({ "status": status }).to_string()).map(drop)
     }
@@ -147,7 +151,7 @@ impl Web {
 }
 
 /// The first line and the body of what an HTTP server answers.
-fn answer(stream: &mut impl BufRead) -> Result<(String, Vec<u8>)> {
+pub fn answer(stream: &mut impl BufRead) -> Result<(String, Vec<u8>)> {
     let status = line(stream)?;
     let mut length = 0;
     loop {

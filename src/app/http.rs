@@ -16,8 +16,8 @@ use crate::mcp::{self, McpServer};
 use crate::peer::Peer;
 use crate::rest::{self, RestState};
 
-/// Most connections at the same time, where descriptors allow it.
-const MAX_CONNECTIONS: usize = 512;
+/// Most connections at the same time, where descriptors allow it: a thousand agents may wait for messages.
+const MAX_CONNECTIONS: usize = 2048;
 /// In `state_dir`: the port that was chosen for port 0, so that clients find it again after a restart.
 const PORT_FILE: &str = "http_port";
 

@@ -102,6 +102,8 @@ impl Server {
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
+        let (mirroring, serves) = (service.clone(), serving.clone());
+        parts.spawn(async move { mirroring.mirror_chats(serves).await });
         parts.spawn(clean_up(service.clone(), config.session.cleanup_interval, serving.clone()));
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {

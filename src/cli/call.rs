@@ -30,8 +30,18 @@ const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Tools that give the same answer again, or change nothing further.
-const REPEATABLE: [&str; 6] =
-    ["authenticate", "get_my_task", "health_check", "report_completed", "should_start", "update_task_status"];
+const REPEATABLE: [&str; 10] = [
+    "authenticate",
+    "get_my_task",
+    "get_next_action",
+    "get_notifications",
+    "get_pending_messages",
+    "health_check",
+    "report_completed",
+    "respond_chat",
+    "should_start",
+    "update_task_status",
+];
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -25,6 +25,12 @@ pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
     print_line(&printable::json(&text))
 }
 
+/// The same on one line, for those who read line by line.
+pub(super) fn print_json_line(answer: &impl Serialize) -> Result<(), CliError> {
+    let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
+    print_line(&printable::json(&snake_keys(value).to_string()))
+}
+
 /// Whatever stands in it reaches no terminal but as text.
 pub(super) fn print_line(text: &str) -> Result<(), CliError> {
     writeln!(io::stdout(), "{}", printable::lines(text))?;

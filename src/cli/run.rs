@@ -3,12 +3,16 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use crate::app::{self, Ending, Inherited, Role, Signals};
 use crate::config::{Environment, Loaded, LogConfig};
 use crate::telemetry::{self, LineForm};
 
 /// Threads that serve; a daemon that mostly waits needs few.
 const N_WORKERS: usize = 2;
+/// As in the service units. Not more: some programs, agents' tools among them, look at every descriptor they could have.
+const DESCRIPTORS: u64 = 65_536;
 
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
     // First of all: it changes the environment, which is no business for a process with threads.
@@ -21,6 +25,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
             return ExitCode::from(super::error::EXIT_FAILED);
         }
     };
+    raise_descriptor_limit();
     // What this process knows is not for other processes of its user to read.
     if let Err(error) = nix::sys::prctl::set_dumpable(false) {
         tracing::warn!(%error, "could not make the daemon undumpable");
@@ -64,6 +69,18 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
             tracing::error!(error = %telemetry::ErrorChain(error.as_ref()), "the daemon ended");
             ExitCode::from(super::error::EXIT_FAILED)
         }
+    }
+}
+
+/// As many descriptors as it may have, up to [`DESCRIPTORS`]: a thousand agents may wait at once, each on a connection. A login
+/// shell gives a thousand and lets who wants more say so.
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        let wanted = hard.min(DESCRIPTORS);
+        if soft < wanted { setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) } else { Ok(()) }
+    });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "could not raise the limit of open files");
     }
 }
 

@@ -189,7 +189,8 @@ impl RemoteControlPlane {
     /// `should_start`; `None` if the answer is no.
     async fn ask_for_start(&self, client: &Arc<McpClient>, key: &InstanceKey) -> Result<Option<Claimed>, LinkError> {
         let arguments = json!({
-            "agent_id": key.agent, "project_id": key.project, "coordinator_id": self.config.coordinator
+            "agent_id": key.agent, "project_id": key.project, "purpose": key.purpose,
+            "coordinator_id": self.config.coordinator
         });
         let answer: answers::ShouldStart = self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
         Ok(answer.claimed())

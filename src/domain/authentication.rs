@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub presented_by: Option<&'a LaunchId>,
     /// Open launches of the agent in the project, the oldest first.
     pub open: &'a [Launch],
+    /// Whether somebody wants to chat with the agent.
+    pub is_chat_wanted: bool,
 }
 
 /// How the session is to be opened.
@@ -37,8 +39,8 @@ pub struct Facts<'a> {
 pub enum Grant {
     /// On this launch; a session that it has already is superseded.
     On(Box<Launch>),
-    /// On a launch of its own: an agent that someone started by hand.
-    OnNewLaunch,
+    /// On a launch of its own, for this: an agent that someone started by hand.
+    OnNewLaunch(Purpose),
 }
 
 /// Decides about an `authenticate` call (seed 004; contract.md "Passkey and ticket").
@@ -64,11 +66,16 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     if let Some(starting) = facts.open.iter().find(|launch| matches!(launch.state, LaunchState::Starting { .. })) {
         return Ok(Grant::On(Box::new(starting.clone())));
     }
-    // Only after the passkey is proven, and per purpose: a chat beside it doesn't count.
-    if facts.open.iter().any(|launch| launch.key.purpose == Purpose::Task) {
-        return Err(Refusal::AlreadyRunning);
+    // Only after the passkey is proven, and per purpose: a chat and a task don't count for each other.
+    let is_open = |purpose| facts.open.iter().any(|launch| launch.key.purpose == purpose);
+    // A person waits for a chat; and a wish ends here, while a task would go on being one (seed 003).
+    if facts.is_chat_wanted && !is_open(Purpose::Chat) {
+        Ok(Grant::OnNewLaunch(Purpose::Chat))
+    } else if is_open(Purpose::Task) {
+        Err(Refusal::AlreadyRunning)
+    } else {
+        Ok(Grant::OnNewLaunch(Purpose::Task))
     }
-    Ok(Grant::OnNewLaunch)
 }
 
 /// Whether a session on `launch` may be used by who presents its token. The session of a kept launch is that of the processes

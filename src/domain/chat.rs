@@ -2,7 +2,13 @@
 //!
 //! Messages are in the order of their numbers, which the store gives. What is unread is decided by number, never by time.
 
+use std::borrow::Cow;
+
 use super::id::{AgentId, MessageId, ProjectId};
+use super::launch::{Launch, Outcome, StopReason, Verdict};
+use super::limits;
+use super::pair::{PairRecord, StartLimit};
+use super::refusal::Refusal;
 use super::time::Timestamp;
 use super::words::words;
 
@@ -48,8 +54,53 @@ pub fn idle_since(began_at: Timestamp, newest_message: Option<Timestamp>, now: T
     newest_message.filter(|at| *at <= now).map_or(began_at, |at| at.max(began_at)).min(now)
 }
 
+/// What is said, as it is kept.
+///
+/// # Errors
+/// [`Refusal::Invalid`] for nothing, and the refusals of [`limits`].
+pub fn said(content: &str) -> Result<Cow<'_, str>, Refusal> {
+    if content.trim().is_empty() {
+        return Err(Refusal::Invalid("content is empty: expected a text".to_owned()));
+    }
+    limits::CONTENT.take(content)
+}
+
+/// How many of these texts fit into `budget` bytes together; one does in any case, if there is one.
+pub fn n_fitting<'a>(contents: impl IntoIterator<Item = &'a str>, budget: usize) -> usize {
+    let mut left = budget;
+    let fits = |(n, content): &(usize, &str)| {
+        let is_fitting = *n == 0 || content.len() <= left;
+        left = left.saturating_sub(content.len());
+        is_fitting
+    };
+    contents.into_iter().enumerate().take_while(fits).count()
+}
+
+/// What is remembered of a chat whose launch ended. Whoever leaves messages behind is wanted again, and waits longer each time
+/// that happens in a row; a person who ended the chat wants nobody. Who answered everything may go as it likes.
+pub fn after_end(
+    record: PairRecord,
+    launch: &Launch,
+    outcome: &Outcome,
+    newest_unread: Option<i64>,
+    at: Timestamp,
+    limit: StartLimit,
+) -> PairRecord {
+    let is_ended_by_person = launch.stop_reason == Some(StopReason::ChatEnded);
+    let leaves_messages = newest_unread.is_some() && !is_ended_by_person;
+    let verdict = match outcome {
+        Outcome::Stopped(_) => Verdict::Fine,
+        _ if is_ended_by_person => Verdict::Fine,
+        _ if leaves_messages || launch.authenticated_at.is_none() => Verdict::Failure,
+        _ => Verdict::Fine,
+    };
+    let record = record.after_end(verdict, launch.claimed_at, at, limit);
+    if leaves_messages { record.wanted(at) } else { record }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::key::{InstanceKey, Purpose};
     use super::*;
 
     #[track_caller]
@@ -65,5 +116,66 @@ mod tests {
         check(10, Some(50), 50);
         check(10, Some(500), 10);
         check(400, None, 100);
+    }
+
+    const LIMIT: StartLimit = StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
+
+    fn record() -> PairRecord {
+        PairRecord::new(InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Chat))
+    }
+
+    /// Whether the chat is wanted again, and the number of its failures.
+    #[track_caller]
+    fn check_end(stop_reason: Option<StopReason>, outcome: &Outcome, unread: Option<i64>, expected: (bool, u32)) {
+        let now = Timestamp::from_millis(100);
+        let claim = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
+        let launch = Launch { stop_reason, authenticated_at: Some(now), ..claim };
+        let after = after_end(record(), &launch, outcome, unread, now, LIMIT);
+        assert_eq!((after.wanted_since.is_some(), after.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
+    }
+
+    #[test]
+    fn who_leaves_messages_behind_is_wanted_again_and_waits() {
+        let (idle, out) = (Some(StopReason::ChatIdle), Some(StopReason::LoggedOut));
+        check_end(None, &Outcome::ExitedWithoutReport, Some(3), (true, 1));
+        check_end(None, &Outcome::Lost, Some(3), (true, 1));
+        check_end(out, &Outcome::Completed, Some(3), (true, 1));
+        check_end(idle, &Outcome::Completed, Some(3), (true, 1));
+        for reason in [StopReason::Shutdown, StopReason::Person] {
+            check_end(Some(reason), &Outcome::Stopped(reason), Some(3), (true, 0));
+        }
+        check_end(Some(StopReason::ChatEnded), &Outcome::Completed, Some(3), (false, 0));
+    }
+
+    #[test]
+    fn who_answered_everything_may_go_as_it_likes() {
+        for outcome in [Outcome::ExitedWithoutReport, Outcome::Completed, Outcome::Lost] {
+            check_end(None, &outcome, None, (false, 0));
+        }
+    }
+
+    #[test]
+    fn who_never_came_is_a_failure_and_is_wanted_as_before() {
+        let now = Timestamp::from_millis(100);
+        let launch = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
+        let after = after_end(record().wanted(now), &launch, &Outcome::Lost, None, now, LIMIT);
+        assert_eq!((after.wanted_since, after.n_failures), (Some(now), 1));
+    }
+
+    #[test]
+    fn a_message_has_something_to_say_and_not_too_much() {
+        let at_most = "x".repeat(limits::CONTENT.most());
+        assert_eq!(said(&at_most).as_deref(), Ok(at_most.as_str()));
+        for content in ["", " \n\t", &format!("{at_most}x")] {
+            assert!(said(content).is_err(), "{} bytes", content.len());
+        }
+    }
+
+    #[test]
+    fn as_much_is_given_as_fits() {
+        assert_eq!(n_fitting([], 10), 0);
+        assert_eq!(n_fitting(["a text that is too long"], 10), 1);
+        assert_eq!(n_fitting(["12345", "12345", "1"], 10), 2);
+        assert_eq!(n_fitting(["12345", "123456", "1"], 10), 1);
     }
 }

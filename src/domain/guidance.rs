@@ -2,10 +2,9 @@
 //!
 //! Titles, descriptions and messages are other people's data: they travel as fields and are never part of an instruction.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::language::Language;
 use super::launch::ReportResult;
 use super::next_action::{ChatStep, TaskStep};
@@ -37,12 +36,45 @@ impl Guidance {
         }
     }
 
-    /// After `authenticate` (seed 004).
-    pub const fn authenticated(self) -> &'static str {
+    /// After `authenticate` (seed 004 for a task).
+    pub const fn authenticated(self, purpose: Purpose) -> &'static str {
+        match purpose {
+            Purpose::Task => self.either(
+                "Call get_my_task to fetch the details of your task.",
+                "get_my_task を呼び出してタスク詳細を取得してください",
+            ),
+            Purpose::Chat => self.either(
+                "Call get_next_action and do what it says, again and again.",
+                "get_next_action を呼び出し、その指示に従うことを繰り返してください",
+            ),
+        }
+    }
+
+    /// What the hidden message says that opens a chat (seed 003).
+    pub const fn chat_started(self) -> &'static str {
+        self.either("Session started", "セッション開始")
+    }
+
+    /// After `respond_chat`.
+    pub const fn responded(self) -> &'static str {
         self.either(
-            "Call get_my_task to fetch the details of your task.",
-            "get_my_task を呼び出してタスク詳細を取得してください",
+            "Your answer is delivered. Call get_next_action.",
+            "応答を送信しました。get_next_action を呼び出してください。",
         )
+    }
+
+    /// After `get_pending_messages`.
+    pub const fn messages_given(self, n_messages: usize) -> &'static str {
+        match n_messages {
+            0 => self.either(
+                "There are no messages for you. Call get_next_action.",
+                "未読メッセージはありません。get_next_action を呼び出してください。",
+            ),
+            _ => self.either(
+                "Reply with respond_chat, then call get_next_action.",
+                "respond_chat で応答してから get_next_action を呼び出してください。",
+            ),
+        }
     }
 
     /// After `get_my_task` with a task (seed 004).
@@ -165,7 +197,7 @@ impl Guidance {
     pub const fn next_of_task(self, step: &TaskStep) -> &'static str {
         match step {
             TaskStep::GetNotifications => self.notification(),
-            TaskStep::GetMyTask => self.authenticated(),
+            TaskStep::GetMyTask => self.authenticated(Purpose::Task),
             TaskStep::Work(_) => self.either(
                 "Carry out this task yourself. Work as its description says, and when it is finished set its status to 'done' with update_task_status.",
                 "このタスクを直接実行してください。\nタスクの内容に従って作業を行い、完了したら\nupdate_task_status で status を 'done' に変更してください。",
@@ -229,12 +261,14 @@ impl Guidance {
         self.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
     }
 
+    const fn steps_title(self) -> &'static str {
+        self.either("Steps", "手順")
+    }
+
     /// What an agent CLI is started with (seed 004). Without `passkey` it names the variable that holds it, because an
     /// argument list is readable by everyone on the machine.
     pub fn prompt(self, key: &InstanceKey, working_directory: &Path, passkey: Option<&Secret>) -> String {
-        let InstanceKey { agent, project, .. } = key;
-        let directory = working_directory.display();
-        let mut text = format!("\nAgent ID: {agent}\nProject ID: {project}\n");
+        let InstanceKey { agent, project, purpose } = key;
         let shown = match (passkey, self.0) {
             (Some(passkey), _) => passkey.reveal(),
             (None, Language::English) => "the value of the environment variable AGENT_PASSKEY",
@@ -242,30 +276,50 @@ impl Guidance {
         };
         let argument = passkey.map_or("$AGENT_PASSKEY", Secret::reveal);
         let call = format!(r#"authenticate(agent_id="{agent}", passkey="{argument}", project_id="{project}")"#);
-        let written = match self.0 {
-            Language::English => write!(
-                text,
-                "Passkey: {shown}\n\n\
-                 Steps:\n\
-                 1. Authenticate with {call}\n\
-                 2. The system_prompt of the answer is your role. Act according to it\n\
-                 3. Fetch your task with get_my_task()\n\
-                 4. Carry out the task (current directory: {directory})\n\
-                 5. Report the end with report_completed()\n"
-            ),
-            Language::Japanese => write!(
-                text,
-                "Passkey: {shown}\n\n\
-                 手順:\n\
-                 1. {call} で認証\n\
-                 2. 返された system_prompt があなたの役割です。その役割に従って行動してください\n\
-                 3. get_my_task() でタスク取得\n\
-                 4. タスク実行（カレントディレクトリ: {directory}）\n\
-                 5. report_completed() で完了報告\n"
-            ),
-        };
-        written.expect("writing to a string can't fail");
-        text
+        let steps = self.steps(*purpose, &call, working_directory);
+        let steps: Vec<String> = (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
+        format!(
+            "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}:\n{}",
+            self.steps_title(),
+            steps.concat()
+        )
+    }
+
+    fn steps(self, purpose: Purpose, authenticate: &str, working_directory: &Path) -> Vec<String> {
+        let directory = working_directory.display();
+        match (purpose, self.0) {
+            (Purpose::Task, Language::English) => vec![
+                format!("Authenticate with {authenticate}"),
+                "The system_prompt of the answer is your role. Act according to it".to_owned(),
+                "Fetch your task with get_my_task()".to_owned(),
+                format!("Carry out the task (current directory: {directory})"),
+                "Report the end with report_completed()".to_owned(),
+            ],
+            (Purpose::Task, Language::Japanese) => vec![
+                format!("{authenticate} で認証"),
+                "返された system_prompt があなたの役割です。その役割に従って行動してください".to_owned(),
+                "get_my_task() でタスク取得".to_owned(),
+                format!("タスク実行（カレントディレクトリ: {directory}）"),
+                "report_completed() で完了報告".to_owned(),
+            ],
+            (Purpose::Chat, Language::English) => vec![
+                format!("Authenticate with {authenticate}"),
+                "The system_prompt of the answer is your role. Act according to it".to_owned(),
+                "This is a chat. Call get_next_action() and do what it says; it waits until there is a message".to_owned(),
+                format!("Answer the messages with respond_chat(content) (current directory: {directory})"),
+                "Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit"
+                    .to_owned(),
+            ],
+            (Purpose::Chat, Language::Japanese) => vec![
+                format!("{authenticate} で認証"),
+                "返された system_prompt があなたの役割です。その役割に従って行動してください".to_owned(),
+                "これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）"
+                    .to_owned(),
+                format!("respond_chat(content) でメッセージに応答（カレントディレクトリ: {directory}）"),
+                "3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください"
+                    .to_owned(),
+            ],
+        }
     }
 }
 

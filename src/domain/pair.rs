@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::{AgentStatus, ProjectStatus};
 use super::id::LaunchId;
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::launch::{LaunchState, Verdict};
 use super::time::Timestamp;
 use super::words::words;
@@ -72,6 +72,21 @@ impl PairRecord {
     /// Somebody wants it started.
     pub fn wanted(self, at: Timestamp) -> Self {
         Self { wanted_since: self.wanted_since.or(Some(at)), ..self }
+    }
+
+    /// Nobody wants it started any more, or it came.
+    pub fn unwanted(self) -> Self {
+        Self { wanted_since: None, ..self }
+    }
+
+    /// Its agent has answered all messages up to this one.
+    pub fn answered(self, up_to: i64) -> Self {
+        Self { read_up_to: self.read_up_to.max(up_to), ..self }
+    }
+
+    /// Whether what is remembered could start something: a chat that nobody wants is no coordinator's business.
+    pub fn concerns_coordinators(&self) -> bool {
+        self.key.purpose == Purpose::Task || self.wanted_since.is_some()
     }
 
     /// A person said to try again.

@@ -1,6 +1,6 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
-use super::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, ProjectId, TaskId};
+use super::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, ProjectId, TaskId};
 use super::key::Purpose;
 use super::task::TaskStatus;
 
@@ -27,6 +27,11 @@ pub enum Refusal {
     SessionEnded,
     #[error("Session has expired")]
     SessionExpired,
+    /// A tool of the other purpose; `instead` is what to call.
+    #[error("This tool is not for a {purpose} session: call {instead}")]
+    WrongPurpose { purpose: Purpose, instead: &'static str },
+    #[error("Message not found")]
+    MessageNotFound { message: MessageId },
     #[error("This tool is for coordinators")]
     CoordinatorOnly,
     #[error("Task not found")]
@@ -106,6 +111,8 @@ impl Refusal {
             Self::InvalidSession => "invalid_session",
             Self::SessionEnded => "session_ended",
             Self::SessionExpired => "session_expired",
+            Self::WrongPurpose { .. } => "wrong_purpose",
+            Self::MessageNotFound { .. } => "message_not_found",
             Self::CoordinatorOnly => "coordinator_only",
             Self::TaskNotFound { .. } => "task_not_found",
             Self::LaunchNotFound { .. } => "launch_not_found",
@@ -186,6 +193,8 @@ impl Refusal {
             | Self::AgentNotFound { .. }
             | Self::TaskNotFound { .. }
             | Self::LaunchNotFound { .. }
+            | Self::MessageNotFound { .. }
+            | Self::WrongPurpose { .. }
             | Self::Inactive
             | Self::NotYourTask { .. }
             | Self::ImpossibleStatus { .. }

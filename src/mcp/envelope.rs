@@ -5,7 +5,7 @@
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 
-use crate::domain::{CoordinatorId, LaunchId, Refusal, Secret};
+use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
 use crate::telemetry::ErrorChain;
@@ -108,7 +108,7 @@ impl Who for Newcomer {
     }
 }
 
-/// An agent with an open session.
+/// An agent with an open session, whatever for.
 pub(super) struct AgentSession(pub(super) Caller);
 
 const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
@@ -130,7 +130,41 @@ impl Who for AgentSession {
     }
 }
 
-/// An agent that reports its end, perhaps for the second time.
+/// An agent with an open session for a task.
+pub(super) struct TaskSession(pub(super) Caller);
+
+impl Who for TaskSession {
+    const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let AgentSession(caller) = AgentSession::find(incoming).await?;
+        Ok(Self(for_purpose(Purpose::Task, "get_next_action", caller)?))
+    }
+
+    fn has_notices(&self) -> bool {
+        self.0.launch.n_notices > 0
+    }
+}
+
+/// An agent with an open session for a chat.
+pub(super) struct ChatSession(pub(super) Caller);
+
+impl Who for ChatSession {
+    const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let AgentSession(caller) = AgentSession::find(incoming).await?;
+        Ok(Self(for_purpose(Purpose::Chat, "get_my_task", caller)?))
+    }
+}
+
+/// The caller, if its session is for this; otherwise it is told what to call instead.
+fn for_purpose(purpose: Purpose, instead: &'static str, caller: Caller) -> Result<Caller, Refusal> {
+    let has = caller.session.key.purpose;
+    if has == purpose { Ok(caller) } else { Err(Refusal::WrongPurpose { purpose: has, instead }) }
+}
+
+/// An agent that reports the end of its task, perhaps for the second time.
 pub(super) struct Reporter(pub(super) Caller);
 
 impl Who for Reporter {
@@ -138,7 +172,8 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        Ok(Self(noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?)))
+        let caller = noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?);
+        Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
     }
 
     fn has_notices(&self) -> bool {

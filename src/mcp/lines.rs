@@ -31,6 +31,9 @@ const MAX_IN_FLIGHT: usize = 64;
 /// Between two looks at whether a client that says no more is still there. Nothing wakes whoever waits for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// So many bytes are read at once. Most lines are shorter, and every connection that waits has a buffer of this size.
+const READ_AT_ONCE: usize = 1024;
+
 /// The server's side of one connection.
 pub(super) struct LineTransport {
     reader: BufReader<OwnedReadHalf>,
@@ -63,7 +66,7 @@ impl LineTransport {
     pub(super) fn new(stream: UnixStream, standing: Arc<Standing>, gone: CancellationToken) -> Self {
         let (reader, writer) = stream.into_split();
         Self {
-            reader: BufReader::new(reader),
+            reader: BufReader::with_capacity(READ_AT_ONCE, reader),
             line: Vec::new(),
             is_skipping: false,
             n_bad_lines: 0,

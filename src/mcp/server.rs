@@ -151,8 +151,8 @@ impl ServerHandler for Connection {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("agent-coordinator", env!("CARGO_PKG_VERSION")))
             .with_instructions(
-                "Begin with authenticate, then get_my_task. Work on the task in your current directory. \
-                 End with report_completed.",
+                "Begin with authenticate and do what its answer says. For a task: get_my_task, work in your current directory, \
+                 end with report_completed. For a chat: get_next_action again and again, answer with respond_chat.",
             )
     }
 

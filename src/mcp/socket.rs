@@ -13,8 +13,9 @@ use crate::http::crowd::{Crowd, Place};
 use crate::http::share_of_descriptors;
 use crate::peer::{LocalPeer, PeerKind};
 
-/// Most connections at the same time, where descriptors allow it; more wait in the backlog of the socket.
-const MAX_CONNECTIONS: usize = 1024;
+/// Most connections at the same time, where descriptors allow it; more wait in the backlog of the socket. A thousand agents may
+/// wait for messages, and others work meanwhile.
+const MAX_CONNECTIONS: usize = 4096;
 /// Whoever connects says something this soon. Afterwards it may be silent for hours: an agent thinks.
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 /// After a failed accept: out of descriptors, most likely, and others must close first.

@@ -9,6 +9,7 @@ mod get_my_task;
 mod get_my_task_progress;
 mod get_next_action;
 mod get_notifications;
+mod get_pending_messages;
 mod get_pending_tasks;
 mod health_check;
 mod list_active_projects_with_agents;
@@ -23,6 +24,7 @@ mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
 mod report_status;
+mod respond_chat;
 mod save_context;
 mod should_start;
 mod update_task_status;
@@ -65,6 +67,8 @@ pub(super) fn all() -> Tools {
         Tool::of::<update_task_status::UpdateTaskStatus>(),
         Tool::of::<get_notifications::GetNotifications>(),
         Tool::of::<save_context::SaveContext>(),
+        Tool::of::<get_pending_messages::GetPendingMessages>(),
+        Tool::of::<respond_chat::RespondChat>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
         // Deprecated: after what takes their place.

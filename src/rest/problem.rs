@@ -15,6 +15,7 @@ impl From<Refusal> for Problem {
             Refusal::AgentNotFound { agent } => format!("no agent `{agent}`"),
             Refusal::TaskNotFound { task } => format!("no task `{task}`"),
             Refusal::LaunchNotFound { launch } => format!("no launch `{launch}`"),
+            Refusal::MessageNotFound { message } => format!("no message `{message}` in this chat"),
             Refusal::NotAssigned { agent, project } => {
                 format!("agent `{agent}` is not assigned to project `{project}`")
             }
@@ -31,6 +32,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::TaskNotFound { .. }
         | Refusal::NoSuchTask { .. }
         | Refusal::LaunchNotFound { .. }
+        | Refusal::MessageNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
@@ -64,6 +66,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NoTaskToSave
         | Refusal::AmbiguousLaunch { .. }
         | Refusal::OtherTaskBegun { .. }
+        | Refusal::WrongPurpose { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

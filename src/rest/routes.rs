@@ -3,6 +3,7 @@
 
 pub mod activity;
 pub mod agents;
+pub mod chat;
 pub mod coordinator;
 pub mod launches;
 pub mod manifest;
@@ -27,6 +28,7 @@ pub(super) fn all() -> Router<RestState> {
         .merge(agents::routes())
         .merge(projects::routes())
         .merge(tasks::routes())
+        .merge(chat::routes())
         .merge(launches::routes())
         .merge(operate::routes())
         .merge(manifest::routes())

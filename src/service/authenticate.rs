@@ -8,7 +8,7 @@ use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, SESSION_TOKEN_PREFIX, TokenHash};
 use crate::domain::session::SessionEndReason;
-use crate::domain::{Agent, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, Timestamp};
+use crate::domain::{Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp};
 use crate::store::{Change, Commit, Expect};
 
 use super::launches::launch_event;
@@ -49,7 +49,7 @@ impl Service {
                 self.store.launch_by_ticket(&passkey.token_hash()).await?,
                 self.store.project(project_id).await?,
             );
-            let key = InstanceKey::new(agent_id.clone(), project_id.clone(), Purpose::Task);
+            let key = InstanceKey::new(agent_id.clone(), project_id.clone(), Purpose::Chat);
             let facts = self.store.pair_facts(&key).await?;
             let open: Vec<Launch> = self
                 .store
@@ -67,11 +67,12 @@ impl Service {
                 proof: proof(agent.as_ref(), ticketed, passkey),
                 presented_by,
                 open: &open,
+                is_chat_wanted: facts.record.wanted_since.is_some(),
             })?;
             let (Some(agent), Some(project)) = (agent, project) else {
                 return Err(Refusal::InvalidCredentials.into());
             };
-            self.open_session(grant, key, agent, project).await
+            self.open_session(grant, facts.record, agent, project).await
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::Authenticated))
@@ -80,7 +81,7 @@ impl Service {
     async fn open_session(
         &self,
         grant: Grant,
-        key: InstanceKey,
+        of_chat: PairRecord,
         agent: Agent,
         project: Project,
     ) -> Result<(Commit, Authenticated), ServiceError> {
@@ -88,7 +89,8 @@ impl Service {
         let token = self.world.new_token(SESSION_TOKEN_PREFIX);
         let (before, expect) = match grant {
             Grant::On(launch) => (*launch, Vec::new()),
-            Grant::OnNewLaunch => {
+            Grant::OnNewLaunch(purpose) => {
+                let key = InstanceKey { purpose, ..of_chat.key.clone() };
                 let deadline = now + self.settings.start_timeout;
                 let id = self.world.new_id(LaunchId::PREFIX);
                 let launch = Launch::claimed(id, key.clone(), agent.ai_type, now, deadline);
@@ -111,12 +113,15 @@ impl Service {
             agent_name: agent.name,
             project_name: project.name,
             system_prompt: agent.system_prompt,
-            instruction: self.guidance.authenticated(),
+            instruction: self.guidance.authenticated(launch.key.purpose),
             purpose: launch.key.purpose,
             working_directory: project.working_directory,
             launch: launch.id.clone(),
             session: session.id.clone(),
         };
+        if launch.key.purpose == Purpose::Chat && of_chat.wanted_since.is_some() {
+            changes.push(Change::Pair(of_chat.unwanted()));
+        }
         changes.push(Change::Event(launch_event(&launch, now)));
         changes.push(Change::Launch(launch));
         changes.push(Change::Session(session));

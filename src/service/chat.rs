@@ -1,11 +1,14 @@
-//! Chat (seed 003): what is unread, and who was given what.
+//! Chat (seed 003), the agents' half: what is unread, who was given what, and what they answer.
 //!
 //! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
 
-use crate::domain::chat::Sender;
-use crate::domain::{InstanceKey, Message, Session};
-use crate::store::{Change, ChatEnd, Commit, MessageFilter, StoreError};
+use crate::domain::chat::{Sender, after_end, n_fitting, said};
+use crate::domain::{
+    Assignment, InstanceKey, Launch, Message, MessageId, Outcome, PairRecord, Session, StopReason, Timestamp,
+};
+use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
 
+use super::conversation::message_event;
 use super::{Caller, Service, ServiceError};
 
 /// Messages for an agent.
@@ -21,6 +24,10 @@ pub struct Pending {
 const MAX_PENDING: usize = 50;
 /// So many earlier messages are given along with them.
 const MAX_CONTEXT: usize = 20;
+/// So many bytes of messages are given at once, and so many of earlier ones: an answer says everything twice, and older clients
+/// take no line over 64 KiB.
+const PENDING_BYTES: usize = 16 * 1024;
+const CONTEXT_BYTES: usize = 8 * 1024;
 
 impl Service {
     /// The messages that `caller` hasn't answered, with what was said before. They count as handed out to its session.
@@ -31,14 +38,16 @@ impl Service {
         let key = &caller.session.key;
         self.transact(|| async move {
             let (launch, session) = self.latest(caller).await?;
-            let expect = vec![crate::store::Expect::LaunchAt(launch.id.clone(), launch.revision)];
+            let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
             let read_up_to = self.store.pair(key).await?.read_up_to;
             let of_users =
                 MessageFilter { after: Some(read_up_to), sender: Some(Sender::User), ..visible(key, MAX_PENDING) };
-            let pending = self.store.messages(&of_users).await?;
+            let mut pending = self.store.messages(&of_users).await?;
+            pending.truncate(n_fitting(pending.iter().map(|message| message.content.as_str()), PENDING_BYTES));
             let before = pending.first().map(|message| message.seq);
             let earlier = MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
             let context = self.store.messages(&earlier).await?;
+            let context = newest_fitting(context, CONTEXT_BYTES);
             let handed_out = pending.last().map_or(0, |message| message.seq).max(session.handed_out);
             let changes = if handed_out == session.handed_out {
                 Vec::new()
@@ -50,13 +59,95 @@ impl Service {
         .await
     }
 
+    /// Says `content` in the chat of `caller`: the answer to what it was given, which counts as read from then on. Repeated
+    /// because its own answer was lost, it is the same message.
+    ///
+    /// # Errors
+    /// `Invalid` for a content that is none; as [`Service::identify`].
+    pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
+        let content = said(content)?;
+        let content = content.as_ref();
+        let key = &caller.session.key;
+        self.transact(|| async move {
+            let (launch, session) = self.latest(caller).await?;
+            let record = self.store.pair(key).await?;
+            let newest = MessageFilter { end: ChatEnd::Newest, ..visible(key, 1) };
+            let newest = self.store.messages(&newest).await?.into_iter().next();
+            if let Some(newest) = newest.filter(|newest| is_repeated(newest, content, &session, &record)) {
+                return Ok((Commit::default(), newest.id));
+            }
+            let message = Message {
+                seq: 0,
+                id: self.world.new_id(MessageId::PREFIX),
+                agent: key.agent.clone(),
+                project: key.project.clone(),
+                sender: Sender::Agent,
+                content: content.to_owned(),
+                created_at: self.now(),
+                is_visible: true,
+            };
+            let id = message.id.clone();
+            let expect = vec![Expect::LaunchAt(launch.id, launch.revision)];
+            let mut changes = vec![Change::Event(message_event(&message)), Change::Message(message)];
+            let answered = record.clone().answered(session.handed_out);
+            if answered != record {
+                changes.push(Change::Pair(answered));
+            }
+            Ok((Commit { expect, changes }, id))
+        })
+        .await
+    }
+
+    /// What is remembered of a chat whose launch ended, and what must hold still for it: a message that comes in between is
+    /// unread, too. Who logs out has seen what it was given.
+    pub(super) async fn chat_record_after(
+        &self,
+        record: PairRecord,
+        launch: &Launch,
+        outcome: &Outcome,
+        at: Timestamp,
+    ) -> Result<(PairRecord, Expect), StoreError> {
+        let mut record = record;
+        if launch.stop_reason == Some(StopReason::LoggedOut) {
+            let sessions = self.store.sessions_of(&launch.id).await?;
+            let handed_out = sessions.iter().map(|session| session.handed_out).max().unwrap_or(0);
+            record = record.answered(handed_out);
+        }
+        let InstanceKey { agent, project, .. } = &launch.key;
+        let newest = MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
+        let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
+        let seen = Expect::NoMessageAfter(Assignment { project: project.clone(), agent: agent.clone() }, newest);
+        let unread = self.newest_unread_after(&launch.key, record.read_up_to).await?;
+        Ok((after_end(record, launch, outcome, unread, at, self.settings.start_limit), seen))
+    }
+
     /// The number of the newest message that the agent of a chat hasn't answered.
     pub(super) async fn newest_unread(&self, key: &InstanceKey) -> Result<Option<i64>, StoreError> {
         let read_up_to = self.store.pair(key).await?.read_up_to;
+        self.newest_unread_after(key, read_up_to).await
+    }
+
+    async fn newest_unread_after(&self, key: &InstanceKey, read_up_to: i64) -> Result<Option<i64>, StoreError> {
         let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
         let newest = self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
         Ok(newest.first().map(|message| message.seq))
     }
+}
+
+/// Whether this was the last thing said in the chat, by this very session, and nothing that it was given waits for an answer.
+fn is_repeated(newest: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
+    newest.sender == Sender::Agent
+        && newest.content == content
+        && newest.created_at >= session.created_at
+        && record.read_up_to >= session.handed_out
+}
+
+fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
+    let contents = messages.iter().rev().map(|message| message.content.as_str());
+    // One that is too long by itself isn't needed for the context.
+    let n_fitting =
+        contents.clone().next().filter(|content| content.len() <= budget).map_or(0, |_| n_fitting(contents, budget));
+    messages.split_off(messages.len() - n_fitting)
 }
 
 /// What anybody is shown of a chat, the oldest first.

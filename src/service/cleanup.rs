@@ -72,14 +72,14 @@ impl Service {
             .transact(|| async move {
                 let Some(before) = self.store.launch(&launch.id).await? else { return Ok((Commit::default(), None)) };
                 let event = LaunchEvent::SessionExpired { at: now };
-                let mut changes = self.changes_by(&before, &event, now).await?;
-                for change in &mut changes {
+                let mut commit = self.commit_by(&before, &event, now).await?;
+                for change in &mut commit.changes {
                     if let Change::Session(session) = change {
                         session.ended = Some((now, SessionEndReason::Expired));
                     }
                 }
-                let after = before.on(&event).ok().filter(|_| !changes.is_empty());
-                Ok((Commit { expect: Vec::new(), changes }, after))
+                let after = before.on(&event).ok().filter(|_| !commit.changes.is_empty());
+                Ok((commit, after))
             })
             .await?;
         ended.iter().for_each(log_end);

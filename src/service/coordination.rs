@@ -172,10 +172,10 @@ impl Service {
         let ended = self
             .transact(|| async move {
                 let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
-                let changes = self.changes_by(&before, event, self.now()).await?;
+                let commit = self.commit_by(&before, event, self.now()).await?;
                 let before = self.with_activity(before);
                 let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-                Ok((Commit { expect: Vec::new(), changes }, ended))
+                Ok((commit, ended))
             })
             .await?;
         if ended.is_some() {

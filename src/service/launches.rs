@@ -4,39 +4,33 @@
 use crate::domain::event::NewEvent;
 use crate::domain::launch::LaunchEvent;
 use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, LaunchState, Timestamp};
-use crate::store::{Change, StoreError};
+use crate::domain::{Launch, LaunchState, Purpose, Timestamp};
+use crate::store::{Change, Commit, StoreError};
 
 use super::Service;
 
 impl Service {
-    /// The changes by which `before` becomes what it is after `event`; none if the event is old news or impossible.
-    pub(super) async fn changes_by(
+    /// What makes of `before` what it is after `event`; nothing if the event is old news or impossible.
+    pub(super) async fn commit_by(
         &self,
         before: &Launch,
         event: &LaunchEvent,
         now: Timestamp,
-    ) -> Result<Vec<Change>, StoreError> {
+    ) -> Result<Commit, StoreError> {
         match self.with_activity(before.clone()).on(event) {
-            Ok(after) => self.changes_to(before, after, now).await,
+            Ok(after) => self.commit_to(before, after, now).await,
             Err(impossible) => {
                 tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
-                Ok(Vec::new())
+                Ok(Commit::default())
             }
         }
     }
 
-    /// The changes by which `before` becomes `after`.
-    pub(super) async fn changes_to(
-        &self,
-        before: &Launch,
-        after: Launch,
-        now: Timestamp,
-    ) -> Result<Vec<Change>, StoreError> {
+    async fn commit_to(&self, before: &Launch, after: Launch, now: Timestamp) -> Result<Commit, StoreError> {
+        let Commit { mut expect, mut changes } = Commit::default();
         if after == *before {
-            return Ok(Vec::new());
+            return Ok(Commit { expect, changes });
         }
-        let mut changes = Vec::new();
         let had_process = !matches!(before.state, LaunchState::Ending | LaunchState::Ended { .. });
         if had_process && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. }) {
             for session in self.store.sessions_of(&after.id).await? {
@@ -56,18 +50,22 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            changes.push(Change::Pair(record.after_end(
-                after.verdict(outcome),
-                after.claimed_at,
-                *at,
-                self.settings.start_limit,
-            )));
+            let limit = self.settings.start_limit;
+            let record = match after.key.purpose {
+                Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
+                Purpose::Chat => {
+                    let (record, seen) = self.chat_record_after(record, &after, outcome, *at).await?;
+                    expect.push(seen);
+                    record
+                }
+            };
+            changes.push(Change::Pair(record));
         }
         if before.state.as_str() != after.state.as_str() {
             changes.push(Change::Event(launch_event(&after, now)));
         }
         changes.push(Change::Launch(after));
-        Ok(changes)
+        Ok(Commit { expect, changes })
     }
 }
 

@@ -13,7 +13,7 @@ impl Service {
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         self.transact(|| async move {
             let now = self.now();
-            let (launch, expect) = self.fence(caller).await?;
+            let (launch, mut expect) = self.fence(caller).await?;
             let was_told_to = |kind| async move {
                 let open = self.open_notices_of(&caller.launch.id).await?;
                 Ok::<_, ServiceError>(open.iter().any(|notice| notice.action.kind() == kind))
@@ -26,7 +26,8 @@ impl Service {
             };
             let settled = self.settle_notices(&launch).await?;
             let launch = Launch { n_notices: 0, ..launch };
-            let mut changes = self.changes_by(&launch, &event, now).await?;
+            let Commit { expect: of_launch, mut changes } = self.commit_by(&launch, &event, now).await?;
+            expect.extend(of_launch);
             changes.retain(|change| !matches!(change, Change::Session(_)));
             changes.extend(settled);
             for session in

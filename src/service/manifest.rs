@@ -201,13 +201,12 @@ impl Service {
     async fn everything(&self) -> Result<Merged, ServiceError> {
         let agents = self.store.agents().await?;
         let projects = self.store.projects().await?;
-        let mut tasks = TaskGraph::default();
-        self.store.tasks(&TaskFilter::default()).await?.into_iter().for_each(|task| tasks.insert(task));
+        let tasks = self.store.tasks(&TaskFilter::default()).await?;
         Ok(Merged {
             agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(),
             projects: projects.into_iter().map(|project| (project.id.clone(), project)).collect(),
             members: self.store.assignments().await?.into_iter().collect(),
-            tasks,
+            tasks: tasks.into_iter().collect(),
             expect: Vec::new(),
             changes: Vec::new(),
             applied: Vec::new(),
@@ -367,8 +366,7 @@ impl Service {
         let wishes: Vec<Wish<'_>> = changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
         // Only what the changed ones look at: a task that ends elsewhere is no reason to read everything anew.
         let named = changed.iter().flat_map(|(_, task)| task.parent.iter().chain(&task.dependencies));
-        let mut looked_at = TaskGraph::default();
-        named.filter_map(|id| merged.tasks.find(id)).for_each(|task| looked_at.insert(task.clone()));
+        let looked_at: TaskGraph = named.filter_map(|id| merged.tasks.find(id)).cloned().collect();
         let (expect, rows) = written(&wishes, rows, &looked_at, now);
         merged.expect.extend(expect);
         merged.changes.extend(rows);

@@ -68,8 +68,7 @@ impl Service {
 
     /// `tasks` and what they are part of.
     pub(super) async fn graph_above(&self, tasks: &[Task]) -> Result<TaskGraph, ServiceError> {
-        let mut graph = TaskGraph::default();
-        tasks.iter().for_each(|task| graph.insert(task.clone()));
+        let mut graph: TaskGraph = tasks.iter().cloned().collect();
         for task in tasks {
             self.add_above(&mut graph, task).await?;
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
-use crate::domain::{Launch, Message, Purpose, Session, Task, TaskId};
+use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId};
 
 use super::{Caller, Service, ServiceError};
 
@@ -48,15 +48,20 @@ impl Service {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`Service::identify`], also when the session ends while it waits.
+    /// As [`Service::identify`]. A session that ends meanwhile is an action: to go.
     pub async fn next_action(&self, caller: &Caller, patience: Option<Duration>) -> Result<NextAction, ServiceError> {
         let hold = patience.map_or(self.settings.chat.poll_hold, |patience| patience.min(self.settings.chat.poll_hold));
         let asked_at = Instant::now();
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
-            let (action, until) = match self.look(caller, asked_at.elapsed(), hold).await? {
-                Look::Act(next) => return Ok(*next),
-                Look::Wait { action, until } => (action, until),
+            // On the heap while it lasts: what a look needs is not held by the thousand who wait.
+            let look = Box::pin(self.look(caller, asked_at.elapsed(), hold)).await;
+            let (action, until) = match look {
+                Ok(Look::Act(next)) => return Ok(*next),
+                Ok(Look::Wait { action, until }) => (action, until),
+                // It was open when the agent asked: this is how it is told.
+                Err(ServiceError::Refused(Refusal::SessionEnded)) => return Ok(self.exit_action()),
+                Err(error) => return Err(error),
             };
             let left = hold.saturating_sub(asked_at.elapsed());
             if left.is_zero() || self.ending.is_cancelled() {
@@ -75,6 +80,11 @@ impl Service {
         let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS };
         let instruction = self.guidance.wait(pause);
         NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
+    }
+
+    fn exit_action(&self) -> NextAction {
+        let instruction = self.guidance.next_of_chat(ChatStep::Exit);
+        NextAction { action: "exit", instruction, task: None, messages: Vec::new(), wait_seconds: None }
     }
 
     async fn look(&self, caller: &Caller, waited: Duration, hold: Duration) -> Result<Look, ServiceError> {

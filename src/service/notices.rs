@@ -88,7 +88,8 @@ impl Service {
             if news.iter().any(|change| change.ends_chat(&stored)) {
                 let linger = self.settings.linger;
                 let event = LaunchEvent::StopWanted { reason: StopReason::ChatEnded, at: now, patience: linger };
-                changes.extend(self.changes_by(&stored, &event, now).await?);
+                // Whoever is told that a chat ends isn't wanted back, whatever is said meanwhile: nothing has to hold still.
+                changes.extend(self.commit_by(&stored, &event, now).await?.changes);
             }
             return Ok(());
         }

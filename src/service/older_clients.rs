@@ -37,22 +37,53 @@ pub struct ManagedAgent {
 }
 
 impl Service {
-    /// The decision of [`Service::should_start`], with the third thing a coordinator may have to do.
-    pub async fn agent_action(&self, key: &InstanceKey, by: AskedBy<'_>) -> Result<AgentAction, ServiceError> {
-        let ShouldStart { reason, claim } = self.should_start(key, by).await?;
-        if let Some(claim) = claim {
-            return Ok(AgentAction::Start(claim));
+    /// [`Service::should_start`] for what the client means: without a purpose a task comes first, and then a chat that somebody
+    /// wants. A no is about the task, unless there is only a chat to speak of.
+    pub async fn should_start_for(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+        purpose: Option<Purpose>,
+        by: AskedBy<'_>,
+    ) -> Result<(Purpose, ShouldStart), ServiceError> {
+        let key = |purpose| InstanceKey::new(agent.clone(), project.clone(), purpose);
+        let first = purpose.unwrap_or(Purpose::Task);
+        let answer = self.should_start(&key(first), by).await?;
+        if purpose.is_some() || answer.claim.is_some() {
+            return Ok((first, answer));
         }
-        if reason == StartReason::Stopping {
-            let open = self.store.pair_facts(key).await?.open;
+        let of_chat = self.should_start(&key(Purpose::Chat), by).await?;
+        if of_chat.claim.is_some() || answer.reason == StartReason::NoWork {
+            Ok((Purpose::Chat, of_chat))
+        } else {
+            Ok((first, answer))
+        }
+    }
+
+    /// The decision of [`Service::should_start_for`] without a purpose, with the third thing a coordinator may have to do.
+    pub async fn agent_action(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+        by: AskedBy<'_>,
+    ) -> Result<(Purpose, AgentAction), ServiceError> {
+        let (purpose, ShouldStart { reason, claim }) = self.should_start_for(agent, project, None, by).await?;
+        if let Some(claim) = claim {
+            return Ok((purpose, AgentAction::Start(claim)));
+        }
+        for purpose in [Purpose::Task, Purpose::Chat] {
+            let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
+            let open = self.store.pair_facts(&key).await?.open;
             // Until then it may go by itself.
             if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open.map(|open| (open.id, open.state))
                 && ladder_at <= self.now()
             {
-                return Ok(AgentAction::Stop { launch, reason });
+                return Ok((purpose, AgentAction::Stop { launch, reason }));
             }
         }
-        Ok(AgentAction::Hold(reason))
+        // A pair that nobody wants for anything is, as ever, one without a task.
+        let purpose = if reason == StartReason::NoWork { Purpose::Task } else { purpose };
+        Ok((purpose, AgentAction::Hold(reason)))
     }
 
     /// The launch that a report about a process is about, where the client doesn't say its id.

@@ -9,6 +9,7 @@ use crate::domain::chat::idle_since;
 use crate::domain::{Launch, LaunchState, Purpose, StopReason, Timestamp};
 use crate::store::{ChatEnd, MessageFilter};
 
+use super::chat::visible;
 use super::{Service, ServiceError};
 
 impl Service {
@@ -30,7 +31,10 @@ impl Service {
             }
         }
         for launch in self.store.open_launches().await? {
-            let Some(deadline) = self.chat_deadline(&launch).await? else { continue };
+            let Some(earliest) = self.earliest_chat_deadline(&launch) else { continue };
+            // What was said since only puts it off: not worth a look before.
+            let deadline = if earliest > now { Some(earliest) } else { self.chat_deadline(&launch).await? };
+            let Some(deadline) = deadline else { continue };
             if deadline <= now {
                 tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
                 self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings.linger).await?;
@@ -43,20 +47,22 @@ impl Service {
 
     /// When a running chat has been silent for too long.
     pub(super) async fn chat_deadline(&self, launch: &Launch) -> Result<Option<Timestamp>, ServiceError> {
-        let is_chat = launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
-        let Some(began_at) = launch.authenticated_at.filter(|_| is_chat) else { return Ok(None) };
-        let newest = MessageFilter {
-            agent: launch.key.agent.clone(),
-            project: launch.key.project.clone(),
-            after: None,
-            before: None,
-            sender: None,
-            only_visible: true,
-            end: ChatEnd::Newest,
-            limit: 1,
-        };
+        let Some(began_at) = began_at(launch) else { return Ok(None) };
+        let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?;
         let since = idle_since(began_at, newest.first().map(|message| message.created_at), self.now());
         Ok(Some(since + self.settings.chat.idle_timeout))
     }
+
+    /// When it would have been, had nothing been said.
+    fn earliest_chat_deadline(&self, launch: &Launch) -> Option<Timestamp> {
+        // A clock that was wrong put the beginning into the future.
+        began_at(launch).map(|began_at| began_at.min(self.now()) + self.settings.chat.idle_timeout)
+    }
+}
+
+/// Since when a chat runs.
+fn began_at(launch: &Launch) -> Option<Timestamp> {
+    let is_chat = launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
+    launch.authenticated_at.filter(|_| is_chat)
 }

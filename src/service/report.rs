@@ -67,8 +67,9 @@ impl Service {
             self.tell_agents(&mut changes, Some(&launch.id)).await?;
             let launch = Launch { n_notices: 0, ..launch };
             let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
-            let of_launch = self.changes_by(&launch, &event, now).await?;
-            Ok((Commit { expect, changes: merged(changes, of_launch) }, self.guidance.reported(report.result)))
+            let of_launch = self.commit_by(&launch, &event, now).await?;
+            expect.extend(of_launch.expect);
+            Ok((Commit { expect, changes: merged(changes, of_launch.changes) }, self.guidance.reported(report.result)))
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))

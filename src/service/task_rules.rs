@@ -42,8 +42,7 @@ impl Service {
 
     /// The tasks of `wishes` as they are to be, and around them what [`change`] looks at.
     pub(super) async fn graph_around(&self, wishes: &[Wish<'_>]) -> Result<TaskGraph, StoreError> {
-        let mut graph = TaskGraph::default();
-        wishes.iter().for_each(|(_, after)| graph.insert((*after).clone()));
+        let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
         for (before, after) in wishes {
             self.add_above(&mut graph, after).await?;
             let is_shaped = |before: &Task| before.parent == after.parent && before.dependencies == after.dependencies;
@@ -98,7 +97,7 @@ impl Service {
             return Ok(Some(known.clone()));
         }
         let found = self.store.task(id).await?;
-        found.iter().for_each(|task| graph.insert(task.clone()));
+        graph.extend(found.clone());
         Ok(found)
     }
 

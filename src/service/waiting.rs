@@ -1,7 +1,10 @@
 //! Who is told of a commit: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::domain::chat::Sender;
-use crate::domain::{InstanceKey, ProjectId, Purpose};
+use crate::domain::{Assignment, InstanceKey, ProjectId, Purpose};
 use crate::nudge::{Nudge, Nudges};
 use crate::store::{Change, Commit, CommitError, StoreError};
 
@@ -14,8 +17,35 @@ pub(super) struct Waiting {
     pub(super) coordinators: Nudge,
     /// Agents that wait for their next action.
     pub(super) agents: Nudges<InstanceKey>,
+    /// People who look at a chat.
+    pub(super) watchers: Nudges<Assignment>,
+    /// Chats in which something was said that is not mirrored yet.
+    pub(super) unmirrored: Unmirrored,
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
+}
+
+/// Chats whose mirrors are behind.
+#[derive(Clone, Default)]
+pub(super) struct Unmirrored {
+    chats: Arc<Mutex<BTreeSet<Assignment>>>,
+    pub(super) nudge: Nudge,
+}
+
+impl Unmirrored {
+    /// Those that there are; none are left.
+    pub(super) fn take(&self) -> BTreeSet<Assignment> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn add(&self, chats: Vec<Assignment>) {
+        self.lock().extend(chats);
+        self.nudge.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Assignment>> {
+        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Whom a commit concerns.
@@ -24,6 +54,8 @@ struct Concerned {
     coordinators: bool,
     deadlines: bool,
     agents: Vec<InstanceKey>,
+    /// Something was said in them.
+    chats: Vec<Assignment>,
     /// Their agents look at each other's tasks.
     projects: Vec<ProjectId>,
 }
@@ -33,12 +65,10 @@ impl Concerned {
         let mut concerned = Self::default();
         for change in changes {
             match change {
-                Change::Agent(_)
-                | Change::Project(_)
-                | Change::Assign(_)
-                | Change::Unassign(_)
-                | Change::Pair(_)
-                | Change::Pause(_) => concerned.coordinators = true,
+                Change::Agent(_) | Change::Project(_) | Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) => {
+                    concerned.coordinators = true
+                }
+                Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
                 Change::Task(task) => {
                     concerned.coordinators = true;
                     concerned.projects.push(task.project.clone());
@@ -47,13 +77,20 @@ impl Concerned {
                     concerned.coordinators = true;
                     concerned.agents.push(launch.key.clone());
                 }
-                Change::Message(message) if message.sender == Sender::User => {
-                    concerned.deadlines = true;
-                    let (agent, project) = (message.agent.clone(), message.project.clone());
-                    concerned.agents.push(InstanceKey::new(agent, project, Purpose::Chat));
+                Change::Message(message) => {
+                    let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
+                    if message.sender == Sender::User {
+                        let (agent, project) = (chat.agent.clone(), chat.project.clone());
+                        concerned.agents.push(InstanceKey::new(agent, project, Purpose::Chat));
+                    }
+                    concerned.chats.push(chat);
                 }
-                Change::Notice(_) | Change::Session(_) => concerned.deadlines = true,
-                Change::Message(_) | Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => {}
+                // A message only puts off the end of its chat; a chat that begins has one.
+                Change::Session(session) => {
+                    concerned.deadlines |= session.revision == 0 && session.key.purpose == Purpose::Chat;
+                }
+                Change::Notice(_) => concerned.deadlines = true,
+                Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => {}
             }
         }
         concerned
@@ -67,6 +104,10 @@ impl Concerned {
             waiting.deadlines.wake();
         }
         self.agents.iter().for_each(|key| waiting.agents.wake(key));
+        if !self.chats.is_empty() {
+            self.chats.iter().for_each(|chat| waiting.watchers.wake(chat));
+            waiting.unmirrored.add(self.chats);
+        }
         if !self.projects.is_empty() {
             waiting.agents.wake_where(|key| key.purpose == Purpose::Task && self.projects.contains(&key.project));
         }

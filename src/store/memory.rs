@@ -107,6 +107,14 @@ impl Tables {
                 Expect::TaskAt(id, revision) => self.expect_revision::<Task>(&id, revision)?,
                 Expect::LaunchAt(id, revision) => self.expect_revision::<Launch>(&id, revision)?,
                 Expect::PairAt(key, revision) => self.expect_revision::<PairRecord>(&key, revision)?,
+                Expect::NoMessageAfter(chat, seq) => {
+                    let is_after = |message: &Message| {
+                        message.agent == chat.agent && message.project == chat.project && message.seq > seq
+                    };
+                    if let Some(newer) = self.messages.iter().find(|message| is_after(message)) {
+                        return Err(CommitError::Outdated { what: "chat", id: newer.id.to_string() });
+                    }
+                }
                 Expect::NotPaused if self.paused_since.is_none() => {}
                 Expect::NotPaused => return Err(CommitError::Outdated { what: "pause", id: String::new() }),
             }

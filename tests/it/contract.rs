@@ -6,6 +6,7 @@
 
 mod agents;
 pub mod bed;
+mod chats;
 pub mod client;
 mod coordinators;
 mod forms;
@@ -65,6 +66,13 @@ macro_rules! contract {
                 an_activity_is_the_newest_word_and_its_usage_never_shrinks
                 a_launch_is_its_coordinators
                 a_report_may_leave_the_launch_unsaid
+            }
+            chats {
+                an_agent_in_a_chat_answers_what_was_said
+                a_tool_of_the_other_purpose_says_what_to_call
+                a_held_poll_ends_with_the_message
+                a_poll_that_is_given_up_loses_no_message
+                whoever_waits_for_messages_is_told_to_come_back_when_the_server_stops
             }
             waits {
                 who_has_seen_nothing_is_answered_at_once

@@ -11,15 +11,16 @@ const ROWS: [&[&str]; 8] = [
     &["app"],
     &["coordinator", "mcp", "rest"],
     &["service"],
-    &["store", "process", "provider"],
+    &["store", "process", "provider", "chat_log"],
     &["shim"],
     &["config", "telemetry", "nudge", "peer", "http", "mcp_client", "folder_watch", "instance_dir", "crash_point"],
     &["domain"],
 ];
 
 /// Narrower than the rows: these are named by nobody else.
-const NAMED_ONLY_BY: [(&str, &[&str]); 4] = [
+const NAMED_ONLY_BY: [(&str, &[&str]); 5] = [
     ("store", &["service", "app"]),
+    ("chat_log", &["service"]),
     ("process", &["coordinator", "app"]),
     ("provider", &["coordinator", "app", "cli"]),
     ("shim", &["main"]),

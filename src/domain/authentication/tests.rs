@@ -51,6 +51,10 @@ fn stopping() -> LaunchState {
 
 /// The decision in the ordinary case: everything is known, active and assigned.
 fn decide_with(proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
+    decide_while(false, proof, open)
+}
+
+fn decide_while(is_chat_wanted: bool, proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
     let (agent, project) = (agent(AgentStatus::Active), project());
     let facts = Facts {
         agent_id: &agent.id,
@@ -61,6 +65,7 @@ fn decide_with(proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
         proof,
         presented_by: None,
         open,
+        is_chat_wanted,
     };
     decide(&facts)
 }
@@ -78,6 +83,7 @@ fn what_is_wrong_with_the_project_is_told_only_after_the_proof() {
         proof,
         presented_by: None,
         open: &[],
+        is_chat_wanted: false,
     };
     assert_eq!(decide(&facts(Proof::None, true)), Err(Refusal::InvalidCredentials));
     assert!(matches!(decide(&facts(Proof::Passkey, true)), Err(Refusal::ProjectNotFound { .. })));
@@ -96,6 +102,7 @@ fn an_agent_that_is_not_assigned_or_not_active_is_refused() {
             proof: Proof::Passkey,
             presented_by: None,
             open: &[],
+            is_chat_wanted: false,
         })
     };
     assert!(matches!(decide_for(agent(AgentStatus::Active), false), Err(Refusal::NotAssigned { .. })));
@@ -106,7 +113,7 @@ fn an_agent_that_is_not_assigned_or_not_active_is_refused() {
 fn a_passkey_takes_a_starting_launch_else_opens_its_own() {
     let claimed = launch("lch_1", Purpose::Task, starting());
     assert_eq!(decide_with(Proof::Passkey, std::slice::from_ref(&claimed)), Ok(Grant::On(Box::new(claimed))));
-    assert_eq!(decide_with(Proof::Passkey, &[]), Ok(Grant::OnNewLaunch));
+    assert_eq!(decide_with(Proof::Passkey, &[]), Ok(Grant::OnNewLaunch(Purpose::Task)));
 }
 
 #[test]
@@ -120,7 +127,18 @@ fn a_passkey_is_refused_while_an_instance_runs_or_ends() {
 #[test]
 fn a_chat_does_not_count_for_a_task() {
     let chat = [launch("lch_1", Purpose::Chat, running())];
-    assert_eq!(decide_with(Proof::Passkey, &chat), Ok(Grant::OnNewLaunch));
+    assert_eq!(decide_with(Proof::Passkey, &chat), Ok(Grant::OnNewLaunch(Purpose::Task)));
+}
+
+#[test]
+fn a_passkey_opens_the_chat_that_is_wanted_unless_there_is_one() {
+    let decide_beside = |open: &[Launch]| decide_while(true, Proof::Passkey, open);
+    assert_eq!(decide_beside(&[]), Ok(Grant::OnNewLaunch(Purpose::Chat)));
+    let task = launch("lch_1", Purpose::Task, running());
+    assert_eq!(decide_beside(std::slice::from_ref(&task)), Ok(Grant::OnNewLaunch(Purpose::Chat)));
+    let chat = launch("lch_2", Purpose::Chat, stopping());
+    assert_eq!(decide_beside(std::slice::from_ref(&chat)), Ok(Grant::OnNewLaunch(Purpose::Task)));
+    assert_eq!(decide_beside(&[task, chat]), Err(Refusal::AlreadyRunning));
 }
 
 #[test]
@@ -157,6 +175,7 @@ fn no_agent_comes_in_by_the_ticket_of_another_launch() {
             proof: Proof::Ticket(Box::new(ticketed.clone())),
             presented_by: Some(&presenter),
             open: &[],
+            is_chat_wanted: false,
         })
     };
     assert!(decide_for("lch_1").is_ok());

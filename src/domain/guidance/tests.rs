@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 use crate::domain::key::Purpose;
 
@@ -41,11 +43,49 @@ fn the_prompt_names_the_variable_instead_of_the_passkey() {
     "#);
 }
 
+#[test]
+fn a_chat_is_begun_with_a_prompt_of_its_own() {
+    let key = InstanceKey { purpose: Purpose::Chat, ..key() };
+    let prompt = |language| Guidance::new(language).prompt(&key, Path::new("/proj_a"), None);
+    insta::assert_snapshot!(prompt(Language::English), @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: the value of the environment variable AGENT_PASSKEY
+
+    Steps:
+    1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
+    2. The system_prompt of the answer is your role. Act according to it
+    3. This is a chat. Call get_next_action() and do what it says; it waits until there is a message
+    4. Answer the messages with respond_chat(content) (current directory: /proj_a)
+    5. Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit
+    "#);
+    insta::assert_snapshot!(prompt(Language::Japanese), @r#"
+
+    Agent ID: agt_x
+    Project ID: prj_a
+    Passkey: 環境変数 AGENT_PASSKEY の値
+
+    手順:
+    1. authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a") で認証
+    2. 返された system_prompt があなたの役割です。その役割に従って行動してください
+    3. これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）
+    4. respond_chat(content) でメッセージに応答（カレントディレクトリ: /proj_a）
+    5. 3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください
+    "#);
+}
+
 /// Every text, by the question that it answers.
 fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
     let task = || "tsk".parse().expect("an id");
     let mut all = vec![
-        ("authenticated".to_owned(), guidance.authenticated()),
+        ("authenticated task".to_owned(), guidance.authenticated(Purpose::Task)),
+        ("authenticated chat".to_owned(), guidance.authenticated(Purpose::Chat)),
+        ("chat_started".to_owned(), guidance.chat_started()),
+        ("messages_given 0".to_owned(), guidance.messages_given(0)),
+        ("messages_given 1".to_owned(), guidance.messages_given(1)),
+        ("responded".to_owned(), guidance.responded()),
+        ("steps_title".to_owned(), guidance.steps_title()),
         ("task_given".to_owned(), guidance.task_given()),
         ("no_task".to_owned(), guidance.no_task()),
         ("work_remains".to_owned(), guidance.work_remains()),

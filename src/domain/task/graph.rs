@@ -90,3 +90,19 @@ impl TaskGraph {
         dependencies.chain(self.subtasks(id).map(|subtask| &subtask.id))
     }
 }
+
+impl Extend<Task> for TaskGraph {
+    fn extend<I: IntoIterator<Item = Task>>(&mut self, tasks: I) {
+        for task in tasks {
+            self.insert(task);
+        }
+    }
+}
+
+impl FromIterator<Task> for TaskGraph {
+    fn from_iter<I: IntoIterator<Item = Task>>(tasks: I) -> Self {
+        let mut graph = Self::default();
+        graph.extend(tasks);
+        graph
+    }
+}

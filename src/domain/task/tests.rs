@@ -31,9 +31,7 @@ fn agent(id: &str) -> AgentId {
 
 /// `tasks` as they hang together.
 fn graph<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> TaskGraph {
-    let mut graph = TaskGraph::default();
-    tasks.into_iter().for_each(|task| graph.insert(task.clone()));
-    graph
+    tasks.into_iter().cloned().collect()
 }
 
 /// What it takes to give the first of `tasks` this status.
@@ -149,7 +147,7 @@ fn blocking_a_parent_blocks_what_could_go_on_below_it_until_it_goes_on_itself() 
     assert!(blocked[1..].iter().all(|task| task.blocked_reason.as_deref() == Some("parent task tsk is blocked")));
 
     let mut after = graph(&tree);
-    blocked.iter().for_each(|task| after.insert(task.clone()));
+    after.extend(blocked.iter().cloned());
     let resumed = Task { status: TaskStatus::InProgress, ..blocked[0].clone() };
     after.insert(resumed.clone());
     let freed = change(Some(&blocked[0]), &resumed, Actor::Person, &after, NOW).unwrap();
@@ -326,7 +324,7 @@ proptest! {
             let mut wished = tasks.clone();
             wished.insert(after.clone());
             let Ok(changed) = change(before.as_ref(), &after, actor, &wished, NOW) else { continue };
-            changed.into_iter().for_each(|task| tasks.insert(task));
+            tasks.extend(changed);
             check_all(&tasks);
             let is_begun = after.status == TaskStatus::InProgress && before.as_ref().is_none_or(|task| task.status != after.status);
             if is_begun {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::{Priority, Task, TaskStatus};
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Draft, Service, ServiceError};
 
 pub(in crate::mcp) struct CreateTask;
@@ -73,11 +73,11 @@ impl ToolSpec for CreateTask {
     const TEXT: &'static str = "Adds a task to your project: a subtask of yours, for you or another agent, or something to be done later. For several \
                                 at once use create_tasks_batch.";
     const EFFECT: Effect = Effect::Changes;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
         let draft = Draft {
             local_id: None,
             title: input.title,

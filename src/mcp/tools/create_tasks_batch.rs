@@ -8,7 +8,7 @@ use super::create_task::NewTask;
 use super::{Effect, ToolSpec};
 use crate::domain::Priority;
 use crate::domain::id::{AgentId, TaskId};
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Draft, Service, ServiceError};
 
 pub(in crate::mcp) struct CreateTasksBatch;
@@ -75,11 +75,11 @@ impl ToolSpec for CreateTasksBatch {
     const TEXT: &'static str = "Adds several tasks to your project at once, all or none. Each has a local_id, by which the others can name it as their \
                                 parent or dependency; the answer says the real ids.";
     const EFFECT: Effect = Effect::Changes;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
         let drafts: Vec<Draft> = input.tasks.into_iter().map(Draft::from).collect();
         let created = service.create_tasks(&caller, &drafts).await?;
         tracing::info!(n_tasks = created.tasks.len(), "agent added tasks");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::domain::{Purpose, Timestamp};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{AgentAction, Service, ServiceError};
 
@@ -54,9 +54,8 @@ impl ToolSpec for GetAgentAction {
     type Output = Output;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
-        let key = InstanceKey::new(input.agent_id, input.project_id, Purpose::Task);
-        let purpose = key.purpose;
-        Ok(match service.agent_action(&key, who.id.as_ref()).await? {
+        let (purpose, action) = service.agent_action(&input.agent_id, &input.project_id, who.id.as_ref()).await?;
+        Ok(match action {
             AgentAction::Start(claim) => Output {
                 action: "start",
                 reason: "ready",

@@ -6,7 +6,7 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
 use crate::domain::{Execution, Timestamp};
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct GetMyTask;
@@ -74,11 +74,11 @@ impl ToolSpec for GetMyTask {
     const NAME: &'static str = "get_my_task";
     const TEXT: &'static str = "Returns the task you are to work on, with its description and what earlier runs left.";
     const EFFECT: Effect = Effect::ChangesOnce;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
         let mine = service.my_task(&caller).await?;
         Ok(Output {
             success: true,

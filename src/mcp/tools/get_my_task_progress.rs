@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError, TaskProgress};
 
 pub(in crate::mcp) struct GetMyTaskProgress;
@@ -52,11 +52,11 @@ impl ToolSpec for GetMyTaskProgress {
     const TEXT: &'static str =
         "Returns your tasks and the subtasks below them with their status. Changes nothing: call it whenever you like.";
     const EFFECT: Effect = Effect::Reads;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
         let tasks = service.task_progress(&caller).await?;
         Ok(Output { success: true, tasks: tasks.into_iter().map(Top::from).collect() })
     }

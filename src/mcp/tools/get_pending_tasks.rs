@@ -6,7 +6,7 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{ProjectId, TaskId};
 use crate::domain::{Priority, TaskStatus};
 use crate::mcp::deprecated::Deprecated;
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(GetPendingTasks::NAME, "get_my_task");
@@ -34,11 +34,11 @@ impl ToolSpec for GetPendingTasks {
     const NAME: &'static str = "get_pending_tasks";
     const TEXT: &'static str = "Deprecated: use get_my_task. Lists the tasks in progress that are assigned to you.";
     const EFFECT: Effect = Effect::Reads;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
         DEPRECATED.is_used();
         let (working_directory, tasks) = service.pending_tasks(&caller).await?;
         let tasks = tasks.into_iter().map(|task| Pending {

@@ -38,7 +38,7 @@ pub(in crate::mcp) struct Input {
     progress: Option<String>,
     /// What is wrong with it at present: auth, quota, overload, config or crash. Nothing, if it goes on.
     #[serde(default)]
-    #[schemars(with = "FailureClass")]
+    #[schemars(with = "String")]
     failure: Option<FailureClass>,
     /// When its quota begins anew (RFC 3339).
     #[serde(default)]

@@ -6,7 +6,7 @@ use super::{Effect, ToolSpec};
 use crate::domain::Timestamp;
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::mcp::deprecated::Deprecated;
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionStart::NAME, "get_my_task");
@@ -33,11 +33,11 @@ impl ToolSpec for ReportExecutionStart {
     const NAME: &'static str = "report_execution_start";
     const TEXT: &'static str = "Deprecated: use get_my_task, which records the start by itself.";
     const EFFECT: Effect = Effect::ChangesOnce;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
         DEPRECATED.is_used();
         let execution = service.start_execution(&caller, &input.task_id).await?;
         Ok(Output {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Progress, Service, ServiceError};
 
 pub(in crate::mcp) struct SaveContext;
@@ -35,11 +35,11 @@ impl ToolSpec for SaveContext {
     const TEXT: &'static str = "Keeps how far you have come with your task, for your next run or whoever goes on with it. What you leave out stays \
                                 as you saved it before.";
     const EFFECT: Effect = Effect::ChangesOnce;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
         let Input { progress, findings, next_steps } = input;
         let instruction = service.save_context(&caller, &Progress { progress, findings, next_steps }).await?;
         Ok(Output { success: true, instruction })

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::pair::StartReason;
-use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::domain::{Purpose, Timestamp};
 use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
@@ -23,6 +23,10 @@ pub(in crate::mcp) struct Input {
     // Older clients leave it out; the schema doesn't say so.
     #[schemars(with = "String")]
     project_id: Option<ProjectId>,
+    /// What it would be started for. Without it a task comes first, and then a chat that somebody wants.
+    #[serde(default)]
+    #[schemars(with = "Purpose")]
+    purpose: Option<Purpose>,
 }
 
 #[derive(Serialize)]
@@ -58,12 +62,13 @@ impl ToolSpec for ShouldStart {
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
         let by = who.id.as_ref();
-        let (found, answer) = if let Some(project) = input.project_id {
-            let key = InstanceKey::new(input.agent_id, project, Purpose::Task);
-            (None, service.should_start(&key, by).await?)
+        let (found, purpose, answer) = if let Some(project) = input.project_id {
+            let (purpose, answer) = service.should_start_for(&input.agent_id, &project, input.purpose, by).await?;
+            (None, purpose, answer)
         } else {
             WITHOUT_PROJECT.is_used();
-            service.should_start_anywhere(&input.agent_id, by).await?
+            let (found, answer) = service.should_start_anywhere(&input.agent_id, by).await?;
+            (found, Purpose::Task, answer)
         };
         Ok(Output {
             should_start: answer.claim.is_some(),
@@ -71,7 +76,7 @@ impl ToolSpec for ShouldStart {
             start: answer.claim.map(|claim| Start {
                 project_id: found.map(|key| key.project),
                 ai_type: claim.ai_type,
-                purpose: Purpose::Task,
+                purpose,
                 launch_id: claim.launch,
                 start_deadline: claim.deadline,
                 launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct UpdateTaskStatus;
@@ -45,11 +45,11 @@ impl ToolSpec for UpdateTaskStatus {
     const TEXT: &'static str =
         "Sets the status of your task or of one of its subtasks; after done it says what comes next.";
     const EFFECT: Effect = Effect::ChangesOnce;
-    type Who = AgentSession;
+    type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
         let change = service.update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref()).await?;
         tracing::info!(task_id = %change.task.id, status = %change.task.status, "agent set a task's status");
         Ok(Output {

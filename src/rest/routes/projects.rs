@@ -75,7 +75,7 @@ impl From<ProjectRequest> for ProjectEdit {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/projects", get(list).post(add)).route("/projects/{id}", get(show).patch(set))
+    Router::new().route("/projects", get(list).post(add)).route("/projects/{project}", get(show).patch(set))
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {

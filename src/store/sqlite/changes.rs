@@ -152,6 +152,15 @@ async fn check(connection: &mut SqliteConnection, expect: &Expect) -> Result<(),
             let is_same = check_revision(connection, bind_key(sqlx::query(sql), key), *revision).await?;
             is_same.then_some(()).ok_or_else(|| outdated("pair", key))
         }
+        Expect::NoMessageAfter(chat, seq) => {
+            let sql =
+                "SELECT id FROM messages WHERE project_id = $1 AND agent_id = $2 AND seq > $3 ORDER BY seq LIMIT 1";
+            let newer = bind_assignment(sqlx::query(sql), chat).bind(seq).fetch_optional(connection).await?;
+            match newer.map(|row| row.try_get::<String, _>("id")).transpose()? {
+                Some(id) => Err(outdated("chat", &id)),
+                None => Ok(()),
+            }
+        }
         Expect::NotPaused => {
             let pause = sqlx::query("SELECT since FROM pauses").fetch_optional(connection).await?;
             if pause.is_none() { Ok(()) } else { Err(outdated("pause", &"")) }

@@ -95,6 +95,7 @@ impl Round<'_> {
                     ("task_id", _) => "tsk_sub".into(),
                     ("status", _) => "in_progress".into(),
                     ("result", _) => "failed".into(),
+                    ("failure", _) => "auth".into(),
                     ("reason", _) if name == "report_process_stopping" => "shutdown".into(),
                     (_, "string") if argument.ends_with("_at") => continue,
                     (_, "string") if argument.ends_with("_id") => "lch_unknown".into(),

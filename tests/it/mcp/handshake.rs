@@ -21,7 +21,7 @@ fn a_client_with_a_handshake_is_told_what_there_is() {
       "capabilities": {
         "tools": {}
       },
-      "instructions": "Begin with authenticate, then get_my_task. Work on the task in your current directory. End with report_completed.",
+      "instructions": "Begin with authenticate and do what its answer says. For a task: get_my_task, work in your current directory, end with report_completed. For a chat: get_next_action again and again, answer with respond_chat.",
       "protocolVersion": "2025-06-18",
       "serverInfo": {
         "name": "agent-coordinator",

@@ -1,5 +1,6 @@
 //! Any commits, applied to the memory store and to SQLite: the same results, the same answers to every question.
 
+use agent_coordinator::domain::Assignment;
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::event::NewEvent;
@@ -303,6 +304,7 @@ enum Condition {
     Task(&'static str, Basis),
     Launch(&'static str, Basis),
     Pair(InstanceKey, Basis),
+    NoMessageAfter(InstanceKey, i64),
     NotPaused,
 }
 
@@ -312,6 +314,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         (select(&TASKS), basis()).prop_map(|(name, basis)| Condition::Task(name, basis)),
         (select(&LAUNCHES), basis()).prop_map(|(name, basis)| Condition::Launch(name, basis)),
         (key(), basis()).prop_map(|(key, basis)| Condition::Pair(key, basis)),
+        (key(), 0..4i64).prop_map(|(key, seq)| Condition::NoMessageAfter(key, seq)),
         Just(Condition::NotPaused),
     ]
 }
@@ -339,6 +342,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             Condition::Pair(key, basis) => {
                 let stored = store.pair(&key).await.unwrap();
                 Expect::PairAt(key, basis.revision(Some(stored.revision)))
+            }
+            Condition::NoMessageAfter(InstanceKey { agent, project, .. }, seq) => {
+                Expect::NoMessageAfter(Assignment { project, agent }, seq)
             }
             Condition::NotPaused => Expect::NotPaused,
         });

@@ -1,0 +1,231 @@
+//! `chat`: people talk with an agent in a project.
+
+use std::collections::HashSet;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::Subcommand;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, print_json, print_json_line, print_line};
+use crate::domain::printable::is_unprintable;
+use crate::domain::{AgentId, MessageId, ProjectId};
+use crate::rest::routes::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct ChatArguments {
+    #[command(subcommand)]
+    command: Option<ChatCommand>,
+    #[command(flatten)]
+    chat: Option<Chat>,
+}
+
+/// With whom, and where.
+#[derive(Debug, Clone, clap::Args)]
+struct Chat {
+    /// Agent id
+    agent: AgentId,
+    /// Project id
+    project: ProjectId,
+}
+
+#[derive(Debug, Subcommand)]
+enum ChatCommand {
+    /// Open a chat: the agent is started, if it isn't there
+    Start {
+        #[command(flatten)]
+        chat: Chat,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Close a chat: its agent goes
+    End {
+        #[command(flatten)]
+        chat: Chat,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Say something; the agent is started, if it isn't there
+    Send {
+        #[command(flatten)]
+        chat: Chat,
+        /// What to say; `-` reads it from standard input
+        #[arg(allow_hyphen_values = true)]
+        content: String,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print what was said
+    Show {
+        #[command(flatten)]
+        chat: Chat,
+        /// Only what was said after this message
+        #[arg(long, value_name = "ID")]
+        after: Option<MessageId>,
+        /// At most so many messages, 1 to 200
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=200))]
+        limit: u16,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print what is said, until interrupted; with --json a line for each message
+    Follow {
+        #[command(flatten)]
+        chat: Chat,
+        /// Begin after this message instead of the newest
+        #[arg(long, value_name = "ID")]
+        after: Option<MessageId>,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+/// How long the daemon holds a question for what is said, in seconds.
+const HOLD: u64 = 30;
+/// So many messages are shown when a chat is opened.
+const N_EARLIER: u16 = 10;
+
+impl ChatArguments {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        match (self.command, self.chat) {
+            (Some(command), _) => command.run(client).await,
+            (None, Some(chat)) => chat.talk(client).await,
+            (None, None) => Err(CliError::Usage("expected AGENT and PROJECT, or a command".to_owned())),
+        }
+    }
+}
+
+impl ChatCommand {
+    async fn run(self, client: &Client) -> Result<(), CliError> {
+        match self {
+            Self::Start { chat, form } => {
+                let opened: ChatBody = client.post(&chat.path("start"), &()).await?;
+                if form.json {
+                    print_json(&opened)
+                } else {
+                    print_line(&format!("the chat with {} in {} is open", chat.agent, chat.project))
+                }
+            }
+            Self::End { chat, form } => {
+                let closed: ChatBody = client.post(&chat.path("end"), &()).await?;
+                if form.json {
+                    print_json(&closed)
+                } else {
+                    print_line(&format!("the chat with {} in {} is closed", chat.agent, chat.project))
+                }
+            }
+            Self::Send { chat, content, form } => {
+                let content = if content == "-" { io::read_to_string(io::stdin())? } else { content };
+                let said = chat.say(client, new_id(), content).await?;
+                if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
+            }
+            Self::Show { chat, after, limit, form } => {
+                let found = chat.read(client, after.as_ref(), limit, 0).await?;
+                if form.json {
+                    return print_json(&found);
+                }
+                found.messages.iter().try_for_each(print_message)
+            }
+            Self::Follow { chat, after, form } => {
+                let after = match after {
+                    Some(after) => Some(after),
+                    None => chat.read(client, None, 1, 0).await?.messages.pop().map(|message| message.id),
+                };
+                let print = if form.json { |message: &MessageBody| print_json_line(message) } else { print_message };
+                chat.follow(client, after, print).await
+            }
+        }
+    }
+}
+
+impl Chat {
+    fn path(&self, what: &str) -> String {
+        format!("/projects/{}/agents/{}/chat/{what}", self.project, self.agent)
+    }
+
+    async fn say(&self, client: &Client, id: MessageId, content: String) -> Result<MessageBody, CliError> {
+        client.post(&self.path("messages"), &MessageRequest { id: Some(id), content }).await
+    }
+
+    /// Messages after one, or the newest; waits so many seconds for one.
+    async fn read(
+        &self,
+        client: &Client,
+        after: Option<&MessageId>,
+        limit: u16,
+        wait: u64,
+    ) -> Result<MessagesBody, CliError> {
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{after}"))).await
+    }
+
+    /// Prints what is said after one message, without end.
+    async fn follow(
+        &self,
+        client: &Client,
+        mut after: Option<MessageId>,
+        mut print: impl FnMut(&MessageBody) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        loop {
+            let found = self.read(client, after.as_ref(), 200, HOLD).await?;
+            found.messages.iter().try_for_each(&mut print)?;
+            after = found.messages.into_iter().next_back().map(|message| message.id).or(after);
+        }
+    }
+
+    /// A conversation: lines from standard input are said, and what others say is printed. Its end leaves the chat open, so that
+    /// an agent that is about to answer does.
+    async fn talk(&self, client: &Client) -> Result<(), CliError> {
+        let _: ChatBody = client.post(&self.path("start"), &()).await?;
+        let earlier = self.read(client, None, N_EARLIER, 0).await?;
+        earlier.messages.iter().try_for_each(print_message)?;
+        if io::stdin().is_terminal() {
+            let Self { agent, project } = self;
+            eprintln!(
+                "The agent is being started. Each line is a message; Ctrl-D leaves, and the chat stays open until \
+                 `chat end {agent} {project}`."
+            );
+        }
+        let after = earlier.messages.into_iter().next_back().map(|message| message.id);
+        let own = std::cell::RefCell::new(HashSet::new());
+        let print = |message: &MessageBody| {
+            if own.borrow().contains(&message.id) { Ok(()) } else { print_message(message) }
+        };
+        let say_all = async {
+            let mut lines = BufReader::new(tokio::io::stdin()).lines();
+            while let Some(line) = lines.next_line().await? {
+                if !line.trim().is_empty() {
+                    let id = new_id();
+                    own.borrow_mut().insert(id.clone());
+                    self.say(client, id, line).await?;
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            ended = self.follow(client, after, print) => ended,
+            said = say_all => said,
+        }
+    }
+}
+
+/// Chosen here, so that a message that is seen can be told from those of others.
+fn new_id() -> MessageId {
+    let text = format!("{}{}", MessageId::PREFIX, uuid::Uuid::now_v7().simple());
+    text.parse().expect("a prefix and a number are an id")
+}
+
+/// When, who, and what, its further lines indented: no text of a message looks like the beginning of another.
+fn print_message(message: &MessageBody) -> Result<(), CliError> {
+    let content: String =
+        message.content.chars().filter(|letter| matches!(letter, '\n' | '\t') || !is_unprintable(*letter)).collect();
+    print_line(&format!(
+        "{} {}: {}",
+        message.created_at,
+        message.sender_id,
+        content.trim_end().replace('\n', "\n    ")
+    ))?;
+    Ok(io::stdout().flush()?)
+}

@@ -1,0 +1,39 @@
+//! `get_pending_messages` (seed 003): what people said that the agent of a chat hasn't answered.
+
+use serde::Serialize;
+
+use super::chat_message::ChatMessage;
+use super::{Effect, NoInput, ToolSpec};
+use crate::mcp::envelope::ChatSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct GetPendingMessages;
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    pending_messages: Vec<ChatMessage>,
+    /// What was said before.
+    context_messages: Vec<ChatMessage>,
+    instruction: &'static str,
+}
+
+impl ToolSpec for GetPendingMessages {
+    const NAME: &'static str = "get_pending_messages";
+    const TEXT: &'static str = "In a chat: returns the messages that you haven't answered, with what was said before. Answer with respond_chat.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = ChatSession;
+    type Input = NoInput;
+    type Output = Output;
+
+    async fn call(service: &Service, ChatSession(caller): ChatSession, _: NoInput) -> Result<Output, ServiceError> {
+        let found = service.hand_out(&caller).await?;
+        let shown = |messages: Vec<_>| messages.into_iter().map(ChatMessage::from).collect::<Vec<_>>();
+        Ok(Output {
+            success: true,
+            instruction: service.guidance().messages_given(found.pending.len()),
+            pending_messages: shown(found.pending),
+            context_messages: shown(found.context),
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! `respond_chat` (seed 003): the agent of a chat says something.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, ToolSpec};
+use crate::domain::MessageId;
+use crate::mcp::envelope::ChatSession;
+use crate::service::{Service, ServiceError};
+
+pub(in crate::mcp) struct RespondChat;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// What you say. It answers all messages that you were given so far.
+    content: String,
+}
+
+#[derive(Serialize)]
+pub(in crate::mcp) struct Output {
+    success: bool,
+    message_id: MessageId,
+    instruction: &'static str,
+}
+
+impl ToolSpec for RespondChat {
+    const NAME: &'static str = "respond_chat";
+    const TEXT: &'static str = "In a chat: says something to the people there. It answers all messages that you were given so far; call \
+                                get_next_action afterwards.";
+    const EFFECT: Effect = Effect::Changes;
+    type Who = ChatSession;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(service: &Service, ChatSession(caller): ChatSession, input: Input) -> Result<Output, ServiceError> {
+        let message_id = service.respond(&caller, &input.content).await?;
+        tracing::debug!(message_id = %message_id, "agent said something in its chat");
+        Ok(Output { success: true, message_id, instruction: service.guidance().responded() })
+    }
+}

@@ -1,0 +1,194 @@
+//! `/projects/{id}/chat`, `/projects/{id}/agent-sessions`, `/projects/{id}/agents/{id}/chat` (seed 003): people talk with agents.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
+use crate::rest::extract::{InBody, InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::service::{ChatPage, OpenSessions};
+
+/// With whom.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChatRequest {
+    pub agent_id: AgentId,
+}
+
+/// The chat that was opened or closed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatBody {
+    pub agent_id: AgentId,
+    pub project_id: ProjectId,
+    pub purpose: Purpose,
+}
+
+/// The sessions that are open now.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionsBody {
+    pub agent_sessions: BTreeMap<AgentId, SessionCounts>,
+}
+
+/// How many of an agent.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct SessionCounts {
+    pub chat: u32,
+    pub task: u32,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MessageRequest {
+    /// Of the client's choice, so that it can say it again without saying it twice; generated without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<MessageId>,
+    pub content: String,
+}
+
+/// A message as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageBody {
+    pub id: MessageId,
+    /// `user`, or the agent's id.
+    pub sender_id: String,
+    pub content: String,
+    pub created_at: Timestamp,
+}
+
+/// Which messages: the first ones after one, else the last ones, else the last ones before one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MessageQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<MessageId>,
+    /// At most so many; 50 without it, 200 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// How many seconds to wait for a message, if there is none; 0 without it, 60 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<u64>,
+}
+
+/// Messages in their order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagesBody {
+    pub messages: Vec<MessageBody>,
+    /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<MessageId>,
+}
+
+impl From<Message> for MessageBody {
+    fn from(message: Message) -> Self {
+        Self {
+            sender_id: message.sender_id().to_owned(),
+            id: message.id,
+            content: message.content,
+            created_at: message.created_at,
+        }
+    }
+}
+
+impl From<OpenSessions> for SessionCounts {
+    fn from(OpenSessions { chat, task }: OpenSessions) -> Self {
+        Self { chat, task }
+    }
+}
+
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 200;
+const MAX_WAIT: u64 = 60;
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/projects/{project}/chat/start", post(start))
+        .route("/projects/{project}/chat/end", post(end))
+        .route("/projects/{project}/agent-sessions", get(sessions))
+        .route("/projects/{project}/agents/{agent}/chat/start", post(start_with))
+        .route("/projects/{project}/agents/{agent}/chat/end", post(end_with))
+        .route("/projects/{project}/agents/{agent}/chat/messages", get(read).post(say))
+}
+
+async fn start(
+    state: State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InBody(request): InBody<ChatRequest>,
+) -> Result<Json<ChatBody>, Problem> {
+    start_with(state, InPath((project, request.agent_id))).await
+}
+
+async fn start_with(
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Json<ChatBody>, Problem> {
+    state.service.start_chat(&agent, &project).await?;
+    tracing::info!(agent_id = %agent, project_id = %project, "a person opened a chat");
+    Ok(Json(ChatBody { agent_id: agent, project_id: project, purpose: Purpose::Chat }))
+}
+
+async fn end(
+    state: State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InBody(request): InBody<ChatRequest>,
+) -> Result<Json<ChatBody>, Problem> {
+    end_with(state, InPath((project, request.agent_id))).await
+}
+
+async fn end_with(
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Json<ChatBody>, Problem> {
+    state.service.end_chat(&agent, &project).await?;
+    tracing::info!(agent_id = %agent, project_id = %project, "a person closed a chat");
+    Ok(Json(ChatBody { agent_id: agent, project_id: project, purpose: Purpose::Chat }))
+}
+
+async fn sessions(
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+) -> Result<Json<SessionsBody>, Problem> {
+    let sessions = state.service.agent_sessions(&project).await?;
+    let agent_sessions = sessions.into_iter().map(|(agent, open)| (agent, open.into())).collect();
+    Ok(Json(SessionsBody { agent_sessions }))
+}
+
+async fn say(
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+    InBody(request): InBody<MessageRequest>,
+) -> Result<(StatusCode, Json<MessageBody>), Problem> {
+    let message = state.service.say(&agent, &project, request.id.as_ref(), &request.content).await?;
+    Ok((StatusCode::CREATED, Json(message.into())))
+}
+
+async fn read(
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+    InQuery(query): InQuery<MessageQuery>,
+) -> Result<Json<MessagesBody>, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let detail = format!("limit must be 1 to {MAX_LIMIT}, not {limit}");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail));
+    }
+    let patience = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
+    let page = ChatPage { after: query.after, before: query.before, limit };
+    let found = state.service.conversation(&agent, &project, &page, patience).await?;
+    Ok(Json(MessagesBody {
+        messages: found.messages.into_iter().map(MessageBody::from).collect(),
+        next_cursor: found.next,
+    }))
+}

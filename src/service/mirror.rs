@@ -1,0 +1,155 @@
+//! Keeps the mirrors of all chats up to date: `chat.jsonl`, where the working directory of the project exists (seed 003).
+//!
+//! One task writes all of them, in the order of the store, which is the truth. A mirror that can't be written is behind until it
+//! can, and no message fails for it. An agent with one working directory in two projects has one mirror for both.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::chat_log::{ChatLog, ChatLogError, Length};
+use crate::domain::{AgentId, Assignment, InstanceKey, Message, ProjectId, Purpose};
+use crate::store::{MessageFilter, StoreError};
+use crate::telemetry::ErrorChain;
+
+use super::Service;
+use super::chat::visible;
+
+/// So many messages are read at once.
+const PAGE: usize = 500;
+
+/// One file.
+type Place = (PathBuf, AgentId);
+/// The number of the last message of each project that is in a file.
+type Written = BTreeMap<ProjectId, i64>;
+type Mirrors = HashMap<Place, Mirror>;
+/// Why a mirror is behind.
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// How far a file has come.
+#[derive(Debug, Default)]
+struct Mirror {
+    /// All projects that share it.
+    written: Written,
+    /// How it was left; `None` until it was compared with the store.
+    left: Option<Length>,
+    /// Somebody was told that it can't be written.
+    is_troubled: bool,
+}
+
+impl Service {
+    /// Mirrors what is said until `cancel`, beginning with what was not mirrored yet.
+    pub async fn mirror_chats(&self, cancel: CancellationToken) {
+        let mut news = self.waiting.unmirrored.nudge.listen();
+        let mut mirrors = Mirrors::new();
+        match self.store.chats().await {
+            Ok(chats) => self.mirror(chats.into_iter().collect(), &mut mirrors).await,
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors"),
+        }
+        // Cancel-safe: what is unmirrored stays so until it is taken.
+        while cancel.run_until_cancelled(news.woken()).await.is_some() {
+            self.mirror(self.waiting.unmirrored.take(), &mut mirrors).await;
+        }
+        self.mirror(self.waiting.unmirrored.take(), &mut mirrors).await;
+    }
+
+    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut Mirrors) {
+        let mut behind = BTreeSet::new();
+        for Assignment { project, agent } in chats {
+            match self.store.project(&project).await {
+                Ok(Some(found)) => {
+                    let place = (found.working_directory, agent);
+                    share(mirrors, &place, project);
+                    behind.insert(place);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(project_id = %project, error = %ErrorChain(&error), "could not mirror a chat")
+                }
+            }
+        }
+        for place in behind {
+            let mirror = mirrors.entry(place.clone()).or_default();
+            match self.catch_up(&place, mirror).await {
+                Ok(()) => mirror.is_troubled = false,
+                Err(error) => {
+                    // It is compared anew, and what was cut short is mended.
+                    mirror.left = None;
+                    if !std::mem::replace(&mut mirror.is_troubled, true) {
+                        tracing::warn!(
+                            agent_id = %place.1, error = %ErrorChain(&*error),
+                            "could not mirror a chat; its messages are in the store"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    async fn catch_up(&self, (directory, agent): &Place, mirror: &mut Mirror) -> Result<(), Trouble> {
+        let (of_directory, of_agent) = (directory.clone(), agent.clone());
+        let opened = blocking(move || ChatLog::open(&of_directory, &of_agent)).await?;
+        let Some(mut log) = opened else {
+            mirror.left = None;
+            return Ok(());
+        };
+        // Otherwise somebody else wrote, or it was cut short, or this is the first look.
+        let is_as_left = mirror.left == Some(log.length()?);
+        if !is_as_left {
+            mirror.written.values_mut().for_each(|written| *written = 0);
+        }
+        let messages = self.messages_after(agent, &mirror.written).await?;
+        let (left, messages) = blocking(move || {
+            if is_as_left { log.append(&messages) } else { log.repair(&messages) }?;
+            Ok((log.length()?, messages))
+        })
+        .await?;
+        mirror.left = Some(left);
+        for message in messages {
+            mirror.written.insert(message.project, message.seq);
+        }
+        Ok(())
+    }
+
+    /// What an agent and people said to each other in these projects after that, hidden messages too, in order.
+    async fn messages_after(&self, agent: &AgentId, written: &Written) -> Result<Vec<Message>, StoreError> {
+        let mut found = Vec::new();
+        for (project, &written) in written {
+            let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+            let mut after = Some(written);
+            loop {
+                let filter = MessageFilter { after, only_visible: false, ..visible(&key, PAGE) };
+                let page = self.store.messages(&filter).await?;
+                let is_last = page.len() < PAGE;
+                after = page.last().map(|message| message.seq).or(after);
+                found.extend(page);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        found.sort_by_key(|message| message.seq);
+        Ok(found)
+    }
+}
+
+/// The chat of the project is mirrored there, and nowhere else.
+fn share(mirrors: &mut Mirrors, place: &Place, project: ProjectId) {
+    for (other, mirror) in mirrors.iter_mut() {
+        if other.1 == place.1 && other != place {
+            mirror.written.remove(&project);
+        }
+    }
+    let mirror = mirrors.entry(place.clone()).or_default();
+    if !mirror.written.contains_key(&project) {
+        mirror.written.insert(project, 0);
+        mirror.left = None;
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ChatLogError> + Send + 'static,
+) -> Result<T, Trouble> {
+    Ok(tokio::task::spawn_blocking(work).await??)
+}

@@ -1,0 +1,63 @@
+//! `agent-coordinator chat`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{is_wanted, lively, quiet, said, say, sessions, until_listening};
+use crate::support::until;
+
+#[test]
+fn a_chat_is_opened_used_and_closed() {
+    let daemon = lively("", &["authenticate", "chat"]);
+    assert_eq!(daemon.done(&["chat", "start", "agt_a", "prj"]), "the chat with agt_a in prj is open\n");
+    until_listening(&daemon);
+    let sent = daemon.json(&["chat", "send", "agt_a", "prj", "-1 is a number"]);
+    assert_eq!((&sent["sender_id"], &sent["content"]), (&"user".into(), &"-1 is a number".into()));
+    until("it is answered", || said(&daemon).len() == 2);
+    let first = sent["id"].as_str().unwrap();
+    let shown = daemon.json(&["chat", "show", "agt_a", "prj", "--after", first]);
+    assert_eq!(shown["messages"][0]["content"], format!("read {first} "));
+    let said = daemon.cli_with_input(&["chat", "send", "agt_a", "prj", "-"], "two\nlines\n");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(daemon.done(&["chat", "show", "agt_a", "prj"]).contains(" user: two\n    lines\n"));
+    assert_eq!(daemon.json(&["chat", "end", "agt_a", "prj"])["purpose"], "chat");
+    until("it has gone", || sessions(&daemon) == (0, 0));
+    let refused = daemon.cli(&["chat", "start", "agt_nobody", "prj"]);
+    assert_eq!((refused.code, refused.stderr.as_str()), (1, "agent-coordinator: no agent `agt_nobody`\n"));
+    assert_eq!(daemon.cli(&["chat"]).code, 2);
+    assert_eq!(daemon.cli(&["chat", "agt_a"]).code, 2);
+}
+
+#[test]
+fn a_conversation_says_what_it_reads_and_prints_what_it_hears() {
+    let daemon = quiet("");
+    let said = daemon.cli_with_input(&["chat", "agt_a", "prj"], "hello\n\nthere\n");
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
+    assert!(is_wanted(&daemon));
+    let words: Vec<String> = super::said(&daemon).into_iter().map(|(_, content)| content).collect();
+    assert_eq!(words, ["hello", "there"]);
+}
+
+#[test]
+fn who_follows_hears_what_is_said() {
+    let daemon = quiet("");
+    say(&daemon, "before");
+    let mut command = daemon.command();
+    command.args(["chat", "follow", "agt_a", "prj", "--json"]).stdout(Stdio::piped());
+    let first = super::asked(&daemon, "GET", &format!("{}?limit=1", super::MESSAGES), &Value::Null);
+    command.args(["--after", first["messages"][0]["id"].as_str().unwrap()]);
+    let mut following = command.spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    for content in ["one", "two\nlines \u{1b}[31m"] {
+        say(&daemon, content);
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        // What would steer a terminal is not kept of what people say.
+        assert_eq!(line["content"], content.replace('\u{1b}', ""));
+    }
+    following.kill().unwrap();
+    following.wait().unwrap();
+    let shown = daemon.done(&["chat", "show", "agt_a", "prj"]);
+    assert!(shown.ends_with(" user: two\n    lines [31m\n"), "{shown:?}");
+}

@@ -1,0 +1,138 @@
+//! `chat.jsonl`: the store is the truth, and the file follows it as far as it can.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::{asked, quiet, say};
+use crate::daemon::Daemon;
+use crate::support::until;
+
+fn file(daemon: &Daemon) -> PathBuf {
+    daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl")
+}
+
+/// What its lines say; what isn't ours, or isn't whole, as it is.
+fn contents(daemon: &Daemon) -> Vec<String> {
+    let text = fs::read_to_string(file(daemon)).unwrap_or_default();
+    let of_line = |line: &str| {
+        let found: Value = serde_json::from_str(line).unwrap_or_default();
+        found["content"].as_str().filter(|_| line.ends_with('\n')).unwrap_or(line.trim_end()).to_owned()
+    };
+    text.split_inclusive('\n').map(of_line).collect()
+}
+
+#[track_caller]
+fn until_mirrored(daemon: &Daemon, expected: &[&str]) {
+    until(&format!("the file says {expected:?}"), || contents(daemon) == expected);
+}
+
+#[test]
+fn only_its_user_reads_it() {
+    let daemon = quiet("");
+    say(&daemon, "one");
+    until_mirrored(&daemon, &["one"]);
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(file(&daemon)), mode(daemon.work().join(".ai-pm/agents/agt_a"))), (0o600, 0o700));
+}
+
+#[test]
+fn what_is_missing_or_torn_is_mended_at_the_start_and_what_people_added_stays() {
+    let mut daemon = quiet("");
+    for content in ["one", "two", "three"] {
+        say(&daemon, content);
+    }
+    until_mirrored(&daemon, &["one", "two", "three"]);
+    daemon.kill();
+    let text = fs::read_to_string(file(&daemon)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    // In the middle of writing the third line; after a line of a person.
+    fs::write(file(&daemon), format!("{}\n# a note\n{}\n{}", lines[0], lines[1], &lines[2][..20])).unwrap();
+    daemon.start();
+    until_mirrored(&daemon, &["one", "# a note", "two", "three"]);
+    daemon.kill();
+    // Only the end of the line is missing, and a person's last line has none.
+    fs::write(file(&daemon), format!("{}\n{}\nmine", lines[0], lines[1])).unwrap();
+    daemon.start();
+    until_mirrored(&daemon, &["one", "two", "mine", "three"]);
+    // While it runs.
+    OpenOptions::new().append(true).open(file(&daemon)).unwrap().write_all(b"another").unwrap();
+    say(&daemon, "four");
+    until_mirrored(&daemon, &["one", "two", "mine", "three", "another", "four"]);
+    fs::remove_dir_all(daemon.work().join(".ai-pm")).unwrap();
+    say(&daemon, "five");
+    until_mirrored(&daemon, &["one", "two", "three", "four", "five"]);
+}
+
+#[test]
+fn a_working_directory_is_never_made() {
+    let daemon = quiet("");
+    fs::remove_dir_all(daemon.work()).unwrap();
+    say(&daemon, "one");
+    say(&daemon, "two");
+    assert!(!daemon.work().exists());
+    fs::create_dir(daemon.work()).unwrap();
+    say(&daemon, "three");
+    until_mirrored(&daemon, &["one", "two", "three"]);
+}
+
+#[test]
+fn no_link_leads_it_out_of_the_working_directory() {
+    let daemon = quiet("");
+    let elsewhere = daemon.folder().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, daemon.work().join(".ai-pm")).unwrap();
+    say(&daemon, "one");
+    let warning = "could not mirror a chat; its messages are in the store";
+    until("it is told", || !daemon.logged(warning).is_empty());
+    say(&daemon, "two");
+    fs::remove_file(daemon.work().join(".ai-pm")).unwrap();
+    let folder = file(&daemon).parent().unwrap().to_owned();
+    fs::create_dir_all(&folder).unwrap();
+    symlink(elsewhere.join("file"), file(&daemon)).unwrap();
+    say(&daemon, "three");
+    fs::remove_file(file(&daemon)).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, file(&daemon), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    say(&daemon, "four");
+    fs::remove_file(file(&daemon)).unwrap();
+    say(&daemon, "five");
+    until_mirrored(&daemon, &["one", "two", "three", "four", "five"]);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert_eq!(daemon.logged(warning).len(), 1, "told once");
+}
+
+#[test]
+fn a_mirror_that_can_not_be_written_fails_no_message() {
+    if rustix::process::geteuid().is_root() {
+        crate::support::skip("root may write everywhere");
+        return;
+    }
+    let daemon = quiet("");
+    fs::set_permissions(daemon.work(), Permissions::from_mode(0o500)).unwrap();
+    say(&daemon, "one");
+    until("it is told", || daemon.log().contains("could not mirror a chat"));
+    fs::set_permissions(daemon.work(), Permissions::from_mode(0o700)).unwrap();
+    say(&daemon, "two");
+    until_mirrored(&daemon, &["one", "two"]);
+}
+
+#[test]
+fn two_projects_in_one_directory_share_it() {
+    // Both projects of the world have the same one.
+    let mut daemon = quiet("");
+    let elsewhere = "/projects/prj_2/agents/agt_a/chat/messages";
+    for n in 0..10 {
+        say(&daemon, &format!("here {n}"));
+        asked(&daemon, "POST", elsewhere, &json!({ "content": format!("there {n}") }));
+    }
+    let expected: Vec<String> = (0..10).flat_map(|n| [format!("here {n}"), format!("there {n}")]).collect();
+    until("it says everything in order", || contents(&daemon) == expected);
+    daemon.kill();
+    let text = fs::read_to_string(file(&daemon)).unwrap();
+    fs::write(file(&daemon), &text[..text.len() - 30]).unwrap();
+    daemon.start();
+    until("it says everything in order again", || contents(&daemon) == expected);
+}

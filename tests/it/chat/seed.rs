@@ -1,0 +1,104 @@
+//! The assertions of seed 003, all but those of the page, with a scripted agent.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{MESSAGES, Talker, asked, lively, quiet, said, say, sessions, start, until_listening};
+use crate::support::until;
+
+#[test]
+fn an_open_chat_answers_within_five_seconds() {
+    let daemon = lively("language: ja", &["authenticate", "chat"]);
+    // 1: the purpose is recorded and the agent started. Asked again, nothing is doubled.
+    let opened = start(&daemon);
+    assert_eq!(opened, json!({ "agentId": "agt_a", "projectId": "prj", "purpose": "chat" }));
+    assert_eq!(start(&daemon), opened);
+    // 3: the button is enabled.
+    until_listening(&daemon);
+    assert_eq!((start(&daemon), sessions(&daemon)), (opened, (1, 0)));
+    // 2: it waits. 4, 5: what is said is recorded, and answered.
+    let began = Instant::now();
+    let id = say(&daemon, "タスクの進捗を教えてください");
+    until("it is answered", || said(&daemon).len() == 2);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(said(&daemon)[1], ("agt_a".to_owned(), format!("read {id} ")));
+    // The file, in the seed's own words.
+    let file = daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl");
+    until("it is in the file", || fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 3));
+    let text = fs::read_to_string(&file).unwrap();
+    let expected = [
+        ("system", "セッション開始", false),
+        ("user", "タスクの進捗を教えてください", true),
+        ("agt_a", &format!("read {id} "), true),
+    ];
+    for (line, (sender, content, is_visible)) in text.lines().zip(expected) {
+        let found: Value = serde_json::from_str(line).unwrap();
+        let (id, at) = (found["id"].as_str().unwrap(), found["createdAt"].as_str().unwrap());
+        let content = Value::from(content).to_string();
+        let same = format!(
+            r#"{{"id":"{id}","senderId":"{sender}","content":{content},"createdAt":"{at}","visible":{is_visible}}}"#
+        );
+        assert_eq!(line, same);
+        assert!(id.starts_with("msg_") && at.len() == 24 && at.ends_with('Z'), "{line}");
+    }
+    // Nobody is ever shown the hidden one.
+    assert_eq!(said(&daemon).len(), 2);
+    super::end(&daemon);
+    assert_eq!(super::until_ended(&daemon)["outcome"], "completed");
+}
+
+#[test]
+fn without_held_polls_an_agent_is_told_to_come_back_in_five_seconds() {
+    let daemon = quiet("language: ja\nchat: { poll_hold: 0 }");
+    let mut ann = Talker::in_chat(&daemon);
+    let expected = json!({
+        "success": true, "action": "wait_for_messages", "wait_seconds": 5,
+        "instruction": "5秒後に再度get_next_actionを呼び出してください",
+    });
+    let began = Instant::now();
+    assert_eq!(ann.call("get_next_action", json!({})), expected);
+    assert!(began.elapsed() < Duration::from_secs(4));
+    say(&daemon, "hello");
+    let next = ann.call("get_next_action", json!({}));
+    assert_eq!(
+        (&next["action"], super::contents(&next["messages"])),
+        (&"get_pending_messages".into(), vec!["hello".to_owned()])
+    );
+    assert_eq!(ann.pending(), ["hello"]);
+    ann.respond("hello yourself");
+    assert_eq!(ann.call("get_next_action", json!({})), expected);
+}
+
+#[test]
+fn messages_are_read_in_pages() {
+    let daemon = quiet("");
+    let ids: Vec<String> = (0..5).map(|n| say(&daemon, &n.to_string())).collect();
+    let read = |query: &str| {
+        let found = asked(&daemon, "GET", &format!("{MESSAGES}?{query}"), &Value::Null);
+        (super::contents(&found["messages"]).concat(), found["nextCursor"].as_str().map(str::to_owned))
+    };
+    assert_eq!(read(""), ("01234".to_owned(), None));
+    assert_eq!(read("limit=2"), ("34".to_owned(), Some(ids[3].clone())));
+    assert_eq!(read(&format!("limit=2&before={}", ids[3])), ("12".to_owned(), Some(ids[1].clone())));
+    assert_eq!(read(&format!("limit=2&before={}", ids[1])), ("0".to_owned(), None));
+    assert_eq!(read(&format!("limit=2&after={}", ids[0])), ("12".to_owned(), Some(ids[2].clone())));
+    assert_eq!(read(&format!("limit=2&after={}", ids[2])), ("34".to_owned(), None));
+    assert_eq!(read(&format!("after={}", ids[4])), (String::new(), None));
+    assert_eq!(read(&format!("after={}&before={}", ids[0], ids[3])), ("12".to_owned(), None));
+    // Also by the base of the API.
+    assert_eq!(asked(&daemon, "GET", &format!("/api{MESSAGES}?limit=1"), &Value::Null)["messages"][0]["content"], "4");
+}
+
+#[test]
+fn who_waits_for_a_message_hears_it_at_once() {
+    let daemon = quiet("");
+    let first = say(&daemon, "first");
+    let path = format!("{MESSAGES}?wait=30&after={first}");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| asked(&daemon, "GET", &path, &Value::Null));
+        say(&daemon, "second");
+        assert_eq!(super::contents(&waiting.join().unwrap()["messages"]), ["second"]);
+    });
+}
