@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
-use crate::service::{CoordinatorStatus, ServerView, Service, ServiceError};
+use crate::service::{Claim, CoordinatorStatus, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
 pub struct LocalControlPlane {
@@ -34,13 +34,12 @@ impl ControlPlane for LocalControlPlane {
 
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
         let answer = self.service.should_start(key, Some(&self.id)).await.map_err(failed("claim a start"))?;
-        Ok(match answer.claim.and_then(|claim| claim.ticket.map(|ticket| (claim.launch, claim.ai_type, ticket))) {
-            Some((launch, ai_type, ticket)) => {
-                let start_timeout = self.service.settings().start_timeout;
-                ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket }
-            }
-            None => ClaimAnswer::NotNow,
-        })
+        let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket) }) = answer.claim else {
+            return Ok(ClaimAnswer::NotNow);
+        };
+        // What is left of it: a reservation that is found again isn't a new one.
+        let start_timeout = deadline.since(self.now());
+        Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket })
     }
 
     async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {

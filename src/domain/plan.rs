@@ -165,7 +165,9 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, now: Timestamp,
         LaunchState::Stopping { ladder_at, .. } => plan.wake(ladder_at),
         LaunchState::Ending | LaunchState::Ended { .. } => {}
     }
-    if launch.is_authenticated && !instance.is_marked_authenticated {
+    // While nobody can tell the server which process it is, its claim may lapse: the fuse must burn by then.
+    let is_known = launch.pid.is_some() || !matches!(instance.phase, Phase::Starting);
+    if launch.is_authenticated && !instance.is_marked_authenticated && is_known {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
     }
 }

@@ -21,6 +21,7 @@ mod remote;
 mod sdks;
 mod service;
 mod shim;
+mod sim;
 mod sockets;
 mod store;
 mod support;

@@ -60,6 +60,23 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
     }
 }
 
+#[test]
+fn a_fuse_is_disarmed_only_for_a_process_that_the_server_hears_of() {
+    let check = |phase: Phase, pid: Option<i32>, expected: bool| {
+        let state = LaunchState::Running { session: "ses_1".parse().expect("an id") };
+        let launch = LaunchFacts { pid, is_authenticated: true, ..launch("lch_1", key(1, 1), state) };
+        let snapshot =
+            Snapshot { instances: vec![instance(&launch, phase.clone())], launches: vec![launch], ..snapshot(1) };
+        let actions = plan(&snapshot).actions;
+        let is_disarmed = actions.iter().any(|action| matches!(action, Action::MarkAuthenticated { .. }));
+        assert_eq!(is_disarmed, expected, "{phase:?} {pid:?}");
+    };
+    check(Phase::Running { pid: 7, started_at: NOW }, None, true);
+    check(Phase::Starting, Some(7), true);
+    // Its start can't be read: the claim lapses when its agent leaves, and must not outlive that.
+    check(Phase::Starting, None, false);
+}
+
 fn starts(plan: &Plan) -> Vec<String> {
     plan.actions
         .iter()

@@ -1,0 +1,235 @@
+//! The simulation: the real coordinator loop, service and domain on the store in memory, with a clock that is not the wall's,
+//! machines that are not there, and a script of everything that can go wrong.
+//!
+//! A seed makes a fleet and a script; the same seed makes the same history. After each step the promises of the supervision
+//! are checked. A history that breaks one prints its seed, a script without the steps that it doesn't need, and what happened.
+//!
+//! ```text
+//! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::      so many histories, from seed 0 on
+//! AGENT_COORDINATOR_TEST_SEED=42 cargo test --test it sim::               this one, told
+//! ```
+//!
+//! What is simulated: crashes of coordinators wherever they wait, orderly restarts, restarts of the server, keepers and agents
+//! that are killed, pids that are used again, lost, late, slow and repeated requests and answers, agents that authenticate
+//! late, never or twice, that don't listen, don't leave, or leave something behind, full disks, and people who change their
+//! minds. What is not: chats, clocks that jump, a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs`
+//! and `tests/it/faults` have the real one.
+//!
+//! One limit it found stands: [`Sim::is_out_of_reach`].
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod agent;
+mod history;
+mod host;
+mod invariants;
+mod net;
+mod people;
+mod runner;
+mod script;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_coordinator::domain::launch::ProcessEnd;
+use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::{InstanceKey, LaunchId};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::{Service, Settings};
+use agent_coordinator::store::Store as _;
+use agent_coordinator::store::memory::MemoryStore;
+use futures::FutureExt as _;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::service::settings;
+use world::{Chronicle, SimWorld, Telling};
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const LINGER: Duration = Duration::from_secs(5);
+const NOTICE_GRACE: Duration = Duration::from_secs(30);
+const SESSION_MAXIMUM: Duration = Duration::from_mins(4);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(7);
+
+/// A mistake made on purpose: the simulation must find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutant {
+    /// Starts are granted without a claim.
+    ClaimSkipped,
+    /// A process is known by its pid alone.
+    PidTrusted,
+    /// A launch that didn't authenticate is ended at its deadline, whatever its process does.
+    FreedAtDeadline,
+}
+
+/// What everybody in a history shares.
+struct Sim {
+    seed: u64,
+    mutant: Option<Mutant>,
+    world: Arc<SimWorld>,
+    chronicle: Arc<Chronicle>,
+    store: Arc<MemoryStore>,
+    /// Wakes all coordinators.
+    nudge: Nudge,
+    service: Mutex<Arc<Service>>,
+    /// Counts the runs of the server.
+    run: watch::Sender<u64>,
+    agents_loss: AtomicU64,
+    keys: Mutex<Vec<InstanceKey>>,
+    /// Launches of which a process lives, on whatever machine.
+    alive: Mutex<BTreeMap<LaunchId, InstanceKey>>,
+    /// Launches whose keeper was killed.
+    keeperless: Mutex<BTreeSet<LaunchId>>,
+    /// Ends that a coordinator thinks the server knows.
+    forgotten: Mutex<Vec<(LaunchId, ProcessEnd)>>,
+}
+
+impl Sim {
+    fn new(seed: u64, mutant: Option<Mutant>, telling: Telling) -> Arc<Self> {
+        let (world, store, nudge) = (Arc::new(SimWorld::new(seed)), Arc::new(MemoryStore::new()), Nudge::new());
+        let service = Arc::new(Service::new(store.clone(), world.clone(), sim_settings(), nudge.clone()));
+        Arc::new(Self {
+            seed,
+            mutant,
+            world,
+            chronicle: Arc::new(Chronicle::new(telling)),
+            store,
+            nudge,
+            service: Mutex::new(service),
+            run: watch::Sender::new(0),
+            agents_loss: AtomicU64::new(0),
+            keys: Mutex::default(),
+            alive: Mutex::default(),
+            keeperless: Mutex::default(),
+            forgotten: Mutex::default(),
+        })
+    }
+
+    /// Another run of the server, on the same store.
+    fn begin_server(self: &Arc<Self>) {
+        let service = Service::new(self.store.clone(), self.world.clone(), sim_settings(), self.nudge.clone());
+        let service = Arc::new(service);
+        *self.service.lock().unwrap() = service.clone();
+        self.run.send_modify(|run| *run += 1);
+        self.spawn(clean_up(service, self.run.subscribe()));
+        self.nudge.wake();
+    }
+
+    fn service(&self) -> Arc<Service> {
+        self.service.lock().unwrap().clone()
+    }
+
+    /// With something that changes when that run ends.
+    fn service_and_run(&self) -> (Arc<Service>, watch::Receiver<u64>) {
+        (self.service(), self.run.subscribe())
+    }
+
+    /// A task that belongs to this history; its panic is a violation.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let chronicle = self.chronicle.clone();
+        let guarded = async move {
+            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                chronicle.violation("something panicked".to_owned());
+            }
+        };
+        tokio::spawn(guarded).abort_handle()
+    }
+
+    /// What `task` gives; it goes on when nobody waits any more. `None`: it panicked.
+    async fn spawn_for<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let done = tokio::spawn(task).await;
+        if done.is_err() {
+            self.chronicle.violation("the server panicked".to_owned());
+        }
+        done.ok()
+    }
+
+    fn agents_loss(&self) -> u64 {
+        self.agents_loss.load(Ordering::Relaxed)
+    }
+
+    fn set_agents_loss(&self, percent: u64) {
+        self.agents_loss.store(percent, Ordering::Relaxed);
+    }
+
+    fn keys(&self) -> Vec<InstanceKey> {
+        self.keys.lock().unwrap().clone()
+    }
+
+    fn set_keys(&self, keys: Vec<InstanceKey>) {
+        *self.keys.lock().unwrap() = keys;
+    }
+
+    /// An agent was executed. Here and now, whatever anybody knows of it.
+    fn is_alive(&self, launch: &LaunchId, key: &InstanceKey) {
+        let mut alive = self.alive.lock().unwrap();
+        if let Some((twin, _)) = alive.iter().find(|(twin, other)| *other == key && !self.is_out_of_reach(twin)) {
+            self.chronicle.violation(format!("two live instances of {key}: {twin} and {launch}"));
+        }
+        alive.insert(launch.clone(), key.clone());
+    }
+
+    fn is_keeperless(&self, launch: &LaunchId) {
+        self.keeperless.lock().unwrap().insert(launch.clone());
+    }
+
+    /// What is left of an agent whose keeper was killed while nobody else was there, and before anybody had told the server of
+    /// a process: its claim lapses, and only its own machine's next coordinator, before its first start, ends it.
+    fn is_out_of_reach(&self, launch: &LaunchId) -> bool {
+        let known = self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
+        self.keeperless.lock().unwrap().contains(launch) && known.is_some_and(|known| known.pid.is_none())
+    }
+
+    /// Its tree is empty.
+    fn is_dead(&self, launch: &LaunchId) {
+        self.alive.lock().unwrap().remove(launch);
+    }
+
+    fn alive(&self) -> Vec<(LaunchId, InstanceKey)> {
+        self.alive.lock().unwrap().iter().map(|(launch, key)| (launch.clone(), key.clone())).collect()
+    }
+
+    fn is_forgotten(&self, launch: &LaunchId, end: ProcessEnd) {
+        self.forgotten.lock().unwrap().push((launch.clone(), end));
+    }
+
+    fn take_forgotten(&self) -> Vec<(LaunchId, ProcessEnd)> {
+        std::mem::take(&mut *self.forgotten.lock().unwrap())
+    }
+}
+
+fn sim_settings() -> Settings {
+    Settings {
+        start_timeout: START_TIMEOUT,
+        stop_timeout: host::STOP_TIMEOUT,
+        linger: LINGER,
+        notice_grace: NOTICE_GRACE,
+        session_maximum: SESSION_MAXIMUM,
+        backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(20) },
+        ..settings()
+    }
+}
+
+/// What a daemon does beside: ends what has run out of time, as long as this run of the server lasts.
+async fn clean_up(service: Arc<Service>, mut run: watch::Receiver<u64>) {
+    let mut ticks = tokio::time::interval(CLEANUP_INTERVAL);
+    let mut deadlines = service.deadlines();
+    let mut next = None;
+    loop {
+        tokio::select! {
+            biased;
+            _ = run.changed() => return,
+            _ = ticks.tick() => service.cleanup().await.unwrap(),
+            () = deadlines.woken() => {}
+            () = async { match next {
+                Some(next) => tokio::time::sleep(next).await,
+                None => std::future::pending().await,
+            } } => {}
+        }
+        next = service.end_overdue().await.unwrap();
+    }
+}

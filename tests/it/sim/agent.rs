@@ -1,0 +1,278 @@
+//! Agents: what they are like, and how they live. They call the service as the tools of MCP do, and their calls and answers
+//! get lost, too.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_coordinator::domain::launch::ReportResult;
+use agent_coordinator::domain::{InstanceKey, LaunchId, Refusal, Secret};
+use agent_coordinator::service::{Report, Service, ServiceError};
+
+use super::world::Dice;
+use super::{START_TIMEOUT, Sim};
+
+/// How an agent ends its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Reports(ReportResult),
+    LogsOut,
+    /// Without a word.
+    Exits,
+    /// Works until somebody ends it.
+    Never,
+}
+
+/// What is in the way of its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// No keeper comes to be.
+    NoKeeper,
+    /// A keeper, but no agent.
+    NoProgram,
+    /// The record of its start can't be written.
+    FullDisk,
+}
+
+/// What an agent is like; decided before it is born.
+#[derive(Debug, Clone)]
+pub struct Character {
+    pub trouble: Option<Trouble>,
+    pub executed_after: Duration,
+    pub n_descendants: u32,
+    /// `None`: only KILL ends it.
+    pub heeds_term_after: Option<Duration>,
+    /// `None`: never.
+    authenticates_after: Option<Duration>,
+    authenticates_again: bool,
+    asks_for_its_task: bool,
+    works_for: Duration,
+    ending: Ending,
+    /// Does what it is told by notices and next actions.
+    is_obedient: bool,
+    /// How long it stays after its last word; `None`: until it is ended.
+    lingers: Option<Duration>,
+    seed: u64,
+}
+
+impl Character {
+    pub fn of(dice: &mut Dice) -> Self {
+        let late = u64::try_from(START_TIMEOUT.as_millis()).unwrap();
+        let authenticates_after = match dice.below(20) {
+            0 => None,
+            // About the deadline.
+            1 | 2 => Some(dice.millis(late - 1500, late + 3000)),
+            _ => Some(dice.millis(1, 2000)),
+        };
+        let ending = match dice.below(10) {
+            0 => Ending::Reports(ReportResult::Failed),
+            1 => Ending::Reports(ReportResult::Blocked),
+            2 => Ending::LogsOut,
+            3 => Ending::Exits,
+            4 => Ending::Never,
+            _ => Ending::Reports(ReportResult::Success),
+        };
+        Self {
+            trouble: match dice.below(100) {
+                0..2 => Some(Trouble::NoKeeper),
+                2..4 => Some(Trouble::NoProgram),
+                4..7 => Some(Trouble::FullDisk),
+                _ => None,
+            },
+            executed_after: if dice.percent(5) { dice.millis(0, 30_000) } else { dice.millis(0, 20) },
+            n_descendants: if dice.percent(20) { 2 } else { 0 },
+            heeds_term_after: (!dice.percent(20)).then(|| dice.millis(0, 1500)),
+            authenticates_after,
+            authenticates_again: dice.percent(10),
+            asks_for_its_task: !dice.percent(5),
+            works_for: dice.millis(50, 40_000),
+            ending,
+            is_obedient: !dice.percent(20),
+            lingers: (!dice.percent(20)).then(|| dice.millis(0, 3000)),
+            seed: dice.next(),
+        }
+    }
+}
+
+/// Why an agent doesn't go on.
+enum Over {
+    /// The server said no.
+    Refused,
+}
+
+struct Life<'a> {
+    sim: &'a Arc<Sim>,
+    key: &'a InstanceKey,
+    launch: &'a LaunchId,
+    ticket: Secret,
+    /// Its milliseconds of the round.
+    turn: u64,
+    dice: Dice,
+}
+
+/// A round in which each of those who live has its own millisecond.
+const ROUND: u64 = 64;
+
+/// A whole life; gives the exit code. No other agent that lives has the same `turn`.
+pub async fn live(
+    sim: &Arc<Sim>,
+    (key, launch): (&InstanceKey, &LaunchId),
+    ticket: Secret,
+    character: &Character,
+    turn: u64,
+) -> i32 {
+    let life = Life { sim, key, launch, ticket, turn: turn % ROUND, dice: Dice::new(character.seed, 0) };
+    match life.work(character).await {
+        Ok(()) => 0,
+        Err(Over::Refused) => 3,
+    }
+}
+
+impl Life<'_> {
+    async fn work(mut self, character: &Character) -> Result<(), Over> {
+        let Some(after) = character.authenticates_after else { std::future::pending().await };
+        tokio::time::sleep(after).await;
+        let mut token = self.authenticate().await?;
+        if character.authenticates_again {
+            tokio::time::sleep(self.dice.millis(1, 3000)).await;
+            token = self.authenticate().await?;
+        }
+        if character.asks_for_its_task {
+            let (token, launch) = (&token, self.launch);
+            self.say(|service| async move {
+                let caller = service.identify(token, Some(launch)).await?;
+                service.my_task(&caller).await
+            })
+            .await?;
+        }
+        let ending = self.follow(character, &token).await?;
+        self.end(ending, &token).await?;
+        match character.lingers {
+            Some(lingers) if ending != Ending::Never => tokio::time::sleep(lingers).await,
+            _ => std::future::pending().await,
+        }
+        Ok(())
+    }
+
+    async fn authenticate(&mut self) -> Result<Secret, Over> {
+        let (key, launch, ticket) = (self.key, self.launch, self.ticket.clone());
+        let ticket = &ticket;
+        let opened = self
+            .say(|service| async move { service.authenticate(&key.agent, ticket, &key.project, Some(launch)).await })
+            .await?;
+        self.sim.chronicle.note(|| format!("{launch}  authenticated"));
+        Ok(opened.session_token)
+    }
+
+    /// Works, and asks now and then what to do next; says how it wants to end.
+    async fn follow(&mut self, character: &Character, token: &Secret) -> Result<Ending, Over> {
+        let launch = self.launch;
+        let done_at = tokio::time::Instant::now() + character.works_for;
+        loop {
+            let next = self
+                .say(|service| async move {
+                    let caller = service.identify(token, Some(launch)).await?;
+                    service.next_action(&caller, Some(Duration::from_secs(3))).await
+                })
+                .await?;
+            if character.is_obedient {
+                match next.action {
+                    "get_notifications" => {
+                        let told = self.read_notices(token).await?;
+                        self.sim.chronicle.note(|| format!("{}  was told {told}", self.launch));
+                        continue;
+                    }
+                    "report_completed" => return Ok(Ending::Reports(ReportResult::Blocked)),
+                    "logout" => return Ok(Ending::LogsOut),
+                    "exit" => return Ok(Ending::Exits),
+                    _ => {}
+                }
+            }
+            if tokio::time::Instant::now() >= done_at && character.ending != Ending::Never {
+                return Ok(character.ending);
+            }
+            tokio::time::sleep(self.dice.millis(500, 4000)).await;
+        }
+    }
+
+    async fn read_notices(&mut self, token: &Secret) -> Result<usize, Over> {
+        let launch = self.launch;
+        let told = self
+            .say(|service| async move {
+                let caller = service.identify(token, Some(launch)).await?;
+                service.notifications(&caller).await
+            })
+            .await?;
+        Ok(told.len())
+    }
+
+    async fn end(&mut self, ending: Ending, token: &Secret) -> Result<(), Over> {
+        let launch = self.launch;
+        match ending {
+            Ending::Reports(result) => {
+                let summary = Some("what it did");
+                self.sim.chronicle.note(|| format!("{launch}  reports {result:?}"));
+                self.say(|service| async move {
+                    let caller = service.identify_reporter(token, Some(launch)).await?;
+                    service.report(&caller, Report { result, summary, next_steps: None }).await
+                })
+                .await?;
+            }
+            Ending::LogsOut => {
+                self.say(|service| async move {
+                    let caller = service.identify(token, Some(launch)).await?;
+                    service.logout(&caller).await
+                })
+                .await?;
+            }
+            Ending::Exits | Ending::Never => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for its turn: in whatever order some are woken together, they go on one after the other, the same in each replay.
+    async fn turn(&self) {
+        let now = u64::try_from(self.sim.world.elapsed().as_millis()).unwrap() + 1;
+        let wait = (self.turn + ROUND - now % ROUND) % ROUND;
+        tokio::time::sleep(Duration::from_millis(wait + 1)).await;
+    }
+
+    /// A call, repeated until there is an answer. Requests and answers get lost while the weather is bad, and with each run of
+    /// the server.
+    async fn say<T, F, C>(&mut self, call: C) -> Result<T, Over>
+    where
+        C: Fn(Arc<Service>) -> F,
+        F: Future<Output = Result<T, ServiceError>>,
+    {
+        loop {
+            self.turn().await;
+            let loss = self.sim.agents_loss();
+            if self.dice.percent(loss) {
+                tokio::time::sleep(self.dice.millis(100, 2000)).await;
+                continue;
+            }
+            let (service, mut run) = self.sim.service_and_run();
+            let answer = tokio::select! {
+                biased;
+                answer = call(service) => answer,
+                _ = run.changed() => continue,
+            };
+            self.turn().await;
+            if self.dice.percent(loss) {
+                continue;
+            }
+            match answer {
+                Ok(answer) => return Ok(answer),
+                // After a lost answer it may be over already.
+                Err(ServiceError::Refused(Refusal::InvalidSession | Refusal::SessionEnded | Refusal::LaunchEnded)) => {
+                    return Err(Over::Refused);
+                }
+                Err(ServiceError::Refused(refusal)) => {
+                    self.sim.chronicle.note(|| format!("{}  refused: {refusal}", self.launch));
+                    return Err(Over::Refused);
+                }
+                Err(ServiceError::Contended | ServiceError::Store(_)) => {}
+            }
+        }
+    }
+}

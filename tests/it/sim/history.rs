@@ -1,0 +1,225 @@
+//! One history: a fleet, its script, and what came of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
+use agent_coordinator::domain::plan::Limits;
+use agent_coordinator::domain::{Guidance, Language};
+use agent_coordinator::provider::Providers;
+use tokio::sync::watch;
+
+use super::host::Host;
+use super::invariants::{self, Watch};
+use super::net::{Net, Way, Weather};
+use super::script::{Deed, Script};
+use super::world::Telling;
+use super::{LINGER, Mutant, Sim, people};
+
+pub const POLLING_INTERVAL: Duration = Duration::from_secs(10);
+/// Longer than anything takes that goes on by itself: a claim lapses last.
+const LONG: Duration = Duration::from_secs(150);
+
+/// What came of a history.
+pub struct Told {
+    pub violations: Vec<String>,
+    pub lines: Vec<String>,
+    /// How often the first coordinator was polled: the places where it can die.
+    pub n_polls: u64,
+}
+
+/// Lives a history through to its first violation, or to its end.
+pub fn live(script: &Script, mutant: Option<Mutant>, telling: Telling) -> Told {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let sim = Sim::new(script.seed, mutant, telling);
+        let posts = play(&sim, script).await;
+        let (violations, lines) = (sim.chronicle.violations(), sim.chronicle.lines());
+        Told { violations, lines, n_polls: posts[0].fate.lock().unwrap().n_polls }
+    })
+}
+
+/// A coordinator's place: its machine, its way to the server, and how it is to end.
+struct Post {
+    host: Arc<Host>,
+    net: Arc<Net>,
+    fate: Arc<Mutex<Fate>>,
+    mode: watch::Sender<Mode>,
+}
+
+/// When a coordinator dies, and for how long it is away then.
+#[derive(Default)]
+struct Fate {
+    n_polls: u64,
+    dies_at: Option<u64>,
+    down_for: Duration,
+}
+
+/// More polls than any history needs: the loop spins.
+const TOO_MANY_POLLS: u64 = 3_000_000;
+
+/// A future that dies when its fate says so, wherever it waits then.
+struct Mortal<F> {
+    future: Option<Pin<Box<F>>>,
+    fate: Arc<Mutex<Fate>>,
+}
+
+impl<F: Future<Output = ()>> Future for Mortal<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut fate = self.fate.lock().unwrap();
+            fate.n_polls += 1;
+            assert!(fate.n_polls < TOO_MANY_POLLS, "a coordinator spins");
+            if fate.dies_at.is_some_and(|at| fate.n_polls >= at) {
+                fate.dies_at = None;
+                drop(fate);
+                self.future = None;
+                return Poll::Ready(());
+            }
+        }
+        self.future.as_mut().expect("who is dead isn't polled").as_mut().poll(context)
+    }
+}
+
+impl Post {
+    /// Coordinators come and go.
+    async fn staff(self: Arc<Self>, sim: Arc<Sim>, config: CoordinatorConfig) {
+        loop {
+            self.mode.send_replace(Mode::Running);
+            let table = self.host.begin();
+            sim.chronicle.note(|| format!("{} begins", config.id));
+            let way = Way(self.net.clone());
+            let coordinator =
+                Coordinator::new(config.clone(), way, table, self.host.nudge.listen(), self.mode.subscribe());
+            Mortal { future: Some(Box::pin(coordinator.run())), fate: self.fate.clone() }.await;
+            self.host.end();
+            let down_for = std::mem::take(&mut self.fate.lock().unwrap().down_for);
+            sim.chronicle.note(|| format!("{} is gone for {down_for:?}", config.id));
+            tokio::time::sleep(down_for).await;
+        }
+    }
+
+    fn doom(&self, after_polls: u64, down_for: Duration) {
+        {
+            let mut fate = self.fate.lock().unwrap();
+            fate.dies_at = Some(fate.n_polls + after_polls + 1);
+            fate.down_for = down_for;
+        }
+        self.host.nudge.wake();
+    }
+}
+
+async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
+    people::found(sim, &script.fleet).await;
+    sim.begin_server();
+    let posts = open_posts(sim, script);
+    let hosts: Vec<Arc<Host>> = posts.iter().map(|post| post.host.clone()).collect();
+    let mut watch = Watch::default();
+    for (n, step) in script.steps.iter().enumerate() {
+        sim.chronicle.note(|| format!("-- {n}: {:?}, then {:?}", step.deed, step.then_wait));
+        let has_released = take_step(sim, script, &posts, &step.deed).await;
+        tokio::time::sleep(step.then_wait).await;
+        watch.look(sim, has_released).await;
+        if !sim.chronicle.is_clean() {
+            return posts;
+        }
+    }
+    sim.chronicle.note(|| "-- nothing goes wrong any more".to_owned());
+    sim.set_agents_loss(0);
+    for post in &posts {
+        post.net.set_weather(Weather::default());
+        post.fate.lock().unwrap().dies_at = None;
+    }
+    // Also those who are away come back first.
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    watch.look(sim, false).await;
+    let before = invariants::on_the_way(sim).await;
+    tokio::time::sleep(LONG).await;
+    watch.look(sim, false).await;
+    invariants::check_progress(sim, &before).await;
+    if !sim.chronicle.is_clean() {
+        return posts;
+    }
+    sim.chronicle.note(|| "-- everything is told to stop".to_owned());
+    people::do_it(sim, &script.fleet, &Deed::StopAll).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    watch.look(sim, false).await;
+    invariants::check_rest(sim, &hosts).await;
+    posts
+}
+
+fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
+    let posts = script.fleet.max_concurrent.iter().enumerate().map(|(n, max_concurrent)| {
+        let id = format!("crd_{n}").parse().unwrap();
+        let config = CoordinatorConfig {
+            id,
+            polling_interval: POLLING_INTERVAL,
+            limits: Limits { max_concurrent: *max_concurrent, linger: LINGER },
+            providers: providers(),
+            state_dir: "/state".into(),
+        };
+        let is_remote = n > 0 || !script.fleet.has_local;
+        let post = Arc::new(Post {
+            host: Host::new(sim.clone(), n, *max_concurrent),
+            net: Net::new(sim.clone(), config.id.clone(), is_remote, 10 + n as u64),
+            fate: Arc::default(),
+            mode: watch::Sender::new(Mode::Running),
+        });
+        sim.spawn(announce(sim.clone(), post.clone()));
+        sim.spawn(post.clone().staff(sim.clone(), config));
+        post
+    });
+    posts.collect()
+}
+
+/// What the server announces reaches a coordinator, unless nothing does.
+async fn announce(sim: Arc<Sim>, post: Arc<Post>) {
+    let mut wakeups = sim.nudge.listen();
+    loop {
+        wakeups.woken().await;
+        // One after the other, whoever was woken first.
+        tokio::time::sleep(Duration::from_millis(1 + post.host.name as u64)).await;
+        if post.net.weather() != Weather::STORM {
+            post.host.nudge.wake();
+        }
+    }
+}
+
+fn providers() -> Providers {
+    Providers {
+        entries: std::collections::BTreeMap::new(),
+        guidance: Guidance::new(Language::English),
+        environment: std::collections::BTreeMap::new(),
+        mcp_socket: Some("/run/mcp.sock".into()),
+        mcp_url: None,
+        program: "/bin/agent-coordinator".into(),
+        state_dir: "/state".into(),
+    }
+}
+
+/// Whether pairs were let start again by it.
+async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &Deed) -> bool {
+    let post = |n: usize| &posts[n % posts.len()];
+    match deed {
+        Deed::Nothing => {}
+        Deed::Crash { coordinator, after_polls, down_for } => post(*coordinator).doom(*after_polls, *down_for),
+        Deed::Restart { coordinator, mode, down_for } => {
+            let post = post(*coordinator);
+            post.fate.lock().unwrap().down_for = *down_for;
+            post.mode.send_replace(*mode);
+        }
+        Deed::RestartServer => sim.begin_server(),
+        Deed::KillKeeper { host, which } => post(*host).host.kill_keeper(*which),
+        Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
+        Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
+        Deed::SetWeather { coordinator, weather } => post(*coordinator).net.set_weather(*weather),
+        Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),
+        _ => return people::do_it(sim, &script.fleet, deed).await,
+    }
+    false
+}

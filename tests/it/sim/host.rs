@@ -1,0 +1,596 @@
+//! One machine: processes with pids that are used again, keepers and folders that outlive their coordinator, and the table of
+//! instances that each coordinator makes of them anew. It is the `ProcessLayer` of its coordinator.
+//!
+//! A folder is what is on the disk; `procs` is what the kernel knows. What the table tells is read from the folders, as the
+//! real one does.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_coordinator::coordinator::ProcessLayer;
+use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
+use agent_coordinator::domain::{Instance, InstanceKey, LaunchId, Phase, Secret, StopReason, Timestamp};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::process::{BootInstant, StartError, StartRequest};
+use agent_coordinator::service::world::World as _;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, yield_now};
+use tokio::time::Instant;
+
+use super::agent::{self, Character, Trouble};
+use super::world::Dice;
+use super::{Mutant, Sim};
+
+/// From TERM to KILL.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+pub const LEAK_GRACE: Duration = Duration::from_secs(2);
+const KILLED: ExitStatus = ExitStatus { exit_code: None, signal: Some(9) };
+const TERMINATED: ExitStatus = ExitStatus { exit_code: None, signal: Some(15) };
+const FIRST_PID: i32 = 100;
+pub const MOST_HOSTS: u64 = 3;
+
+/// A process that can't be mistaken for another: pids are used again, these pairs are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    pid: i32,
+    ticks: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Keeper(LaunchId),
+    Leader(LaunchId),
+    Descendant(LaunchId),
+    /// Somebody else's.
+    Foreign,
+}
+
+/// An instance folder, and beside it what only this simulation knows of the launch.
+struct Folder {
+    key: InstanceKey,
+    /// Who holds the lock, as noted in it.
+    keeper: Option<Identity>,
+    /// The record of the start; where the disk was full nobody can read it.
+    started: Option<(i32, Timestamp)>,
+    exited: Option<ExitStatus>,
+    ended: Option<(ProcessEnd, Timestamp)>,
+    stop: Option<(StopReason, Duration)>,
+    is_marked: bool,
+    is_adopted: bool,
+    character: Character,
+    /// The leader is a zombie: this is how it went.
+    went: Option<ExitStatus>,
+    keeper_task: Option<AbortHandle>,
+    agent_task: Option<AbortHandle>,
+    /// The keeper is to look.
+    news: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    procs: BTreeMap<i32, (u64, What)>,
+    n_processes: u64,
+    folders: BTreeMap<LaunchId, Folder>,
+    is_up: bool,
+    incarnation: u32,
+    n_launches: u64,
+}
+
+pub struct Host {
+    sim: Arc<Sim>,
+    pub name: usize,
+    max_concurrent: usize,
+    /// Wakes the coordinator of this machine.
+    pub nudge: Nudge,
+    state: Mutex<State>,
+}
+
+/// The table that one incarnation of the coordinator has.
+pub struct Table(pub Arc<Host>);
+
+impl State {
+    fn spawn(&mut self, what: What) -> Identity {
+        let pid = (FIRST_PID..i32::MAX).find(|pid| !self.procs.contains_key(pid)).unwrap();
+        self.n_processes += 1;
+        self.procs.insert(pid, (self.n_processes, what));
+        Identity { pid, ticks: self.n_processes }
+    }
+
+    /// Whether the process lives; the mutant looks at its pid alone.
+    fn lives(&self, identity: Identity, mutant: Option<Mutant>) -> bool {
+        let found = self.procs.get(&identity.pid);
+        found.is_some_and(|(ticks, _)| *ticks == identity.ticks || mutant == Some(Mutant::PidTrusted))
+    }
+
+    fn pids(&self, is_wanted: impl Fn(&What) -> bool) -> Vec<i32> {
+        self.procs.iter().filter(|(_, (_, what))| is_wanted(what)).map(|(pid, _)| *pid).collect()
+    }
+
+    fn tree(&self, launch: &LaunchId) -> Vec<i32> {
+        self.pids(|what| matches!(what, What::Leader(of) | What::Descendant(of) if of == launch))
+    }
+
+    fn has_keeper(&self, launch: &LaunchId) -> bool {
+        self.procs.values().any(|(_, what)| matches!(what, What::Keeper(of) if of == launch))
+    }
+
+    fn is_live(&self, launch: &LaunchId) -> bool {
+        self.has_keeper(launch) || !self.tree(launch).is_empty()
+    }
+
+    fn folder(&mut self, launch: &LaunchId) -> &mut Folder {
+        self.folders.get_mut(launch).expect("a launch that was started has a folder")
+    }
+}
+
+impl Host {
+    pub fn new(sim: Arc<Sim>, name: usize, max_concurrent: usize) -> Arc<Self> {
+        Arc::new(Self { sim, name, max_concurrent, nudge: Nudge::new(), state: Mutex::default() })
+    }
+
+    fn note(&self, launch: &LaunchId, what: impl FnOnce() -> String) {
+        self.sim.chronicle.note(|| format!("host {}  {launch}  {}", self.name, what()));
+    }
+
+    /// A coordinator begins: what it finds is adopted, what has no keeper is cleared.
+    pub fn begin(self: &Arc<Self>) -> Table {
+        let mut lost = Vec::new();
+        {
+            let mut state = self.state.lock().unwrap();
+            state.is_up = true;
+            state.incarnation += 1;
+            let launches: Vec<LaunchId> = state.folders.keys().cloned().collect();
+            for launch in launches {
+                let folder = state.folder(&launch);
+                folder.is_adopted = true;
+                let (keeper, is_over) = (folder.keeper, folder.ended.is_some());
+                let is_kept = keeper.is_some_and(|keeper| state.lives(keeper, self.sim.mutant));
+                self.note(&launch, || format!("adopted; kept {is_kept}, over {is_over}"));
+                if !is_kept && !is_over {
+                    lost.push(launch);
+                }
+            }
+        }
+        for launch in lost {
+            self.clear(launch);
+        }
+        Table(self.clone())
+    }
+
+    /// The coordinator is gone; everything else stays.
+    pub fn end(&self) {
+        self.state.lock().unwrap().is_up = false;
+    }
+
+    /// Ends what an instance without a keeper left behind.
+    fn clear(self: &Arc<Self>, launch: LaunchId) {
+        let (host, incarnation) = (self.clone(), self.state.lock().unwrap().incarnation);
+        self.sim.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            {
+                let mut state = host.state.lock().unwrap();
+                if !state.is_up || state.incarnation != incarnation {
+                    return;
+                }
+                for pid in state.tree(&launch) {
+                    state.procs.remove(&pid);
+                }
+                let folder = state.folder(&launch);
+                let end = match (folder.exited, folder.keeper) {
+                    (Some(exit), _) => ProcessEnd::Exited(exit),
+                    (None, None) => ProcessEnd::StartFailed("its keeper never was".to_owned()),
+                    (None, Some(_)) => ProcessEnd::Lost,
+                };
+                host.write_end(folder, &launch, end);
+            }
+            host.tree_is_empty(&launch);
+        });
+    }
+
+    fn write_end(&self, folder: &mut Folder, launch: &LaunchId, end: ProcessEnd) {
+        self.note(launch, || format!("ended: {end:?}"));
+        folder.ended = Some((end, self.sim.world.now()));
+        self.nudge.wake();
+    }
+
+    fn tree_is_empty(&self, launch: &LaunchId) {
+        self.sim.is_dead(launch);
+    }
+
+    /// The keeper executes its agent.
+    fn exec(self: &Arc<Self>, launch: &LaunchId, ticket: Secret) {
+        let mut state = self.state.lock().unwrap();
+        let leader = state.spawn(What::Leader(launch.clone()));
+        let n_descendants = state.folder(launch).character.n_descendants;
+        for _ in 0..n_descendants {
+            state.spawn(What::Descendant(launch.clone()));
+        }
+        let folder = state.folder(launch);
+        folder.started = Some((leader.pid, self.sim.world.now()));
+        self.note(launch, || format!("{} executed as {}, {:?}", folder.key, leader.pid, folder.character));
+        self.sim.is_alive(launch, &folder.key);
+        let (host, key, character) = (self.clone(), folder.key.clone(), folder.character.clone());
+        let of = launch.clone();
+        let turn = u64::try_from(leader.pid - FIRST_PID).unwrap() * MOST_HOSTS + self.name as u64;
+        let agent = self.sim.spawn(async move {
+            let exit_code = agent::live(&host.sim, (&key, &of), ticket, &character, turn).await;
+            host.die(&of, ExitStatus { exit_code: Some(exit_code), signal: None });
+        });
+        folder.agent_task = Some(agent);
+        self.nudge.wake();
+    }
+
+    /// The leader is gone.
+    fn die(&self, launch: &LaunchId, exit: ExitStatus) {
+        let mut state = self.state.lock().unwrap();
+        for pid in state.pids(|what| matches!(what, What::Leader(of) if of == launch)) {
+            state.procs.remove(&pid);
+            self.note(launch, || format!("exits {exit:?}"));
+            let folder = state.folder(launch);
+            folder.went = Some(exit);
+            folder.news.notify_one();
+            if let Some(agent) = folder.agent_task.take() {
+                agent.abort();
+            }
+        }
+        let is_empty = state.tree(launch).is_empty();
+        drop(state);
+        if is_empty {
+            self.tree_is_empty(launch);
+        }
+    }
+
+    fn end_descendants(&self, launch: &LaunchId) {
+        let mut state = self.state.lock().unwrap();
+        for pid in state.pids(|what| matches!(what, What::Descendant(of) if of == launch)) {
+            state.procs.remove(&pid);
+        }
+        let is_empty = state.tree(launch).is_empty();
+        drop(state);
+        if is_empty {
+            self.tree_is_empty(launch);
+        }
+    }
+
+    /// A keeper, from its first moment to its last.
+    async fn keep(self: Arc<Self>, launch: LaunchId, fuse: Instant, ticket: Secret) {
+        let (character, news) = {
+            let mut state = self.state.lock().unwrap();
+            let folder = state.folder(&launch);
+            (folder.character.clone(), folder.news.clone())
+        };
+        tokio::time::sleep(character.executed_after).await;
+        let reason_not_to = {
+            let mut state = self.state.lock().unwrap();
+            match state.folder(&launch).stop {
+                _ if Instant::now() >= fuse => Some(ProcessEnd::FuseBurnt),
+                Some((reason, _)) => Some(ProcessEnd::StartFailed(format!("stopped ({reason}) before it was started"))),
+                None if character.trouble == Some(Trouble::NoProgram) => {
+                    Some(ProcessEnd::StartFailed("no such program".to_owned()))
+                }
+                None => None,
+            }
+        };
+        if let Some(end) = reason_not_to {
+            self.finish(&launch, end);
+            return;
+        }
+        self.exec(&launch, ticket);
+        let mut keeping =
+            Keeping { fuse: Some(fuse), is_told: false, stopped_with: None, dies_at: None, kill_at: None };
+        loop {
+            if let Some(exit) = self.turn(&launch, &mut keeping, &character) {
+                self.finish(&launch, ProcessEnd::Exited(exit));
+                return;
+            }
+            let deadline = keeping.fuse.into_iter().chain(keeping.kill_at).chain(keeping.dies_at).min();
+            tokio::select! {
+                biased;
+                () = news.notified() => {}
+                () = async { match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                } } => {}
+            }
+        }
+    }
+
+    /// One look of a keeper; gives the leader's exit when nobody is left.
+    fn turn(&self, launch: &LaunchId, keeping: &mut Keeping, character: &Character) -> Option<ExitStatus> {
+        let now = Instant::now();
+        let (went, stop) = {
+            let mut state = self.state.lock().unwrap();
+            let folder = state.folder(launch);
+            // A fuse that finds its launch marked has done its work.
+            if keeping.fuse.is_some_and(|fuse| now >= fuse) {
+                keeping.fuse = None;
+                if !folder.is_marked && folder.stop.is_none() && folder.went.is_none() {
+                    self.note(launch, || "its fuse has burnt".to_owned());
+                    folder.stop = Some((StopReason::StartTimeout, STOP_TIMEOUT));
+                }
+            }
+            if folder.went.is_some() && folder.exited.is_none() {
+                folder.exited = folder.went;
+                self.nudge.wake();
+            }
+            (folder.went, folder.stop)
+        };
+        if went.is_some() {
+            keeping.fuse = None;
+            keeping.dies_at = None;
+            if !self.has_tree(launch) {
+                return went;
+            }
+            keeping.kill_by(now + LEAK_GRACE);
+        }
+        if let Some((_, timeout)) = stop
+            && keeping.stopped_with != Some(timeout)
+        {
+            keeping.stopped_with = Some(timeout);
+            keeping.kill_by(now + timeout);
+            if !keeping.is_told {
+                keeping.is_told = true;
+                keeping.dies_at = character.heeds_term_after.map(|after| now + after);
+            }
+        }
+        if keeping.kill_at.is_some_and(|at| now >= at) {
+            self.die(launch, KILLED);
+            self.end_descendants(launch);
+            keeping.kill_at = None;
+            return self.turn(launch, keeping, character);
+        }
+        if keeping.dies_at.is_some_and(|at| now >= at) {
+            keeping.dies_at = None;
+            self.die(launch, TERMINATED);
+            return self.turn(launch, keeping, character);
+        }
+        None
+    }
+
+    fn has_tree(&self, launch: &LaunchId) -> bool {
+        !self.state.lock().unwrap().tree(launch).is_empty()
+    }
+
+    /// The last word of a keeper.
+    fn finish(&self, launch: &LaunchId, end: ProcessEnd) {
+        let mut state = self.state.lock().unwrap();
+        for pid in state.pids(|what| matches!(what, What::Keeper(of) if of == launch)) {
+            state.procs.remove(&pid);
+        }
+        let folder = state.folder(launch);
+        self.write_end(folder, launch, end);
+    }
+
+    /// Somebody kills a keeper with -9: the kernel ends its agent, what the agent had started lives on.
+    pub fn kill_keeper(self: &Arc<Self>, which: usize) {
+        let killed = {
+            let mut state = self.state.lock().unwrap();
+            let keepers = state.pids(|what| matches!(what, What::Keeper(_)));
+            if keepers.is_empty() {
+                return;
+            }
+            let pid = keepers[which % keepers.len()];
+            let Some((_, What::Keeper(launch))) = state.procs.remove(&pid) else { return };
+            if let Some(keeper) = state.folder(&launch).keeper_task.take() {
+                keeper.abort();
+            }
+            (launch, state.is_up)
+        };
+        let (launch, is_up) = killed;
+        self.note(&launch, || "its keeper is killed".to_owned());
+        self.sim.is_keeperless(&launch);
+        self.die(&launch, KILLED);
+        if is_up {
+            self.clear(launch);
+        }
+    }
+
+    /// An agent dies of itself.
+    pub fn kill_agent(&self, which: usize) {
+        let launch = {
+            let state = self.state.lock().unwrap();
+            let leaders = state.pids(|what| matches!(what, What::Leader(_)));
+            if leaders.is_empty() {
+                return;
+            }
+            match &state.procs[&leaders[which % leaders.len()]].1 {
+                What::Leader(launch) => launch.clone(),
+                _ => return,
+            }
+        };
+        self.die(&launch, ExitStatus { exit_code: None, signal: Some(11) });
+    }
+
+    /// Somebody else's program begins, with the lowest pid that is free.
+    pub fn begin_foreign(&self) {
+        self.state.lock().unwrap().spawn(What::Foreign);
+    }
+
+    /// Signals the keeper, if it is the one that is meant.
+    fn signal_keeper(&self, state: &mut State, launch: &LaunchId) {
+        let folder = state.folder(launch);
+        folder.news.notify_one();
+        let Some(keeper) = folder.keeper else { return };
+        if !state.lives(keeper, self.sim.mutant) {
+            return;
+        }
+        if let Some((_, what)) = state.procs.get(&keeper.pid)
+            && !matches!(what, What::Keeper(of) if of == launch)
+        {
+            self.sim
+                .chronicle
+                .violation(format!("host {}: a signal for the keeper of {launch} went to {what:?}", self.name));
+        }
+    }
+
+    /// Live instances: those that have a keeper, or anything of their tree.
+    pub fn live(&self) -> Vec<LaunchId> {
+        let state = self.state.lock().unwrap();
+        state.folders.keys().filter(|launch| state.is_live(launch)).cloned().collect()
+    }
+
+    /// Folders that the server has not acknowledged.
+    pub fn unforgotten(&self) -> Vec<LaunchId> {
+        self.state.lock().unwrap().folders.keys().cloned().collect()
+    }
+
+    fn check_cap(&self, state: &State) {
+        let n_live = state.folders.keys().filter(|launch| state.is_live(launch)).count();
+        if n_live > self.max_concurrent {
+            let (name, max) = (self.name, self.max_concurrent);
+            self.sim.chronicle.violation(format!("host {name}: {n_live} live instances where {max} are allowed"));
+        }
+    }
+}
+
+/// What a keeper has on its mind.
+struct Keeping {
+    fuse: Option<Instant>,
+    is_told: bool,
+    stopped_with: Option<Duration>,
+    /// When its agent heeds the TERM.
+    dies_at: Option<Instant>,
+    kill_at: Option<Instant>,
+}
+
+impl Keeping {
+    fn kill_by(&mut self, at: Instant) {
+        self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+impl ProcessLayer for Table {
+    fn instances(&self) -> Vec<Instance> {
+        let state = self.0.state.lock().unwrap();
+        let instance = |(launch, folder): (&LaunchId, &Folder)| Instance {
+            launch: launch.clone(),
+            key: folder.key.clone(),
+            phase: folder.phase(),
+            adopted: folder.is_adopted,
+            stop: folder.stop.map(|(reason, _)| reason),
+            is_marked_authenticated: folder.is_marked,
+        };
+        state.folders.iter().map(instance).collect()
+    }
+
+    fn boot_now(&self) -> BootInstant {
+        self.0.sim.world.boot_now()
+    }
+
+    async fn start(&self, request: StartRequest) -> Result<(), StartError> {
+        let host = &self.0;
+        let StartRequest { launch, key, command, fuse } = request;
+        yield_now().await;
+        {
+            let mut state = host.state.lock().unwrap();
+            if state.folders.contains_key(&launch) {
+                return Err(StartError::Exists { launch });
+            }
+            let twin = state.folders.iter().find(|(_, folder)| folder.key == key && folder.ended.is_none());
+            if let Some((twin, _)) = twin {
+                return Err(StartError::KeyIsLive { key, launch: twin.clone() });
+            }
+            state.n_launches += 1;
+            let mut dice = Dice::new(host.sim.seed ^ host.name as u64, 1000 + state.n_launches);
+            let character = Character::of(&mut dice);
+            if character.trouble == Some(Trouble::NoKeeper) {
+                return Err(StartError::ProgramNotFound { program: "agent".to_owned() });
+            }
+            host.note(&launch, || format!("folder of {key}"));
+            state.folders.insert(launch.clone(), Folder::new(key, character));
+        }
+        // A coordinator that dies here leaves a folder without a keeper.
+        yield_now().await;
+        {
+            let mut state = host.state.lock().unwrap();
+            let keeper = state.spawn(What::Keeper(launch.clone()));
+            let ticket = command.environment.iter().find(|(name, _)| name == "AGENT_PASSKEY").unwrap().1.clone();
+            let kept = host.clone().keep(launch.clone(), host.sim.world.instant_of(fuse), ticket);
+            let task = host.sim.spawn(kept);
+            let folder = state.folder(&launch);
+            folder.keeper = Some(keeper);
+            folder.keeper_task = Some(task);
+            host.check_cap(&state);
+            host.nudge.wake();
+        }
+        yield_now().await;
+        Ok(())
+    }
+
+    async fn request_stop(&self, launch: &LaunchId, reason: StopReason, timeout: Option<Duration>) {
+        yield_now().await;
+        {
+            let mut state = self.0.state.lock().unwrap();
+            let timeout = timeout.unwrap_or(STOP_TIMEOUT);
+            let Some(folder) = state.folders.get_mut(launch).filter(|folder| folder.ended.is_none()) else { return };
+            let first = folder.stop.unwrap_or((reason, timeout));
+            self.0.note(launch, || format!("is told to stop: {reason}"));
+            folder.stop = Some((first.0, first.1.min(timeout)));
+            self.0.signal_keeper(&mut state, launch);
+            self.0.nudge.wake();
+        }
+        yield_now().await;
+    }
+
+    async fn mark_authenticated(&self, launch: &LaunchId) {
+        yield_now().await;
+        if let Some(folder) = self.0.state.lock().unwrap().folders.get_mut(launch) {
+            folder.is_marked = true;
+            self.0.nudge.wake();
+        }
+        yield_now().await;
+    }
+
+    async fn forget(&self, launch: &LaunchId) {
+        yield_now().await;
+        {
+            let mut state = self.0.state.lock().unwrap();
+            if state.folders.get(launch).is_some_and(|folder| folder.ended.is_some()) {
+                self.0.note(launch, || "forgotten".to_owned());
+                if let Some(Folder { ended: Some((end, _)), .. }) = state.folders.remove(launch) {
+                    self.0.sim.is_forgotten(launch, end);
+                }
+                self.0.nudge.wake();
+            }
+        }
+        yield_now().await;
+    }
+}
+
+impl Folder {
+    fn new(key: InstanceKey, character: Character) -> Self {
+        Self {
+            key,
+            keeper: None,
+            started: None,
+            exited: None,
+            ended: None,
+            stop: None,
+            is_marked: false,
+            is_adopted: false,
+            character,
+            went: None,
+            keeper_task: None,
+            agent_task: None,
+            news: Arc::default(),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match (&self.ended, self.exited, self.started) {
+            (Some((end, at)), _, started) => Phase::Ended {
+                pid: started.map(|(pid, _)| pid),
+                started_at: started.map(|(_, at)| at),
+                end: end.clone(),
+                at: *at,
+                n_leaked: 0,
+            },
+            (None, Some(exit), Some((pid, started_at))) => Phase::Exited { pid, started_at, exit },
+            (None, None, Some((pid, started_at))) if self.character.trouble != Some(Trouble::FullDisk) => {
+                Phase::Running { pid, started_at }
+            }
+            _ => Phase::Starting,
+        }
+    }
+}

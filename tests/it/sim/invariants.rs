@@ -1,0 +1,167 @@
+//! What must be so after every step, and when everything has come to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_coordinator::domain::launch::{ProcessEnd, Verdict};
+use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState};
+use agent_coordinator::service::world::World as _;
+use agent_coordinator::store::Store as _;
+
+use super::host::Host;
+use super::{NOTICE_GRACE, Sim};
+
+/// What was seen so far, to be compared with what is.
+#[derive(Default)]
+pub struct Watch {
+    seq: i64,
+    ended: BTreeSet<LaunchId>,
+    n_failures: BTreeMap<InstanceKey, u32>,
+}
+
+/// Between the moment when something is due and the one when it is done.
+const SLACK: Duration = Duration::from_secs(1);
+
+impl Watch {
+    /// Looks at everything; `has_released` says that a person let pairs start again since the last look.
+    pub async fn look(&mut self, sim: &Arc<Sim>, has_released: bool) {
+        self.look_at_processes(sim).await;
+        look_at_sessions(sim).await;
+        look_at_notices(sim).await;
+        self.look_at_ends(sim, has_released).await;
+    }
+
+    /// Time, or anybody's word, never frees what lives.
+    async fn look_at_processes(&self, sim: &Arc<Sim>) {
+        for (launch, key) in sim.alive() {
+            let known = sim.store.launch(&launch).await.unwrap();
+            if !known.is_some_and(|known| known.is_open()) && !sim.is_out_of_reach(&launch) {
+                sim.chronicle.violation(format!("{launch} of {key} lives, and the server has freed its key"));
+            }
+        }
+        for (launch, end) in sim.take_forgotten() {
+            let known = sim.store.launch(&launch).await.unwrap();
+            let Some(known) = known else {
+                sim.chronicle.violation(format!("{launch} ended, and the server never knew it"));
+                continue;
+            };
+            if known.is_open() {
+                sim.chronicle.violation(format!("{launch} is forgotten and open"));
+            }
+            // A claim lapses where nobody tells of a process; what is told later is old news.
+            if let ProcessEnd::Exited(exit) = end
+                && known.exit != exit
+                && known.pid.is_some()
+            {
+                sim.chronicle.violation(format!("{launch} ended with {exit:?}, and {:?} is recorded", known.exit));
+            }
+        }
+    }
+
+    /// Every end is recorded once, and counts once for its pair.
+    async fn look_at_ends(&mut self, sim: &Arc<Sim>, has_released: bool) {
+        let mut by_key: BTreeMap<InstanceKey, Vec<Verdict>> = BTreeMap::new();
+        for event in sim.store.events(self.seq, usize::MAX).await.unwrap() {
+            self.seq = event.seq;
+            let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else { continue };
+            let row = sim.store.launch(&launch).await.unwrap().expect("an event is about a launch");
+            let LaunchState::Ended { outcome, .. } = &row.state else {
+                sim.chronicle.violation(format!("{launch} has ended and is {}", row.state.as_str()));
+                continue;
+            };
+            sim.chronicle.note(|| format!("server  {launch}  ended: {outcome}"));
+            by_key.entry(row.key.clone()).or_default().push(row.verdict(outcome));
+            if !self.ended.insert(launch.clone()) {
+                sim.chronicle.violation(format!("the end of {launch} is recorded twice"));
+            }
+        }
+        for key in sim.keys() {
+            let found = sim.store.pair(&key).await.unwrap().n_failures;
+            let before = self.n_failures.insert(key.clone(), found).unwrap_or(0);
+            let ends = by_key.remove(&key).unwrap_or_default();
+            let after = |from: u32, ends: &[Verdict]| {
+                ends.iter().fold(from, |n, verdict| if *verdict == Verdict::Failure { n + 1 } else { 0 })
+            };
+            let expected = after(before, &ends);
+            // A release may have come between any two of them.
+            let is_possible =
+                found == expected || has_released && (0..=ends.len()).any(|n| after(0, &ends[n..]) == found);
+            if !is_possible {
+                sim.chronicle.violation(format!("{key} has {found} failures; {before} and {ends:?} make {expected}"));
+            }
+        }
+    }
+}
+
+/// No session without an open launch.
+async fn look_at_sessions(sim: &Arc<Sim>) {
+    let open = sim.store.open_sessions().await.unwrap();
+    for session in &open {
+        let launch = sim.store.launch(&session.launch).await.unwrap();
+        let is_fine = launch.is_some_and(|launch| launch.is_open() && launch.state != LaunchState::Ending);
+        if !is_fine {
+            sim.chronicle.violation(format!("session {} outlives {}", session.id, session.launch));
+        }
+    }
+    for launch in sim.store.open_launches().await.unwrap() {
+        if let LaunchState::Running { session } = &launch.state
+            && !open.iter().any(|open| open.id == *session)
+        {
+            sim.chronicle.violation(format!("{} runs without its session", launch.id));
+        }
+    }
+}
+
+/// A notice reaches its agent, or its agent ends.
+async fn look_at_notices(sim: &Arc<Sim>) {
+    let now = sim.world.now();
+    for notice in sim.store.open_notices().await.unwrap() {
+        let launch = sim.store.launch(&notice.launch).await.unwrap().expect("a notice is for a launch");
+        let is_overdue = notice.deadline(NOTICE_GRACE).is_some_and(|at| at + SLACK < now);
+        let is_at_work = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
+        if !launch.is_open() || (is_overdue && is_at_work) {
+            let state = launch.state.as_str();
+            sim.chronicle.violation(format!("{} was told to end ({}) and is {state}", launch.id, notice.action));
+        }
+    }
+}
+
+/// Launches that are to go on by themselves: what time alone must bring further.
+pub async fn on_the_way(sim: &Arc<Sim>) -> Vec<(LaunchId, &'static str)> {
+    let open = sim.store.open_launches().await.unwrap();
+    open.into_iter()
+        .filter(|launch| !matches!(launch.state, LaunchState::Running { .. }))
+        .map(|launch| (launch.id.clone(), launch.state.as_str()))
+        .collect()
+}
+
+/// Nothing goes wrong any more, and much time has passed: nobody still is where it was on its way.
+pub async fn check_progress(sim: &Arc<Sim>, before: &[(LaunchId, &'static str)]) {
+    let now = on_the_way(sim).await;
+    for (launch, was) in before {
+        let Some((_, is)) = now.iter().find(|(stuck, _)| stuck == launch) else { continue };
+        sim.chronicle.violation(format!("{launch} was {was}, and long after that is {is}"));
+    }
+}
+
+/// Everything was told to stop, and time has passed: nothing is left.
+pub async fn check_rest(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
+    for launch in sim.store.open_launches().await.unwrap() {
+        sim.chronicle.violation(format!("{} never ends: it is {}", launch.id, launch.state.as_str()));
+    }
+    for session in sim.store.open_sessions().await.unwrap() {
+        sim.chronicle.violation(format!("session {} never ends", session.id));
+    }
+    for notice in sim.store.open_notices().await.unwrap() {
+        sim.chronicle.violation(format!("notice {} for {} is never settled", notice.id, notice.launch));
+    }
+    for host in hosts {
+        for launch in host.live() {
+            sim.chronicle.violation(format!("host {}: {launch} lives on", host.name));
+        }
+        for launch in host.unforgotten() {
+            sim.chronicle.violation(format!("host {}: the folder of {launch} is never forgotten", host.name));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What lies between a coordinator and its server: requests and answers that are lost, late, or come twice; views that are old
+//! when they arrive. It is the `ControlPlane` of its coordinator.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_coordinator::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
+use agent_coordinator::domain::launch::ProcessEnd;
+use agent_coordinator::domain::plan::ProcessReport;
+use agent_coordinator::domain::{
+    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp,
+};
+use agent_coordinator::service::world::World as _;
+use agent_coordinator::service::{CoordinatorStatus, ServerView};
+use tokio::task::yield_now;
+
+use super::world::Dice;
+use super::{Mutant, START_TIMEOUT, Sim};
+
+/// How bad it is, in percent of the calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Lost on the way there.
+    pub lost: u64,
+    /// Done, but the answer is lost.
+    pub unanswered: u64,
+    /// Given up, and done all the same some time later.
+    pub late: u64,
+    pub twice: u64,
+    pub slow: u64,
+}
+
+impl Weather {
+    pub const STORM: Self = Self { lost: 100, unanswered: 0, late: 0, twice: 0, slow: 0 };
+}
+
+/// The longest that anybody waits for an answer.
+const PATIENCE: u64 = 10_000;
+/// The longest that a request is on its way.
+const LATEST: u64 = 40_000;
+
+/// One coordinator's way to the server.
+pub struct Net {
+    sim: Arc<Sim>,
+    id: CoordinatorId,
+    is_remote: bool,
+    weather: Mutex<Weather>,
+    dice: Mutex<Dice>,
+}
+
+/// Where a call goes wrong.
+enum Fate {
+    Fine,
+    Lost,
+    Unanswered,
+    Late(Duration),
+    Twice,
+}
+
+impl Net {
+    pub fn new(sim: Arc<Sim>, id: CoordinatorId, is_remote: bool, purpose: u64) -> Arc<Self> {
+        let dice = Mutex::new(Dice::new(sim.seed, purpose));
+        Arc::new(Self { sim, id, is_remote, weather: Mutex::default(), dice })
+    }
+
+    pub fn set_weather(&self, weather: Weather) {
+        *self.weather.lock().unwrap() = weather;
+    }
+
+    pub fn weather(&self) -> Weather {
+        *self.weather.lock().unwrap()
+    }
+
+    fn cast(&self) -> (Fate, Duration, Duration) {
+        let weather = self.weather();
+        let mut dice = self.dice.lock().unwrap();
+        let mut pause = || if dice.percent(weather.slow) { dice.millis(1, PATIENCE / 2) } else { Duration::ZERO };
+        let (there, back) = (pause(), pause());
+        let fate = if dice.percent(weather.lost) {
+            Fate::Lost
+        } else if dice.percent(weather.unanswered) {
+            Fate::Unanswered
+        } else if dice.percent(weather.late) {
+            Fate::Late(dice.millis(1, LATEST))
+        } else if dice.percent(weather.twice) {
+            Fate::Twice
+        } else {
+            Fate::Fine
+        };
+        (fate, there, back)
+    }
+
+    /// Makes a call, as the weather is. A coordinator that dies meanwhile takes back nothing that is on its way.
+    async fn call<T, F>(
+        self: &Arc<Self>,
+        what: &'static str,
+        call: impl Fn(LocalControlPlane) -> F,
+    ) -> Result<T, ControlError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ControlError>> + Send + 'static,
+    {
+        yield_now().await;
+        let server = || LocalControlPlane::new(self.sim.service(), self.id.clone());
+        let answer = if self.is_remote {
+            let (fate, there, back) = self.cast();
+            tokio::time::sleep(there).await;
+            let patience = || tokio::time::sleep(Duration::from_millis(PATIENCE));
+            match fate {
+                Fate::Fine | Fate::Twice => {
+                    let first = self.sim.spawn_for(call(server())).await;
+                    let answer = if matches!(fate, Fate::Twice) {
+                        self.sim.chronicle.note(|| format!("{}: {what} comes twice", self.id));
+                        self.sim.spawn_for(call(server())).await
+                    } else {
+                        first
+                    };
+                    tokio::time::sleep(back).await;
+                    answer.unwrap_or_else(|| Err(lost(what)))
+                }
+                Fate::Lost => {
+                    patience().await;
+                    Err(lost(what))
+                }
+                Fate::Unanswered => {
+                    self.sim.chronicle.note(|| format!("{}: the answer to {what} is lost", self.id));
+                    self.sim.spawn_for(call(server())).await;
+                    patience().await;
+                    Err(lost(what))
+                }
+                Fate::Late(after) => {
+                    self.sim.chronicle.note(|| format!("{}: {what} is late by {after:?}", self.id));
+                    let late = call(server());
+                    self.sim.spawn(async move {
+                        tokio::time::sleep(after).await;
+                        let _ = late.await;
+                    });
+                    patience().await;
+                    Err(lost(what))
+                }
+            }
+        } else {
+            // In one process with its server: both die together, and what was committed stays.
+            call(server()).await
+        };
+        yield_now().await;
+        answer
+    }
+}
+
+fn lost(action: &'static str) -> ControlError {
+    ControlError { action, source: "no answer".into() }
+}
+
+/// The way that one incarnation of the coordinator has.
+pub struct Way(pub Arc<Net>);
+
+impl ControlPlane for Way {
+    fn now(&self) -> Timestamp {
+        self.0.sim.world.now()
+    }
+
+    async fn observe(&self, _: &[Instance]) -> Result<ServerView, ControlError> {
+        let mut view = self.0.call("observe", |server| async move { server.observe(&[]).await }).await?;
+        if self.0.is_remote {
+            view.launches.retain(|launch| launch.coordinator.as_ref() == Some(&self.0.id));
+        }
+        Ok(view)
+    }
+
+    async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
+        if self.0.sim.mutant == Some(Mutant::ClaimSkipped) {
+            yield_now().await;
+            let world: &dyn agent_coordinator::service::world::World = &*self.0.sim.world;
+            return Ok(ClaimAnswer::Claimed {
+                launch: world.new_id(LaunchId::PREFIX),
+                ai_type: "claude".to_owned(),
+                start_timeout: START_TIMEOUT,
+                ticket: Secret::new("tkt_of_nobody"),
+            });
+        }
+        let key = key.clone();
+        self.0
+            .call("claim", move |server| {
+                let key = key.clone();
+                async move { server.claim(&key).await }
+            })
+            .await
+    }
+
+    async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
+        let (launch, report) = (launch.clone(), report.clone());
+        self.0.sim.chronicle.note(|| format!("{}: reports {launch} {report:?}", self.0.id));
+        self.0
+            .call("report", move |server| {
+                let (launch, report) = (launch.clone(), report.clone());
+                async move { server.report(&launch, &report).await }
+            })
+            .await
+    }
+
+    async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
+        if self.0.sim.mutant == Some(Mutant::FreedAtDeadline) && reason == StopReason::StartTimeout {
+            let end = ProcessEnd::StartFailed("its deadline has passed".to_owned());
+            return self.report(launch, &ProcessReport::Ended { end, at: self.now() }).await;
+        }
+        let launch = launch.clone();
+        self.0
+            .call("want_stop", move |server| {
+                let launch = launch.clone();
+                async move { server.want_stop(&launch, reason).await }
+            })
+            .await
+    }
+
+    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
+        let (launch, activity) = (launch.clone(), activity.clone());
+        self.0
+            .call("report_activity", move |server| {
+                let (launch, activity) = (launch.clone(), activity.clone());
+                async move { server.report_activity(&launch, &activity).await }
+            })
+            .await
+    }
+
+    async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
+        yield_now().await;
+        self.0.sim.service().report_status(status);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! What people do: they found a fleet, give it work, and change their minds.
+
+use std::sync::Arc;
+
+use agent_coordinator::domain::{AgentId, InstanceKey, Priority, ProjectId, Purpose, TaskId, TaskStatus};
+use agent_coordinator::service::{AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit};
+
+use super::Sim;
+use super::script::{Deed, Fleet};
+
+fn agent_id(n: usize) -> AgentId {
+    format!("agt_{n}").parse().unwrap()
+}
+
+fn project_id(n: usize) -> ProjectId {
+    format!("prj_{n}").parse().unwrap()
+}
+
+fn task_id(n: usize) -> TaskId {
+    format!("tsk_{n}").parse().unwrap()
+}
+
+impl Fleet {
+    pub fn keys(&self) -> Vec<InstanceKey> {
+        let pairs = (0..self.n_agents).flat_map(|agent| (0..self.n_projects).map(move |project| (agent, project)));
+        pairs.map(|(agent, project)| InstanceKey::new(agent_id(agent), project_id(project), Purpose::Task)).collect()
+    }
+}
+
+/// Agents, projects and work.
+pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
+    let service = sim.service();
+    sim.set_keys(fleet.keys());
+    for n in 0..fleet.n_agents {
+        service.add_agent(Some(agent_id(n)), &AgentEdit::default()).await.unwrap();
+    }
+    for n in 0..fleet.n_projects {
+        let edit = ProjectEdit {
+            working_directory: Some("/work".into()),
+            assign: (0..fleet.n_agents).map(agent_id).collect(),
+            ..ProjectEdit::default()
+        };
+        service.add_project(Some(project_id(n)), &edit).await.unwrap();
+    }
+    for n in 0..fleet.n_tasks {
+        let task = NewTask {
+            id: Some(task_id(n)),
+            project: project_id(n % fleet.n_projects),
+            title: "a title".to_owned(),
+            description: String::new(),
+            status: TaskStatus::InProgress,
+            priority: Priority::Medium,
+            assignee: Some(agent_id(n % fleet.n_agents)),
+            parent: None,
+            dependencies: Vec::new(),
+        };
+        service.add_task(&task).await.unwrap();
+    }
+}
+
+/// Whether pairs were let start again by it. What the server refuses is not done.
+pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
+    let service = sim.service();
+    let agent = |n: &usize| agent_id(n % fleet.n_agents);
+    let project = |n: &usize| project_id(n % fleet.n_projects);
+    let task = |n: &usize| task_id(n % fleet.n_tasks);
+    let pair = |n: &usize, m: &usize| StopTarget::Pair { agent: agent(n), project: project(m), purpose: None };
+    let mut has_released = false;
+    let done = match deed {
+        Deed::SetTask { task: n, status } => {
+            let edit = |status| TaskEdit { status: Some(status), ..TaskEdit::default() };
+            if *status == TaskStatus::InProgress {
+                has_released = true;
+                // What is done or cancelled is put back first.
+                let _ = service.set_task(&task(n), &edit(TaskStatus::Todo)).await;
+            }
+            service.set_task(&task(n), &edit(*status)).await.map(|_| ())
+        }
+        Deed::GiveTask { task: n, agent: to } => {
+            let edit = TaskEdit { assignee: Some(Some(agent(to))), ..TaskEdit::default() };
+            service.set_task(&task(n), &edit).await.map(|_| ())
+        }
+        Deed::Assign { agent: n, project: to } => {
+            let edit = ProjectEdit { assign: vec![agent(n)], ..ProjectEdit::default() };
+            service.set_project(&project(to), &edit).await
+        }
+        Deed::Unassign { agent: n, project: from } => {
+            let edit = ProjectEdit { unassign: vec![agent(n)], ..ProjectEdit::default() };
+            service.set_project(&project(from), &edit).await
+        }
+        Deed::SetProject { project: n, status } => {
+            let edit = ProjectEdit { status: Some(*status), ..ProjectEdit::default() };
+            service.set_project(&project(n), &edit).await
+        }
+        Deed::SetAgent { agent: n, status } => {
+            let edit = AgentEdit { status: Some(*status), ..AgentEdit::default() };
+            service.set_agent(&agent(n), &edit).await.map(|_| ())
+        }
+        Deed::StopPair { agent: n, project: m } => service.stop(&pair(n, m), Force::No).await.map(|_| ()),
+        Deed::ResumePair { agent: n, project: m } => {
+            has_released = true;
+            service.resume(&pair(n, m)).await
+        }
+        Deed::StopAll => service.stop(&StopTarget::All, Force::No).await.map(|_| ()),
+        Deed::ResumeAll => service.resume(&StopTarget::All).await,
+        _ => Ok(()),
+    };
+    match done {
+        Ok(()) => {}
+        Err(ServiceError::Refused(refusal)) => sim.chronicle.note(|| format!("refused: {refusal}")),
+        Err(error) => sim.chronicle.violation(format!("a person was told: {error}")),
+    }
+    has_released
+}

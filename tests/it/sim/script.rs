@@ -1,0 +1,200 @@
+//! What happens to a fleet from outside: a list of steps, made from a seed, from which any can be left out.
+
+use std::time::Duration;
+
+use agent_coordinator::coordinator::Mode;
+use agent_coordinator::domain::TaskStatus;
+use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
+
+use super::net::Weather;
+use super::world::Dice;
+
+/// How large a fleet is. All coordinators serve the same projects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    pub n_agents: usize,
+    pub n_projects: usize,
+    pub n_tasks: usize,
+    /// By coordinator.
+    pub max_concurrent: Vec<usize>,
+    /// Whether the first coordinator is in one process with the server.
+    pub has_local: bool,
+}
+
+/// One thing that happens, and how long the world goes on after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub deed: Deed,
+    pub then_wait: Duration,
+}
+
+/// Who is meant by a number that is too large wraps around.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    Nothing,
+    /// The coordinator dies when it was polled so many times more, and is back some time later.
+    Crash {
+        coordinator: usize,
+        after_polls: u64,
+        down_for: Duration,
+    },
+    /// The coordinator is told to go, and comes back when it has gone.
+    Restart {
+        coordinator: usize,
+        mode: Mode,
+        down_for: Duration,
+    },
+    RestartServer,
+    KillKeeper {
+        host: usize,
+        which: usize,
+    },
+    KillAgent {
+        host: usize,
+        which: usize,
+    },
+    BeginForeign {
+        host: usize,
+    },
+    SetWeather {
+        coordinator: usize,
+        weather: Weather,
+    },
+    /// So many percent of what agents say and hear is lost.
+    SetLossOfAgents(u64),
+    SetTask {
+        task: usize,
+        status: TaskStatus,
+    },
+    GiveTask {
+        task: usize,
+        agent: usize,
+    },
+    Assign {
+        agent: usize,
+        project: usize,
+    },
+    Unassign {
+        agent: usize,
+        project: usize,
+    },
+    SetProject {
+        project: usize,
+        status: ProjectStatus,
+    },
+    SetAgent {
+        agent: usize,
+        status: AgentStatus,
+    },
+    StopPair {
+        agent: usize,
+        project: usize,
+    },
+    ResumePair {
+        agent: usize,
+        project: usize,
+    },
+    StopAll,
+    ResumeAll,
+}
+
+/// A fleet and what happens to it.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub seed: u64,
+    pub fleet: Fleet,
+    pub steps: Vec<Step>,
+}
+
+impl Script {
+    pub fn of_seed(seed: u64, n_steps: usize) -> Self {
+        let mut dice = Dice::new(seed, 0);
+        let n_coordinators = 1 + dice.index(3);
+        let fleet = Fleet {
+            n_agents: 1 + dice.index(3),
+            n_projects: 1 + dice.index(2),
+            n_tasks: 2 + dice.index(4),
+            max_concurrent: (0..n_coordinators).map(|_| 1 + dice.index(3)).collect(),
+            has_local: dice.percent(50),
+        };
+        let mut steps = Vec::with_capacity(n_steps);
+        while steps.len() < n_steps {
+            misfortune_or_deed(&mut dice, &mut steps);
+        }
+        steps.truncate(n_steps);
+        Self { seed, fleet, steps }
+    }
+}
+
+fn wait(dice: &mut Dice) -> Duration {
+    match dice.below(10) {
+        0..4 => dice.millis(0, 50),
+        4..8 => dice.millis(50, 3_000),
+        _ => dice.millis(3_000, 30_000),
+    }
+}
+
+fn misfortune_or_deed(dice: &mut Dice, steps: &mut Vec<Step>) {
+    // What goes wrong together: alone, each of it is too rare to meet the others.
+    if dice.percent(3) {
+        let host = dice.index(3);
+        let deeds = [
+            Deed::Crash { coordinator: host, after_polls: dice.below(30), down_for: dice.millis(5_000, 60_000) },
+            Deed::KillKeeper { host, which: dice.index(4) },
+            Deed::BeginForeign { host },
+        ];
+        steps.extend(deeds.into_iter().map(|deed| Step { deed, then_wait: dice.millis(0, 500) }));
+        return;
+    }
+    let deed = deed(dice);
+    let then_wait = wait(dice);
+    steps.push(Step { deed, then_wait });
+}
+
+fn deed(dice: &mut Dice) -> Deed {
+    let (coordinator, which) = (dice.index(3), dice.index(4));
+    let (agent, project, task) = (dice.index(3), dice.index(2), dice.index(6));
+    match dice.below(100) {
+        0..8 => Deed::Nothing,
+        8..22 => {
+            let after_polls = if dice.percent(70) { dice.below(40) } else { dice.below(400) };
+            let down_for = if dice.percent(70) { dice.millis(0, 3_000) } else { dice.millis(3_000, 90_000) };
+            Deed::Crash { coordinator, after_polls, down_for }
+        }
+        22..25 => {
+            let mode = dice.pick(&[Mode::LeavingAgents, Mode::StoppingAgents, Mode::StoppingAgentsNow]);
+            Deed::Restart { coordinator, mode, down_for: dice.millis(0, 20_000) }
+        }
+        25..28 => Deed::RestartServer,
+        28..32 => Deed::KillKeeper { host: coordinator, which },
+        32..37 => Deed::KillAgent { host: coordinator, which },
+        37..39 => Deed::BeginForeign { host: coordinator },
+        39..48 => Deed::SetWeather { coordinator, weather: weather(dice) },
+        48..51 => Deed::SetLossOfAgents(dice.pick(&[0, 0, 5, 30])),
+        51..72 => Deed::SetTask { task, status: TaskStatus::InProgress },
+        72..78 => {
+            let status = dice.pick(&[TaskStatus::Blocked, TaskStatus::Cancelled, TaskStatus::Todo, TaskStatus::Done]);
+            Deed::SetTask { task, status }
+        }
+        78..80 => Deed::GiveTask { task, agent },
+        80..82 => Deed::Unassign { agent, project },
+        82..86 => Deed::Assign { agent, project },
+        86..87 => Deed::SetProject { project, status: dice.pick(&[ProjectStatus::Inactive, ProjectStatus::Archived]) },
+        87..90 => Deed::SetProject { project, status: ProjectStatus::Active },
+        90..91 => Deed::SetAgent { agent, status: AgentStatus::Inactive },
+        91..93 => Deed::SetAgent { agent, status: AgentStatus::Active },
+        93..95 => Deed::StopPair { agent, project },
+        95..97 => Deed::ResumePair { agent, project },
+        97 if dice.percent(50) => Deed::StopAll,
+        _ => Deed::ResumeAll,
+    }
+}
+
+fn weather(dice: &mut Dice) -> Weather {
+    let mut some = |most| if dice.percent(50) { dice.below(most) } else { 0 };
+    match some(20) {
+        0..4 => Weather::default(),
+        4..7 => Weather::STORM,
+        _ => Weather { lost: some(30), unanswered: some(30), late: some(30), twice: some(30), slow: some(40) },
+    }
+}

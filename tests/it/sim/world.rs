@@ -1,0 +1,153 @@
+//! Time, chance and memory of one history: a clock that moves only when everybody waits, dice that fall the same for the same
+//! seed, and a chronicle of what happened.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use agent_coordinator::domain::Timestamp;
+use agent_coordinator::process::BootInstant;
+use agent_coordinator::service::world::World;
+use tokio::time::Instant;
+
+/// Splitmix64: small, and the same everywhere.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice for one purpose of a seed; those for different purposes have nothing to do with each other.
+    pub fn new(seed: u64, purpose: u64) -> Self {
+        let mut dice = Self(seed);
+        let mixed = dice.next();
+        Self(mixed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap()
+    }
+
+    pub fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())]
+    }
+
+    /// A duration between two numbers of milliseconds.
+    pub fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from + 1))
+    }
+}
+
+/// The clock and the randomness of the server and of all machines.
+pub struct SimWorld {
+    begin: Instant,
+    dice: Mutex<Dice>,
+    n_unique: AtomicU64,
+}
+
+const BEGIN: i64 = 1_700_000_000_000;
+/// The machines have been up for a while.
+const UPTIME: Duration = Duration::from_hours(1);
+
+impl SimWorld {
+    pub fn new(seed: u64) -> Self {
+        Self { begin: Instant::now(), dice: Mutex::new(Dice::new(seed, 1)), n_unique: AtomicU64::new(0) }
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// The clock by which fuses burn.
+    pub fn boot_now(&self) -> BootInstant {
+        // There is no other way to make one than to read it.
+        let zero: BootInstant = serde_json::from_str("0").unwrap();
+        zero + UPTIME + self.elapsed()
+    }
+
+    /// When the boot clock shows `at`.
+    pub fn instant_of(&self, at: BootInstant) -> Instant {
+        self.begin + Duration::from_millis(at.as_millis()).saturating_sub(UPTIME)
+    }
+}
+
+impl World for SimWorld {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(BEGIN) + self.elapsed()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut dice = self.dice.lock().unwrap();
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&dice.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    fn unique(&self) -> String {
+        format!("{:06}", self.n_unique.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Whether a history is told, or only judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    Told,
+    Silent,
+}
+
+/// What happened, and what must not have.
+pub struct Chronicle {
+    begin: Instant,
+    telling: Telling,
+    lines: Mutex<Vec<String>>,
+    violations: Mutex<Vec<String>>,
+}
+
+impl Chronicle {
+    pub fn new(telling: Telling) -> Self {
+        Self { begin: Instant::now(), telling, lines: Mutex::default(), violations: Mutex::default() }
+    }
+
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        if self.telling == Telling::Told {
+            self.write(&line());
+        }
+    }
+
+    /// A promise is broken.
+    pub fn violation(&self, what: String) {
+        self.write(&format!("!! {what}"));
+        self.violations.lock().unwrap().push(what);
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.violations.lock().unwrap().is_empty()
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.violations.lock().unwrap().clone()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    fn write(&self, line: &str) {
+        let at = self.begin.elapsed().as_secs_f64();
+        self.lines.lock().unwrap().push(format!("{at:>10.3}  {line}"));
+    }
+}
