@@ -45,7 +45,7 @@ impl Service {
     /// with all their parts until people decide. Repeating it makes more of them.
     ///
     /// # Errors
-    /// `Invalid` for no tasks, more than [`MAX_BATCH`], and a local id that is given twice or leads nowhere; the refusals of [`limits`]
+    /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is given twice or leads nowhere; the refusals of [`limits`]
     /// and of [`change`], and for an assignee `AgentNotFound` and `NotAssigned`. Where a draft has a local id, [`Refusal::InBatch`] says which it is.
     pub async fn create_tasks(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let key = &caller.session.key;
