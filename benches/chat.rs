@@ -168,7 +168,10 @@ impl Agent {
 
     /// Asks and doesn't wait for the answer.
     fn ask(&mut self, tool: &str, mut arguments: Value) -> Result<()> {
-        arguments["session_token"] = self.token.as_str().into();
+        // Whoever has none yet doesn't show an empty one: those who show the same share a rate.
+        if !self.token.is_empty() {
+            arguments["session_token"] = self.token.as_str().into();
+        }
         let body = support::clients::request(tool, &arguments);
         match &mut self.line {
             Connection::Socket(lines) => lines.get_mut().write_all(body.as_bytes())?,
