@@ -143,6 +143,32 @@ fn several_coordinators_start_no_twin() {
     drop(coordinators);
 }
 
+/// Fault 31. That a claim lapses when nobody comes back takes half a minute more than anybody's time to start: the simulation
+/// shows it.
+#[cfg(debug_assertions)]
+#[test]
+fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back() {
+    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    let server = Daemon::serving("backoff: { initial: 10ms, max: 10ms }");
+    let mut first = Daemon::supervising(&socket_of(&server), KNOWS_AGT);
+    let mut command = first.command();
+    command.env(VARIABLE, format!("{:?}", CrashPoint::Claimed));
+    first.spawn_as(command);
+    server.with_one_task(&["alone:one", "append:agents", "authenticate", "get-my-task", "report:success"]);
+    assert!(!first.wait().success());
+    let second = supervising(&server, &KNOWS_AGT.replace("1h", "100ms"));
+    until("the other has looked often enough", || second.status()["counters"]["cycles"].as_u64() >= Some(5));
+    assert_eq!(server.open("agt").len(), 1);
+    assert!(!server.work().join("agents").exists(), "nobody is started for a claim of another");
+    first.start();
+    until("the work is done", || server.task_status("tsk") == "done");
+    until("both ends are known", || server.ended("agt").len() == 2);
+    let outcomes: Vec<Value> = server.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["completed", "start_failed"]);
+    let agents = fs::read_to_string(server.work().join("agents")).unwrap();
+    assert_eq!((agents.lines().count(), server.work().join("one.twin").exists()), (1, false));
+}
+
 #[test]
 fn a_person_stops_an_agent_of_a_coordinator_elsewhere() {
     let server = Daemon::serving("");
