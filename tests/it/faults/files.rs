@@ -141,7 +141,7 @@ fn prepared(agents: &[&str]) -> Daemon {
 }
 
 /// Each agent's folder has one file that is damaged while the agent lives and its daemon doesn't. What the next daemon can do
-/// without, it does without; where it can't know whose agent it is, or who keeps it, it ends that and starts another one.
+/// without, it does without; where it can't know whose agent it is, it ends that and starts another one.
 fn check_damaged(damage: Damage) {
     let files = [
         ("spec", Spec::FILE),
@@ -172,7 +172,7 @@ fn check_damaged(damage: Damage) {
     daemon.start();
     drop(gate);
     for agent in agents {
-        let is_ended = agent == "spec" || agent == "folder" || (agent == "lock" && damage == Damage::Gone);
+        let is_ended = agent == "spec" || agent == "folder";
         check_done(&daemon, agent, if is_ended { 2 } else { 1 });
         let ends: &[&str] = if is_ended { &["completed", "lost"] } else { &["completed"] };
         until("its end is known", || daemon.ended(agent).len() == ends.len());

@@ -97,7 +97,8 @@ fn a_daemon_without_space_for_its_state_says_so() {
 
 #[test]
 fn output_that_finds_no_space_is_counted_and_what_comes_later_is_kept() {
-    const KEPT: u64 = 2048;
+    // Whole lines.
+    const KEPT: u64 = 32 * 64;
     let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
     let kept = format!("chatter:{KEPT}");
     let later = ["wait-for:go", "print:what comes later", "exit:7"];

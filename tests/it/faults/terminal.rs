@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use nix::libc;
 
 use crate::daemon::Daemon;
-use crate::support::until_some;
+use crate::support::{agent_fixture, until_some};
 
 /// A terminal: the side of who sits at it, and the side of the programs in it.
 fn open_terminal() -> (OwnedFd, OwnedFd) {
@@ -30,7 +30,9 @@ fn terminal_of(pid: i32) -> i64 {
 
 #[test]
 fn an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal() {
-    let mut daemon = Daemon::configured("");
+    // What is a step of the script has the script as its standard input.
+    let provider = format!("{{ cli_command: {}, cli_args: [\"read-stdin:read\", script] }}", agent_fixture().display());
+    let mut daemon = Daemon::configured(&format!("ai_providers: {{ claude: {provider} }}"));
     let (outside, inside) = open_terminal();
     for fd in [&outside, &inside] {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).unwrap();
@@ -50,13 +52,7 @@ fn an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal() {
     daemon.spawn_with(command, inside.try_clone().unwrap());
     daemon.until_ready();
     assert_ne!(terminal_of(daemon.pid()), 0);
-    daemon.with_one_task(&[
-        "read-stdin:read",
-        "run:(: </dev/tty) 2>/dev/null; echo $? >tty",
-        "authenticate",
-        "write:ready",
-        "sleep:600",
-    ]);
+    daemon.with_one_task(&["run:(: </dev/tty) 2>/dev/null; echo $? >tty", "authenticate", "write:ready", "sleep:600"]);
     assert_eq!(terminal_of(daemon.written_pid("ready")), 0);
     assert_eq!(fs::read_to_string(daemon.work().join("read")).unwrap(), "", "the end, at once");
     let opened = until_some("it tried", || fs::read_to_string(daemon.work().join("tty")).ok());
