@@ -37,8 +37,12 @@ impl Redactor {
         let characters = long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
         let literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
         let mut beginnings = Beginnings::none();
-        PREFIXES.into_iter().for_each(|prefix| beginnings.add(prefix.chars()));
-        literals.iter().for_each(|literal| beginnings.add(literal.iter().copied()));
+        for prefix in PREFIXES {
+            beginnings.add(prefix.chars());
+        }
+        for literal in &literals {
+            beginnings.add(literal.iter().copied());
+        }
         Self { literals, beginnings }
     }
 

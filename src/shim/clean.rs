@@ -12,7 +12,8 @@ const BELL: char = '\u{7}';
 /// becomes `\u{FFFD}`.
 pub fn clean(line: &[u8]) -> Cow<'_, [u8]> {
     // Without a way out in the middle of a part, many bytes are looked at in one step.
-    let are_plain = |part: &[u8]| part.iter().fold(true, |all, &b| all & ((b' '..0x7f).contains(&b) | (b == b'\t')));
+    let is_plain = |b: u8| (b' '..0x7f).contains(&b) || b == b'\t';
+    let are_plain = |part: &[u8]| part.iter().fold(true, |all, &b| all & is_plain(b));
     if line.chunks(256).all(are_plain) {
         return Cow::Borrowed(line);
     }
