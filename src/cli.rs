@@ -18,6 +18,7 @@ mod logs;
 mod output;
 mod project;
 mod reference;
+mod reload;
 mod run;
 mod status;
 mod stop;
@@ -110,6 +111,14 @@ enum Question {
     Drain(drain::DrainArguments),
     /// Make coordinators look again at once
     Refresh,
+    /// Make the daemon read its configuration again, and print what is different
+    ///
+    /// A file that is wrong changes nothing; what is wrong is printed as `check` does. A change of the file does the same by itself,
+    /// and so does SIGHUP.
+    Reload {
+        #[command(flatten)]
+        form: output::Form,
+    },
     /// Show each rule that lets an agent start in a project or keeps it from that
     Why(why::WhyArguments),
     /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
@@ -236,6 +245,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Pause => drain::pause(&client).await,
             Question::Drain(drain) => drain.drain(&client).await,
             Question::Refresh => drain::refresh(&client).await,
+            Question::Reload { form } => reload::reload(&client, form).await,
             Question::Why(why) => why.print(&client).await,
             Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,

@@ -11,9 +11,11 @@
 mod agents;
 mod backoff;
 mod chat;
+mod diff;
 mod environment;
 mod http;
 mod interpolate;
+mod live;
 mod log;
 pub mod manifest;
 mod notice;
@@ -47,8 +49,10 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
+pub use diff::{Applies, Change, diff};
 pub use environment::Environment;
 pub use http::Http;
+pub use live::{Live, Rejected, Reloaded, Standing};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;
@@ -206,6 +210,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Where what was expected, for a line of a log.
+    pub fn on_one_line(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}"),
+            Self::Invalid(report) => report.on_one_line(),
+        }
+    }
+
     /// The whole text, with the colours of a terminal.
     pub fn colored(&self) -> String {
         match self {
@@ -231,6 +243,16 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     Ok(Loaded { config, source: None })
 }
 
+/// Reads the file of `former` again; where there was none, looks for one as at the start.
+///
+/// # Errors
+/// As [`load`]; also a file that is gone.
+pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
+    let Some(path) = former else { return load(None, environment) };
+    let config = read(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)?;
+    Ok(Loaded { config, source: Some(path.to_owned()) })
+}
+
 /// Where a daemon is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
@@ -243,14 +265,19 @@ pub struct Places {
 }
 
 /// As [`load`], but only as far as a client of the daemon needs it: a passkey whose variable is set for the daemon alone, or a
-/// mistake that the running daemon doesn't have yet, doesn't keep a person from it.
+/// mistake that the running daemon doesn't have yet, doesn't keep a person from it; not even one that makes the file no YAML.
 ///
 /// # Errors
 /// As [`load`], for the keys that say where things lie.
 pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Places, ConfigError> {
     let nothing = || Source::new("the default settings", environment.working_directory(), "");
     let source = find(path, environment)?.unwrap_or_else(nothing);
-    let paths = Reader::new(&source, environment).peek(Paths::read).map_err(ConfigError::Invalid)?;
+    let peek = |source: &Source| Reader::new(source, environment).peek(Paths::read);
+    let paths = peek(&source).or_else(|report| {
+        let is_yaml = tree::parse(&source).is_ok();
+        let salvaged = if is_yaml { None } else { peek(&source.only_lines_of(&paths::KEYS)).ok() };
+        salvaged.ok_or(ConfigError::Invalid(report))
+    })?;
     let Paths { control_socket, coordinator_socket, server, .. } = paths;
     Ok(Places { control_socket, coordinator_socket, server })
 }

@@ -8,6 +8,7 @@ mod act;
 mod control;
 mod ears;
 mod local;
+mod overseer;
 mod processes;
 mod remote;
 
@@ -17,11 +18,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 use ears::Ears;
 pub use local::LocalControlPlane;
+pub use overseer::Overseer;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
@@ -67,7 +69,11 @@ enum WokenBy {
 
 /// The loop and what it owns.
 pub struct Coordinator<C, P> {
+    /// The same for a whole cycle.
     config: CoordinatorConfig,
+    /// The newest one, where it may change.
+    configured: Option<watch::Receiver<CoordinatorConfig>>,
+    overseer: Box<dyn Overseer>,
     control: Arc<C>,
     processes: P,
     ears: Ears,
@@ -109,6 +115,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Self {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
             config,
+            configured: None,
+            overseer: Box::new(()),
             control,
             processes,
             wakeups,
@@ -122,13 +130,29 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
+    /// Goes by the newest of these from the next cycle on. Who it is and where it keeps things stays as it was made. Whoever
+    /// changes it wakes the loop.
+    #[must_use]
+    pub fn configured_by(mut self, configured: watch::Receiver<CoordinatorConfig>) -> Self {
+        self.configured = Some(configured);
+        self
+    }
+
+    /// Tells `overseer` how the loop goes.
+    #[must_use]
+    pub fn overseen_by(mut self, overseer: impl Overseer) -> Self {
+        self.overseer = Box::new(overseer);
+        self
+    }
+
     /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.
     pub async fn run(mut self) {
-        let mut poll =
-            tokio::time::interval_at(Instant::now() + self.config.polling_interval, self.config.polling_interval);
-        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut poll = self.poll();
         let mut woken_by = WokenBy::Start;
         loop {
+            if self.take_configuration() {
+                poll = self.poll();
+            }
             let mode = *self.mode.borrow_and_update();
             if mode == Mode::StoppingAgents && self.processes.instances().is_empty() {
                 return;
@@ -144,6 +168,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Ok(wake_in) => wake_in,
                 Err(error) => {
                     self.note_failure(&error);
+                    // Who watches from here doesn't need the server to know what runs.
+                    let deferred = self.reported.as_ref().map(|(_, status)| status.deferred.clone());
+                    self.overseer.changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
                     Some(self.retry_after(self.n_failed))
                 }
             };
@@ -151,20 +178,42 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return;
             }
             let deadline = wake_in.map(|wake_in| Instant::now() + wake_in.max(LEAST_PAUSE));
-            // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
-            woken_by = tokio::select! {
-                biased;
-                changed = self.mode.changed() => {
-                    if changed.is_err() {
-                        return;
+            woken_by = loop {
+                let turn_at = self.overseer.turned().map(|within| Instant::now() + within);
+                // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
+                break tokio::select! {
+                    biased;
+                    changed = self.mode.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                        WokenBy::Nudge
                     }
-                    WokenBy::Nudge
-                }
-                () = self.wakeups.woken() => WokenBy::Nudge,
-                () = sleep_until(deadline) => WokenBy::Deadline,
-                _ = poll.tick() => WokenBy::Poll,
+                    () = self.wakeups.woken() => WokenBy::Nudge,
+                    () = sleep_until(deadline) => WokenBy::Deadline,
+                    _ = poll.tick() => WokenBy::Poll,
+                    // Only to show that it still can.
+                    () = sleep_until(turn_at) => continue,
+                };
             };
         }
+    }
+
+    fn poll(&self) -> Interval {
+        let interval = self.config.polling_interval;
+        let mut poll = tokio::time::interval_at(Instant::now() + interval, interval);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        poll
+    }
+
+    /// Between two cycles. Whether it has another pace now.
+    fn take_configuration(&mut self) -> bool {
+        let Some(configured) = &mut self.configured else { return false };
+        if !configured.has_changed().unwrap_or(false) {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.config, configured.borrow_and_update().clone());
+        before.polling_interval != self.config.polling_interval
     }
 
     fn is_finished(&self, mode: Mode) -> bool {
@@ -280,18 +329,23 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
-        let status = CoordinatorStatus {
+    fn status(&self, now: Timestamp, deferred: Vec<Deferred>) -> CoordinatorStatus {
+        CoordinatorStatus {
             coordinator: self.config.id.clone(),
             at: now,
             max_concurrent: self.config.limits.max_concurrent,
             instances: self.processes.instances(),
             deferred,
             counters: self.counters,
-        };
+        }
+    }
+
+    async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
+        let status = self.status(now, deferred);
         let is_news =
             self.reported.as_ref().is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
         if is_news {
+            self.overseer.changed(&status);
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => tracing::debug!(error = %ErrorChain(&error), "the status was not taken"),
@@ -325,7 +379,10 @@ fn log_stops(plan: &Plan) {
 /// Whether two reports differ in nothing but their time and the number of cycles.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
-    a.instances == b.instances && a.deferred == b.deferred && counters(a) == counters(b)
+    a.max_concurrent == b.max_concurrent
+        && a.instances == b.instances
+        && a.deferred == b.deferred
+        && counters(a) == counters(b)
 }
 
 /// Returns when the mode becomes one that waits for nothing. Cancel-safe.

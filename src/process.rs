@@ -130,6 +130,12 @@ impl ProcessTable {
         self.ask(|reply| Request::Stop { launch: launch.clone(), reason, timeout, reply }).await
     }
 
+    /// Goes by other times and sizes from the next stop and the next start on: what keepers were given stays with them. The
+    /// folder and the program stay, too.
+    pub async fn reconfigure(&self, config: ProcessConfig) -> Result<(), Gone> {
+        self.ask(|reply| Request::Reconfigure { config: Box::new(config), reply }).await
+    }
+
     /// Disarms the fuse of `launch`. Repeating it, or marking an unknown launch, changes nothing.
     pub async fn mark_authenticated(&self, launch: &LaunchId) -> Result<(), Gone> {
         self.ask(|reply| Request::MarkAuthenticated { launch: launch.clone(), reply }).await

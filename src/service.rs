@@ -38,7 +38,7 @@ pub mod world;
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -113,8 +113,8 @@ pub struct ChatSettings {
 pub struct Service {
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
-    settings: Settings,
-    guidance: Guidance,
+    /// Replaced as a whole; whoever reads several of them takes them out once.
+    settings: RwLock<Arc<Settings>>,
     waiting: Waiting,
     /// Tells this run of the server from all others.
     run: u64,
@@ -150,8 +150,7 @@ impl Service {
             ending: CancellationToken::new(),
             store,
             world,
-            guidance: Guidance::new(settings.language),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
@@ -175,12 +174,24 @@ impl Service {
     }
 
     /// The texts for agents.
-    pub const fn guidance(&self) -> Guidance {
-        self.guidance
+    pub fn guidance(&self) -> Guidance {
+        Guidance::new(self.settings().language)
     }
 
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// As they are now; they may be others at the next look.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes by other settings from the next decision on, and makes those look again whose deadlines they move. Where things are,
+    /// and what tickets are made with, stays: what lies and lives there is this server's.
+    pub fn reconfigure(&self, settings: Settings) {
+        let before = self.settings();
+        let settings =
+            Settings { state_dir: before.state_dir.clone(), ticket_key: before.ticket_key.clone(), ..settings };
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.waiting.deadlines.wake();
+        self.refresh();
     }
 
     /// The time by which everything here is measured.

@@ -7,6 +7,7 @@ use super::activity::{doing, short, trouble, used};
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
+use crate::config::Standing;
 use crate::domain::Timestamp;
 use crate::rest::routes::status::{CoordinatorBody, StatusBody};
 
@@ -45,6 +46,18 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     })
 }
 
+/// Only what a person should know: that what is on disk is not what is in use, and why.
+fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
+    let rejected = standing.rejected.as_ref().map(|rejected| {
+        let since = ago(rejected.since, now);
+        format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
+    });
+    let waiting: Vec<String> = standing.waiting.iter().map(|change| format!("\n  {change}")).collect();
+    let waiting = (!waiting.is_empty()).then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
+    let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("\n"))
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
@@ -58,6 +71,7 @@ fn describe(status: &StatusBody) -> String {
         let problem = server.problem.as_ref().map_or_else(String::new, |problem| format!("; cut off: {problem}"));
         parts.push(format!("coordinator of {}{problem}", server.address));
     }
+    parts.extend(status.configuration.as_ref().and_then(|standing| of_configuration(standing, status.at)));
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod live;
+
 /// A made-up machine: the tests never depend on the real environment.
 fn environment() -> Environment {
     Environment::new(
@@ -80,10 +82,8 @@ fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
     assert_eq!(valid(&format!("\u{feff}{}", SEED.replace('\n', "\r\n"))), valid(SEED));
 }
 
-#[test]
-fn every_setting_arrives() {
-    let config = valid(
-        r#"
+/// Each setting with another value than its default.
+const EVERY_SETTING: &str = r#"
 polling_interval: 250ms
 max_concurrent: 12
 language: ja
@@ -115,8 +115,11 @@ backoff: { initial: 10ms, max: 1s }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-"#,
-    );
+"#;
+
+#[test]
+fn every_setting_arrives() {
+    let config = valid(EVERY_SETTING);
     let local = &config.providers["local"];
     let program = "/etc/ac/agent.sh".to_owned();
     let own = CommandLine::Own { program, prompt: PromptVia::Stdin, passkey_in_prompt: true };

@@ -40,6 +40,7 @@ pub enum Request {
     Stop { launch: LaunchId, reason: StopReason, timeout: Option<Duration>, reply: oneshot::Sender<bool> },
     MarkAuthenticated { launch: LaunchId, reply: oneshot::Sender<()> },
     Forget { launch: LaunchId, reply: oneshot::Sender<()> },
+    Reconfigure { config: Box<ProcessConfig>, reply: oneshot::Sender<()> },
     Leave { reply: oneshot::Sender<()> },
 }
 
@@ -192,6 +193,11 @@ impl Table {
             }
             Request::Forget { launch, reply } => {
                 self.forget(&launch);
+                self.answer(reply, ());
+            }
+            Request::Reconfigure { config, reply } => {
+                let ProcessConfig { state_dir, shim_program, .. } = (*self.config).clone();
+                self.config = Arc::new(ProcessConfig { state_dir, shim_program, ..*config });
                 self.answer(reply, ());
             }
             // `run` ends with it.

@@ -4,6 +4,7 @@
 pub mod activity;
 pub mod agents;
 pub mod chat;
+pub mod configuration;
 pub mod coordinator;
 pub mod launches;
 pub mod manifest;
@@ -33,4 +34,5 @@ pub(super) fn all() -> Router<RestState> {
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
+        .merge(configuration::routes())
 }

@@ -89,7 +89,7 @@ impl Service {
             Grant::On(launch) => (*launch, Vec::new()),
             Grant::OnNewLaunch(purpose) => {
                 let key = InstanceKey { purpose, ..of_chat.key.clone() };
-                let deadline = now + self.settings.start_timeout;
+                let deadline = now + self.settings().start_timeout;
                 let id = self.world.new_id(LaunchId::PREFIX);
                 let launch = Launch::claimed(id, key.clone(), agent.ai_type, now, deadline);
                 (launch, vec![Expect::NoOpenLaunch(key)])
@@ -111,7 +111,7 @@ impl Service {
             agent_name: agent.name,
             project_name: project.name,
             system_prompt: agent.system_prompt,
-            instruction: self.guidance.authenticated(launch.key.purpose),
+            instruction: self.guidance().authenticated(launch.key.purpose),
             purpose: launch.key.purpose,
             working_directory: project.working_directory,
             launch: launch.id.clone(),
@@ -128,7 +128,7 @@ impl Service {
 
     /// A kept session lives as long as its process, at most the maximum.
     fn session_lifetime(&self, launch: &Launch) -> Duration {
-        if launch.is_kept() { self.settings.session_maximum } else { self.settings.session_default }
+        if launch.is_kept() { self.settings().session_maximum } else { self.settings().session_default }
     }
 }
 

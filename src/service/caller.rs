@@ -121,7 +121,7 @@ impl Service {
             return false;
         }
         let last_seen = self.activity.last_seen(&caller.session.id).unwrap_or(caller.session.last_seen_at);
-        caller.session.is_idle_for(self.settings.session_default, last_seen, now)
-            || now.since(caller.session.created_at) > self.settings.session_maximum
+        caller.session.is_idle_for(self.settings().session_default, last_seen, now)
+            || now.since(caller.session.created_at) > self.settings().session_maximum
     }
 }

@@ -35,8 +35,8 @@ impl Service {
 
     async fn expire(&self, launch: &Launch, sessions: &[Session], now: Timestamp) -> Result<(), ServiceError> {
         let is_too_old =
-            |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > self.settings.session_maximum);
-        let Settings { start_timeout, stop_timeout, .. } = self.settings;
+            |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > self.settings().session_maximum);
+        let Settings { start_timeout, stop_timeout, .. } = *self.settings();
         if launch.has_lapsed(start_timeout, stop_timeout, CLAIM_MARGIN, now) {
             let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: now }).await?;
             ended.iter().for_each(log_end);
@@ -50,7 +50,7 @@ impl Service {
             (LaunchState::Running { session }, false) => {
                 let Some(session) = sessions.iter().find(|open| open.id == *session) else { return Ok(()) };
                 let last_seen = self.activity.last_seen(&session.id).unwrap_or(session.last_seen_at);
-                let is_idle = session.is_idle_for(self.settings.session_default, last_seen, now);
+                let is_idle = session.is_idle_for(self.settings().session_default, last_seen, now);
                 if is_idle || is_too_old(launch.authenticated_at) {
                     self.expire_session(launch, now).await?;
                 }

@@ -51,11 +51,11 @@ pub struct Work {
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
-        let (at, backoff) = (self.now(), self.settings.backoff);
+        let (at, backoff) = (self.now(), self.settings().backoff);
         let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
         let launches = self.store.open_launches().await?.into_iter().map(LaunchFacts::from);
         let run = format!("{:x}", self.run);
-        let linger_ms = u64::try_from(self.settings.linger.as_millis()).ok();
+        let linger_ms = u64::try_from(self.settings().linger.as_millis()).ok();
         Ok(ServerView { at, linger_ms, run, startable: startable.collect(), launches: launches.collect() })
     }
 

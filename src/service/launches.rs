@@ -50,7 +50,7 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            let limit = self.settings.start_limit;
+            let limit = self.settings().start_limit;
             let record = match after.key.purpose {
                 Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
                 Purpose::Chat => {

@@ -50,7 +50,8 @@ impl Service {
     /// # Errors
     /// As [`Service::identify`]. A session that ends meanwhile is an action: to go.
     pub async fn next_action(&self, caller: &Caller, patience: Option<Duration>) -> Result<NextAction, ServiceError> {
-        let hold = patience.map_or(self.settings.chat.poll_hold, |patience| patience.min(self.settings.chat.poll_hold));
+        let hold =
+            patience.map_or(self.settings().chat.poll_hold, |patience| patience.min(self.settings().chat.poll_hold));
         let asked_at = Instant::now();
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
@@ -76,14 +77,14 @@ impl Service {
     }
 
     fn wait_action(&self, action: &'static str) -> NextAction {
-        let is_held = !self.settings.chat.poll_hold.is_zero();
+        let is_held = !self.settings().chat.poll_hold.is_zero();
         let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS };
-        let instruction = self.guidance.wait(pause);
+        let instruction = self.guidance().wait(pause);
         NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
     }
 
     fn exit_action(&self) -> NextAction {
-        let instruction = self.guidance.next_of_chat(ChatStep::Exit);
+        let instruction = self.guidance().next_of_chat(ChatStep::Exit);
         NextAction { action: "exit", instruction, task: None, messages: Vec::new(), wait_seconds: None }
     }
 
@@ -135,7 +136,7 @@ impl Service {
             TaskStep::LogOut => "logout",
             TaskStep::Exit => "exit",
         };
-        let instruction = self.guidance.next_of_task(&step);
+        let instruction = self.guidance().next_of_task(&step);
         let next = NextAction { action, instruction, task: about, messages: Vec::new(), wait_seconds: None };
         Ok(Look::Act(Box::new(next)))
     }
@@ -181,7 +182,7 @@ impl Service {
             ChatStep::LogOut => ("logout", Vec::new()),
             ChatStep::Exit => ("exit", Vec::new()),
         };
-        let instruction = self.guidance.next_of_chat(step);
+        let instruction = self.guidance().next_of_chat(step);
         Ok(Look::Act(Box::new(NextAction { action, instruction, task: None, messages, wait_seconds: None })))
     }
 }

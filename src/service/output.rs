@@ -26,7 +26,7 @@ impl Service {
         id: &LaunchId,
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-        read_output(&self.settings.state_dir, id, follow)
+        read_output(&self.settings().state_dir, id, follow)
     }
 
     /// What is known of the output of a launch whose coordinator is on another machine.

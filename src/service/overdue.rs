@@ -19,7 +19,7 @@ impl Service {
         let now = self.now();
         let mut next: Option<Timestamp> = None;
         for notice in self.store.open_notices().await? {
-            let Some(deadline) = notice.deadline(self.settings.notice_grace) else { continue };
+            let Some(deadline) = notice.deadline(self.settings().notice_grace) else { continue };
             if deadline <= now {
                 tracing::warn!(
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
@@ -37,7 +37,7 @@ impl Service {
             let Some(deadline) = deadline else { continue };
             if deadline <= now {
                 tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
-                self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings.linger).await?;
+                self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger).await?;
             } else {
                 next = Some(next.map_or(deadline, |next| next.min(deadline)));
             }
@@ -47,7 +47,8 @@ impl Service {
 
     /// What begins now is overdue no sooner than after this.
     pub fn shortest_patience(&self) -> Duration {
-        self.settings.notice_grace.min(self.settings.chat.idle_timeout)
+        let settings = self.settings();
+        settings.notice_grace.min(settings.chat.idle_timeout)
     }
 
     /// When a running chat has been silent for too long.
@@ -56,13 +57,13 @@ impl Service {
         let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?;
         let since = idle_since(began_at, newest.first().map(|message| message.created_at), self.now());
-        Ok(Some(since + self.settings.chat.idle_timeout))
+        Ok(Some(since + self.settings().chat.idle_timeout))
     }
 
     /// When it would have been, had nothing been said.
     fn earliest_chat_deadline(&self, launch: &Launch) -> Option<Timestamp> {
         // A clock that was wrong put the beginning into the future.
-        began_at(launch).map(|began_at| began_at.min(self.now()) + self.settings.chat.idle_timeout)
+        began_at(launch).map(|began_at| began_at.min(self.now()) + self.settings().chat.idle_timeout)
     }
 }
 

@@ -81,7 +81,7 @@ impl RemoteControlPlane {
         }
         let launches = self.launches_of(instances);
         // As the plan counts them: what has ended takes its slot until that is told.
-        let n_free = self.config.max_concurrent.saturating_sub(launches.len());
+        let n_free = self.config().max_concurrent.saturating_sub(launches.len());
         let startable = if n_free == 0 { Vec::new() } else { self.ask_for_starts(client, instances, n_free).await? };
         Ok(ServerView { at: self.now(), linger_ms: None, run: String::new(), startable, launches })
     }
@@ -95,7 +95,8 @@ impl RemoteControlPlane {
         let live: BTreeSet<&InstanceKey> =
             instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
         let mut pairs = self.pairs(client).await?;
-        pairs.retain(|(key, _)| !live.contains(key) && self.config.passkeys.contains_key(&key.agent));
+        let config = self.config();
+        pairs.retain(|(key, _)| !live.contains(key) && config.passkeys.contains_key(&key.agent));
         if pairs.is_empty() {
             return Ok(Vec::new());
         }
@@ -107,7 +108,7 @@ impl RemoteControlPlane {
         let mut to_ask = Vec::new();
         for (key, working_directory) in pairs {
             let record = self.seed.kept().records.get(&key).cloned();
-            match record.and_then(|record| self.config.backoff.until(&record, now)) {
+            match record.and_then(|record| self.config().backoff.until(&record, now)) {
                 Some(until) => startable.push(Candidate {
                     until: Some(until),
                     ..candidate(key, working_directory, String::new(), StartReason::Backoff, now)
@@ -144,7 +145,7 @@ impl RemoteControlPlane {
         let mut n_pages = 0;
         let mut cursor: Option<String> = None;
         loop {
-            let mut arguments = json!({ "coordinator_id": self.config.coordinator });
+            let mut arguments = json!({ "coordinator_id": self.config().coordinator });
             if let Some(cursor) = &cursor {
                 arguments["cursor"] = cursor.as_str().into();
             }
@@ -177,7 +178,7 @@ impl RemoteControlPlane {
         open.map(|instance| LaunchFacts {
             id: instance.launch.clone(),
             key: instance.key.clone(),
-            coordinator: Some(self.config.coordinator.clone()),
+            coordinator: Some(self.config().coordinator.clone()),
             state: state_of(instance, self.now()),
             pid: pid_of(instance),
             is_authenticated: true,
@@ -194,7 +195,7 @@ impl RemoteControlPlane {
     ) -> Result<(), LinkError> {
         let ProcessReport::Ended { end, .. } = report else { return Ok(()) };
         let key = self.seed.kept().keys.get(launch).cloned();
-        let (tool, mut arguments) = super::answers::report(&self.config.coordinator, launch, report);
+        let (tool, mut arguments) = super::answers::report(&self.config().coordinator, launch, report);
         if let (Some(key), false) = (&key, client.takes(tool, "launch_id")) {
             arguments = json!({
                 "agent_id": key.agent, "project_id": key.project, "exit_code": end.exit().and_then(|exit| exit.exit_code)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
+use super::configuration::{self, ConfigurationDoor};
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
@@ -33,10 +34,18 @@ pub struct CoordinatorLook {
 pub struct CoordinatorState {
     /// Looks at the coordinator.
     pub look: Arc<dyn Fn() -> CoordinatorLook + Send + Sync>,
+    /// How it is configured, and where that is read again.
+    pub configuration: ConfigurationDoor,
     /// Where the output of its agents is.
     pub state_dir: PathBuf,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
+}
+
+impl FromRef<CoordinatorState> for ConfigurationDoor {
+    fn from_ref(state: &CoordinatorState) -> Self {
+        state.configuration.clone()
+    }
 }
 
 impl From<CoordinatorLook> for StatusBody {
@@ -51,6 +60,7 @@ impl From<CoordinatorLook> for StatusBody {
             paused: false,
             paused_since: None,
             http: None,
+            configuration: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
             coordinators: vec![CoordinatorBody::from(&view)],
@@ -107,6 +117,7 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
         .route("/launches", get(list))
         .route("/launches/{id}", get(show))
         .route("/launches/{id}/output", get(output))
+        .merge(configuration::routes())
 }
 
 /// Somebody took the coordinator for the server.
@@ -115,14 +126,14 @@ pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState
     let path = uri.path();
     let what = path.trim_start_matches("/api").trim_start_matches('/').split('/').next().unwrap_or_default();
     let detail = format!(
-        "this configuration is a coordinator's, without its server: it knows status and logs. Ask the server at {server} for \
+        "this configuration is a coordinator's, without its server: it knows status, logs and reload. Ask the server at {server} for \
          `{what}`, with its --config"
     );
     Problem::new(StatusCode::MISDIRECTED_REQUEST, "not_the_server", detail)
 }
 
 async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
-    Json((state.look)().into())
+    Json(StatusBody { configuration: Some(state.configuration.standing()), ..(state.look)().into() })
 }
 
 async fn list(

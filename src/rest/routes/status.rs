@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Standing;
 use crate::domain::pair::StartReason;
 use crate::domain::plan::Deferred;
 use crate::domain::{
@@ -33,6 +34,9 @@ pub struct StatusBody {
     /// Absent where the server doesn't listen for HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpBody>,
+    /// How the configuration on disk stands to the one in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Standing>,
     /// Of a coordinator without its server: where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
@@ -161,6 +165,7 @@ impl From<StatusView> for StatusBody {
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
             http: None,
+            configuration: None,
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
@@ -226,7 +231,8 @@ pub(super) fn health() -> Router<RestState> {
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
     let body = StatusBody::from(state.service.status().await?);
-    Ok(Json(StatusBody { http: state.http.map(|address| HttpBody { address }), ..body }))
+    let http = state.http.map(|address| HttpBody { address });
+    Ok(Json(StatusBody { http, configuration: Some(state.configuration.standing()), ..body }))
 }
 
 async fn live() -> &'static str {
