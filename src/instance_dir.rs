@@ -11,6 +11,7 @@
 //! | `started.json` | shim | the agent's process |
 //! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
 //! | `authenticated` | daemon | marker for the fuse |
+//! | `condition.json` | shim | stopped by a signal, unkillable; only where it was so |
 //! | `exit.json` | shim | `exited` at once, then `ended` when the tree is empty |
 //! | `output.log`, `.1` … | shim | what the agent printed |
 //! | `shim.log` | shim | its own troubles, rarely |

@@ -132,6 +132,8 @@ impl Providers {
         environment.extend(set);
         environment.extend(self.own_variables(request));
         Ok(CommandSpec {
+            wrap: Vec::new(),
+            run_as: None,
             program,
             arguments,
             redact: secrets(&provider, request, &environment),

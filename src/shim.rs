@@ -51,6 +51,11 @@ struct TakeOverError {
     source: io::Error,
 }
 
+/// The kernel refused to move the agent; its keeper finds and ends its tree without that.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is not in its control group: no limits hold for it")]
+struct OutsideItsGroup;
+
 /// The whole life of a shim: `arguments` are those of the process.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(dir) = arguments.nth(2).map(PathBuf::from) else {
@@ -91,6 +96,9 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
         None => match Agent::start(&order, prompt) {
             Ok((agent, streams)) => {
                 crash_point::reach(CrashPoint::AgentForked);
+                if !agent.is_in_its_group() {
+                    complain(dir, &OutsideItsGroup);
+                }
                 let limits = keeper::Limits::of(&order);
                 let redactor = Redactor::new(order.redact.iter().map(|literal| literal.as_bytes()));
                 drop(order);

@@ -23,6 +23,27 @@ pub struct Instance {
     pub stop: Option<StopReason>,
     /// Whether its keeper knows that it authenticated.
     pub is_marked_authenticated: bool,
+    /// What keeps it from going its way.
+    #[serde(flatten)]
+    pub condition: Condition,
+}
+
+/// What may be wrong with an instance that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Condition {
+    /// Its leader was stopped by a signal, not by us, and waits to be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<Timestamp>,
+    /// Something of its tree was sent KILL some seconds ago and lives. It keeps its slot and is asked again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkillable_since: Option<Timestamp>,
+}
+
+impl Condition {
+    /// With its times as another clock shows them.
+    pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
+        Self { suspended_since: self.suspended_since.map(&clock), unkillable_since: self.unkillable_since.map(&clock) }
+    }
 }
 
 /// How far an instance has come.
@@ -74,7 +95,7 @@ impl Instance {
                 Phase::Ended { pid, started_at: started_at.map(&clock), end, at: clock(at), n_leaked }
             }
         };
-        Self { phase, ..self }
+        Self { phase, condition: self.condition.moved(clock), ..self }
     }
 
     /// Whether something of it may be alive.

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, wall_clock};
+use crate::domain::instance::Condition;
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 
@@ -41,6 +42,9 @@ pub struct Spec {
     pub environment: Vec<String>,
     pub working_directory: PathBuf,
     pub fuse_boottime_ms: BootInstant,
+    /// The control group of its tree, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
     pub created_at: Timestamp,
 }
 
@@ -96,6 +100,14 @@ impl Record for Stop {
     }
 }
 
+impl Record for Condition {
+    const FILE: &'static str = "condition.json";
+
+    fn draft(&self) -> &'static str {
+        ".condition.json"
+    }
+}
+
 /// How far the end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -131,6 +143,9 @@ pub struct Exit {
     /// Killed, but not by its keeper: by the kernel, for want of memory, or by somebody's hand.
     #[serde(default)]
     pub was_killed_by_others: bool,
+    /// Processes of its tree that the kernel killed for want of memory; counted where its control group limits memory.
+    #[serde(default)]
+    pub n_oom_kills: u32,
     /// Output lines that could not be written.
     #[serde(default)]
     pub n_dropped_lines: u64,
@@ -154,6 +169,7 @@ impl Exit {
             n_leaked: 0,
             has_dumped_core: false,
             was_killed_by_others: false,
+            n_oom_kills: 0,
             n_dropped_lines: 0,
         }
     }

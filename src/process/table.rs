@@ -17,9 +17,10 @@ use super::launcher::{self, Spawned};
 use super::shims::{self, Child, Shim};
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
+use crate::cgroup::{self, Group};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use crate::domain::{Instance, InstanceKey, LaunchId, Phase};
+use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::lock::{self, LockState};
@@ -33,6 +34,8 @@ const INBOX: usize = 256;
 const MAX_SPAWNING: usize = 8;
 /// After something could not be read for want of descriptors or the like.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// What a lost keeper left behind is unkillable when it lives so long after the first KILL.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// What a handle asks of the owner.
 pub enum Request {
@@ -52,6 +55,8 @@ struct Entry {
     stop: Option<Stop>,
     /// The folder is complete: a shim was spawned, now or earlier.
     has_shim: bool,
+    /// The control group that an earlier daemon had made for it.
+    cgroup: Option<PathBuf>,
 }
 
 /// A spawn that is done, and who waits for it.
@@ -81,6 +86,8 @@ struct Table {
     shims: JoinSet<LaunchId>,
     /// One task for each instance that lost its shim; it returns when nothing of it lives.
     clearing: JoinSet<LaunchId>,
+    /// One task for each of those; it returns when that takes remarkably long.
+    overdue: JoinSet<LaunchId>,
 }
 
 pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
@@ -94,6 +101,15 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         Ok::<_, OpenError>((state, stock))
     });
     let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
+    if let Some(cgroups) = config.cgroups.clone() {
+        let installation_id = state.installation_id.clone();
+        let live = stock.found.iter().map(|found| found.spec.launch_id.to_string()).collect();
+        let swept =
+            tokio::task::spawn_blocking(move || cgroups.sweep(&installation_id, &live)).await.unwrap_or_default();
+        if swept > 0 {
+            info!(n_groups = swept, "control groups of launches that are over are removed");
+        }
+    }
     let ended = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
     let (n_strays, n_set_aside) = ended.map_err(|source| OpenError::Strays { source })?;
 
@@ -115,6 +131,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         starts: JoinSet::new(),
         shims: JoinSet::new(),
         clearing: JoinSet::new(),
+        overdue: JoinSet::new(),
     };
     let mut adoption = Adoption { n_strays, n_set_aside, ..Adoption::default() };
     for found in stock.found {
@@ -153,6 +170,7 @@ impl Table {
                 Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
+                Some(Ok(launch)) = self.overdue.join_next() => self.on_overdue(&launch),
                 () = tokio::time::sleep(RETRY_AFTER), if self.is_deaf || !self.unread.is_empty() => {
                     let unread = std::mem::take(&mut self.unread);
                     if std::mem::take(&mut self.is_deaf) {
@@ -238,6 +256,7 @@ impl Table {
             adopted: origin == Origin::Adopted,
             stop: None,
             is_marked_authenticated: false,
+            condition: Condition::default(),
         };
         self.is_changed = true;
         self.entries.entry(launch).or_insert(Entry {
@@ -247,6 +266,7 @@ impl Table {
             watch: None,
             stop: None,
             has_shim: origin == Origin::Adopted,
+            cgroup: None,
         })
     }
 
@@ -293,6 +313,7 @@ impl Table {
         entry.instance.is_marked_authenticated = instance_dir::is_marked_authenticated(&entry.dir);
         entry.stop = entry.read(&launch);
         entry.instance.stop = entry.stop.as_ref().map(|stop| stop.reason);
+        entry.cgroup = spec.cgroup;
         if let Some(watch) = watch {
             self.watched.insert(watch, launch.clone());
         }
@@ -349,8 +370,26 @@ impl Table {
         if entry.instance.stop.is_none() && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. })) {
             entry.instance.stop = entry.read::<Stop>(launch).map(|stop| stop.reason);
         }
+        let condition = entry.read_condition(launch, phase.as_ref());
         if let Some(phase) = phase.filter(|phase| *phase != entry.instance.phase) {
             self.set_phase(launch, phase);
+        }
+        self.set_condition(launch, condition);
+    }
+
+    fn set_condition(&mut self, launch: &LaunchId, condition: Condition) {
+        let Some(entry) = self.entries.get_mut(launch).filter(|entry| entry.instance.condition != condition) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.instance.condition, condition);
+        self.is_changed = true;
+        match (before.suspended_since, condition.suspended_since) {
+            (None, Some(_)) => info!(launch_id = %launch, "agent process is stopped by a signal"),
+            (Some(_), None) => info!(launch_id = %launch, "agent process is not stopped any more"),
+            _ => {}
+        }
+        if before.unkillable_since.is_none() && condition.unkillable_since.is_some() {
+            warn!(launch_id = %launch, "processes of the agent live on after KILL; its slot stays taken");
         }
     }
 
@@ -379,10 +418,36 @@ impl Table {
         let Some(entry) = self.entries.get(launch) else { return };
         let shim = lock::look(&entry.dir).ok().and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
         let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
+        let group = self.group_of(&launch);
+        let late = launch.clone();
+        self.overdue.spawn(async move {
+            tokio::time::sleep(UNKILLABLE_AFTER).await;
+            late
+        });
         self.clearing.spawn(async move {
+            if let Some(group) = group {
+                // First: it ends also what could be found in no other way.
+                let _ = tokio::task::spawn_blocking(move || group.end()).await;
+            }
             orphans::clear(mark, shim).await;
             launch
         });
+    }
+
+    /// The control group of a launch, where it has one that this installation made.
+    fn group_of(&self, launch: &LaunchId) -> Option<Group> {
+        let id = &self.state.installation_id;
+        let noted = self.entries.get(launch).and_then(|entry| entry.cgroup.clone());
+        let made_now = || self.config.cgroups.as_ref().map(|cgroups| cgroups.group_of(id, launch.as_str()));
+        let dir = noted.filter(|dir| cgroup::is_group_of(dir, id, launch.as_str())).or_else(made_now)?;
+        Some(Group::at(dir))
+    }
+
+    /// Still being cleared after all that time.
+    fn on_overdue(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get(launch).filter(|entry| !entry.instance.phase.is_ended()) else { return };
+        let since = entry.instance.condition.unkillable_since.or_else(|| Some(wall_clock()));
+        self.set_condition(launch, Condition { unkillable_since: since, ..entry.instance.condition });
     }
 
     /// Nothing of an instance lives that has no shim to say so.
@@ -522,6 +587,15 @@ impl Entry {
         }
         let started = self.try_read::<Started>(launch)?;
         Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
+    }
+
+    /// What the keeper says beside how far it has come; nothing is wrong with what has ended.
+    fn read_condition(&self, launch: &LaunchId, phase: Option<&Phase>) -> Condition {
+        match phase.unwrap_or(&self.instance.phase) {
+            Phase::Ended { .. } => Condition::default(),
+            Phase::Exited { .. } => Condition { suspended_since: None, ..self.read(launch).unwrap_or_default() },
+            Phase::Starting | Phase::Running { .. } => self.read(launch).unwrap_or_default(),
+        }
     }
 
     /// The end of an instance whose shim is gone without having written it.
