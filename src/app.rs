@@ -22,6 +22,7 @@ use std::time::Duration;
 pub use inherited::{Inherited, InheritedError};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
+pub use supervisor::give_agents_descriptors;
 
 pub use crate::process::find_program;
 

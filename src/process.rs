@@ -45,6 +45,8 @@ pub struct ProcessConfig {
     pub max_file: u64,
     /// Number of output files of an instance, the current one included.
     pub files: u32,
+    /// The soft limit of open files of agents; that of this process without it.
+    pub descriptors: Option<u64>,
     /// Where each agent gets a control group of its own; without it, none does.
     pub cgroups: Option<cgroup::Delegated>,
     /// What one agent may use, as far as its control group can keep it to that.

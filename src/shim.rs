@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::libc;
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
 use self::agent::Agent;
 use self::keeper::Keeper;
@@ -143,6 +143,13 @@ fn become_keeper() -> io::Result<()> {
     // The spawn did this already, except where it could not.
     let _ = rustix::process::setsid();
     keep_descriptors_from_agent()
+}
+
+/// A limit of file sizes is the agent's, not its keeper's, as far as that can be; returns the agent's.
+fn raise_file_size() -> Rlimit {
+    let before = rustix::process::getrlimit(Resource::Fsize);
+    let _ = rustix::process::setrlimit(Resource::Fsize, Rlimit { current: before.maximum, ..before });
+    before
 }
 
 /// The agent has 0, 1 and 2 only, whatever the daemon itself was started with.

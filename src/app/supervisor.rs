@@ -1,7 +1,7 @@
 //! The coordinator's half of a daemon: the table of processes and the loop that keeps it as the server wants it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -33,6 +33,14 @@ const LOOPS_TURN: Duration = Duration::from_secs(3);
 /// For spawns under way when nobody waits any longer.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
+/// The soft limit of open files that this process was started with.
+static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
+
+/// Agents get this soft limit of open files, whatever the daemon needs for itself: some programs mind a high one.
+pub fn give_agents_descriptors(soft: u64) {
+    let _ = DESCRIPTORS.set(soft);
+}
+
 /// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
 pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<ProcessTable> {
     let AgentLimits { memory, processes } = config.agent_limits;
@@ -44,6 +52,7 @@ pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<Proce
         leak_grace: config.stop.leak_grace,
         max_file: config.output.max_file,
         files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
+        descriptors: DESCRIPTORS.get().copied(),
         cgroups: find_cgroups(limits),
         limits,
     };

@@ -8,7 +8,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::domain::Timestamp;
-use crate::rest::routes::status::{CoordinatorBody, StatusBody};
+use crate::domain::launch::ExitHint;
+use crate::rest::routes::status::{CoordinatorBody, InstanceBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,6 +35,15 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
 /// Longest text of a cell; `--json` has the whole of it.
 const MAX_CELL: usize = 60;
 
+/// For a person.
+pub(super) const fn in_words(hint: ExitHint) -> &'static str {
+    match hint {
+        ExitHint::OutOfMemory => "out of memory",
+        ExitHint::KilledFromOutside => "killed from outside",
+        ExitHint::CoreDumped => "core dumped",
+    }
+}
+
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
         format!(
@@ -43,6 +53,20 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
             coordinator.running
         )
     })
+}
+
+/// With whatever is out of the ordinary about it.
+fn state_of(instance: &InstanceBody) -> String {
+    let remarks = [
+        (instance.adopted, "adopted"),
+        (instance.suspended_since.is_some(), "stopped by a signal"),
+        (instance.unkillable_since.is_some(), "unkillable"),
+    ];
+    let remarks: Vec<&str> = remarks.into_iter().filter_map(|(is_so, remark)| is_so.then_some(remark)).collect();
+    match remarks.as_slice() {
+        [] => instance.launch.state.clone(),
+        remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
+    }
 }
 
 fn describe(status: &StatusBody) -> String {
@@ -73,12 +97,11 @@ fn describe(status: &StatusBody) -> String {
         for instance in &status.instances {
             let launch = &instance.launch;
             let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
-            let adopted = if instance.adopted { " (adopted)" } else { "" };
             running.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                format!("{}{adopted}", launch.state),
+                state_of(instance),
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
@@ -115,6 +138,8 @@ fn describe(status: &StatusBody) -> String {
                 (None, Some(signal)) => format!("signal {signal}"),
                 (None, None) => "-".to_owned(),
             };
+            let hints = launch.exit_hints.iter().map(|hint| format!(", {}", in_words(*hint)));
+            let exit = hints.fold(exit, |exit, hint| exit + &hint);
             ended.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),

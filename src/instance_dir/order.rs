@@ -53,6 +53,8 @@ pub struct Order<'a> {
     pub run_as: Option<RunAs>,
     /// Where its tree lives, apart from its keeper.
     pub cgroup: Option<CgroupOrder>,
+    /// The soft limit of open files that the daemon was started with; it may have raised its own.
+    pub descriptors: Option<u64>,
     /// Not executed from then on, and ended then unless marked as authenticated.
     pub fuse_boottime_ms: BootInstant,
     /// From TERM to KILL where the request to stop doesn't say.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, wall_clock};
 use crate::domain::instance::Condition;
-use crate::domain::launch::{ProcessEnd, StopReason};
+use crate::domain::launch::{ExitHint, ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 
 /// The version this program writes, and the newest it reads.
@@ -96,7 +96,7 @@ impl Record for Stop {
     const FILE: &'static str = "stop.json";
 
     fn draft(&self) -> &'static str {
-        ".stop.json"
+        STOP_DRAFT
     }
 }
 
@@ -175,6 +175,18 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// What is worth a word beside the exit status.
+    pub fn hints(&self) -> Vec<ExitHint> {
+        let hints = [
+            (self.n_oom_kills > 0, ExitHint::OutOfMemory),
+            (self.n_oom_kills == 0 && self.was_killed_by_others, ExitHint::KilledFromOutside),
+            (self.has_dumped_core, ExitHint::CoreDumped),
+        ];
+        hints.into_iter().filter_map(|(is_so, hint)| is_so.then_some(hint)).collect()
+    }
+}
+
 impl Record for Exit {
     const FILE: &'static str = "exit.json";
 
@@ -187,6 +199,7 @@ impl Record for Exit {
 }
 
 const STARTED_DRAFT: &str = ".started.json";
+const STOP_DRAFT: &str = ".stop.json";
 const EXITED_DRAFT: &str = ".exited.json";
 const ENDED_DRAFT: &str = ".ended.json";
 
@@ -260,9 +273,10 @@ fn open_draft(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Reserves space for the records that a shim writes, so that a full disk loses no exit.
+/// Reserves space for the records that must be written whatever happens, so that a full disk loses no exit and keeps no stop
+/// from its reason.
 pub fn reserve(dir: &Path) -> io::Result<()> {
-    for name in [STARTED_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
+    for name in [STARTED_DRAFT, STOP_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
         let file = open_draft(&dir.join(name))?;
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED) {
             // Not every file system can reserve; there, the record is as safe as any other file.

@@ -84,7 +84,8 @@ fn spawn_in(
         cgroup: config.cgroups.as_ref().map(|cgroups| cgroups.group_of(installation_id, request.launch.as_str())),
         created_at: wall_clock(),
     };
-    record::write(dir, &spec).and_then(|()| record::reserve(dir)).map_err(in_folder)?;
+    let prepared = record::write(dir, &spec).and_then(|()| record::reserve(dir));
+    prepared.and_then(|()| instance_dir::prepare_mark(dir)).map_err(in_folder)?;
     write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?;
     // Before the spawn, so that nothing the shim writes is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
@@ -135,6 +136,7 @@ fn order<'a>(
         has_prompt: command.stdin.is_some(),
         run_as: command.run_as.clone(),
         cgroup: cgroup.map(|dir| CgroupOrder { dir, memory_max: limits.memory, pids_max: limits.processes }),
+        descriptors: config.descriptors,
         fuse_boottime_ms: request.fuse,
         stop_timeout: config.stop_timeout,
         leak_grace: config.leak_grace,

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use nix::fcntl::OFlag;
 use nix::libc;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::cgroup::{self, Group};
 use crate::domain::{RunAs, Timestamp};
@@ -75,6 +75,8 @@ impl Agent {
             keeper: rustix::process::getpid(),
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
             run_as: order.run_as.clone(),
+            descriptors: order.descriptors,
+            file_size: super::raise_file_size(),
             directory: directory.map_err(io::Error::from).map_err(&in_words)?,
         };
         // SAFETY: only system calls between fork and exec, no allocation and no lock.
@@ -121,6 +123,9 @@ struct Birth {
     /// `cgroup.procs` of its group.
     entrance: Option<RawFd>,
     run_as: Option<RunAs>,
+    /// Soft limits that the daemon and the keeper raised for themselves.
+    descriptors: Option<u64>,
+    file_size: Rlimit,
     directory: CString,
 }
 
@@ -130,6 +135,7 @@ impl Birth {
         if let Some(entrance) = self.entrance {
             enter(entrance);
         }
+        self.lower_limits();
         if let Some(user) = &self.run_as {
             become_user(user)?;
         }
@@ -143,6 +149,16 @@ impl Birth {
         change_directory(&self.directory)?;
         clean_signals();
         Ok(())
+    }
+
+    /// What can't be lowered stays as it is.
+    fn lower_limits(&self) {
+        if let Some(descriptors) = self.descriptors {
+            let now = rustix::process::getrlimit(Resource::Nofile);
+            let lowered = Rlimit { current: Some(descriptors), maximum: now.maximum };
+            let _ = rustix::process::setrlimit(Resource::Nofile, lowered);
+        }
+        let _ = rustix::process::setrlimit(Resource::Fsize, self.file_size);
     }
 }
 

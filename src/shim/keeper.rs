@@ -31,6 +31,9 @@ const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
 /// well below the half minute after which a server frees such a claim.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(10);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
+/// How often, and how far apart, the record of an end is tried to be written where it can't be.
+const N_LAST_ATTEMPTS: u32 = 120;
+const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
 /// What lives so long after its KILL is told as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -302,15 +305,27 @@ impl<'a> Keeper<'a> {
         if let Some(group) = &self.agent.group {
             group.end();
         }
-        self.write(&Exit {
+        let ended = Exit {
             state: ExitState::Ended,
             n_oom_kills,
             ended_at: Some(wall_clock()),
             stop: self.stop().map(|stop| stop.reason),
             n_dropped_lines: self.output.n_dropped_lines(),
             ..exit
-        });
+        };
+        self.write_insistently(&ended);
         crash_point::reach(CrashPoint::EndRecorded);
+    }
+
+    /// The last word, which nobody else has: a folder that can't be written now may be later.
+    fn write_insistently(&self, exit: &Exit) {
+        for _ in 0..N_LAST_ATTEMPTS {
+            if record::write(self.dir, exit).is_ok() || !self.dir.exists() {
+                return;
+            }
+            std::thread::sleep(LAST_ATTEMPTS_PAUSE);
+        }
+        self.write(exit);
     }
 
     fn write(&self, exit: &Exit) {

@@ -20,6 +20,7 @@ mod real_clis;
 mod redacted;
 mod remote;
 mod sdks;
+mod seen;
 mod service;
 mod shim;
 mod sim;

@@ -89,6 +89,7 @@ impl Bed {
             leak_grace: Duration::from_secs(2),
             max_file: 1024 * 1024,
             files: 3,
+            descriptors: None,
             cgroups: None,
             limits: Limits::default(),
         };

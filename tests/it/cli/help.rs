@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["run"],
     &["check"],
@@ -31,6 +31,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["agent", "show"],
     &["agent", "add"],
     &["agent", "set"],
+    &["metrics"],
     &["call"],
     &["mcp"],
     &["completions"],
