@@ -7,6 +7,7 @@
 mod http;
 mod identity;
 mod inherited;
+mod isolation;
 mod lock;
 mod notify;
 mod parts;
@@ -20,9 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use inherited::{Inherited, InheritedError};
+pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
-pub use supervisor::give_agents_descriptors;
 
 pub use crate::process::find_program;
 
@@ -32,6 +33,7 @@ use crate::coordinator::{LocalControlPlane, Mode, RemoteConfig, RemoteControlPla
 use crate::domain::ServerAddress;
 use crate::domain::pair::Backoff;
 use crate::nudge::Nudge;
+use crate::peer;
 use crate::rest::{self, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
@@ -99,6 +101,10 @@ pub async fn run(
     mut signals: Signals,
 ) -> anyhow::Result<Ending> {
     inherited.check(role, &config)?;
+    if role != Role::Serve {
+        isolation::check_users(&config)?;
+    }
+    peer::admit_agents_of(isolation::users(&config).values().map(|user| user.run_as.uid));
     let has_agents = AtomicBool::new(false);
     let mut starting = std::pin::pin!(Daemon::start(role, &config, environment, invocation, inherited, &has_agents));
     let (started, early) = tokio::select! {
@@ -230,7 +236,7 @@ async fn supervise(
     let nudge = Nudge::new();
     has_agents.store(true, Ordering::Release);
     let processes = supervisor::adopt(config, nudge.clone()).await?;
-    let listener = socket::bind(&config.coordinator_socket)?;
+    let listener = socket::bind(&config.coordinator_socket, socket::For::Owner)?;
     if config.server.is_exposed() {
         tracing::warn!(
             server = %config.server,
@@ -317,5 +323,8 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
 
 /// Whether an error is about the configuration, the service manager's included, so that the exit code says so.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {
-    error.is::<ConfigError>() || error.is::<ManifestProblems>() || error.is::<InheritedError>()
+    error.is::<ConfigError>()
+        || error.is::<ManifestProblems>()
+        || error.is::<InheritedError>()
+        || error.is::<UserProblem>()
 }

@@ -1,16 +1,16 @@
 //! The coordinator's half of a daemon: the table of processes and the loop that keeps it as the server wants it.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
+use super::isolation;
 use super::parts::Parts;
-use crate::cgroup;
-use crate::config::{AgentLimits, Config, Environment};
+use crate::config::{Config, Environment};
 use crate::coordinator::{ControlPlane, Coordinator, CoordinatorConfig, Mode, RemoteControlPlane};
 use crate::domain::plan::Limits;
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
@@ -33,18 +33,8 @@ const LOOPS_TURN: Duration = Duration::from_secs(3);
 /// For spawns under way when nobody waits any longer.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The soft limit of open files that this process was started with.
-static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
-
-/// Agents get this soft limit of open files, whatever the daemon needs for itself: some programs mind a high one.
-pub fn give_agents_descriptors(soft: u64) {
-    let _ = DESCRIPTORS.set(soft);
-}
-
 /// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
 pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<ProcessTable> {
-    let AgentLimits { memory, processes } = config.agent_limits;
-    let limits = cgroup::Limits { memory, processes };
     let process_config = ProcessConfig {
         state_dir: config.state_dir.clone(),
         shim_program: program()?,
@@ -52,9 +42,9 @@ pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<Proce
         leak_grace: config.stop.leak_grace,
         max_file: config.output.max_file,
         files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
-        descriptors: DESCRIPTORS.get().copied(),
-        cgroups: find_cgroups(limits),
-        limits,
+        descriptors: isolation::descriptors(),
+        cgroups: isolation::find_cgroups(config),
+        limits: isolation::limits(config),
     };
     let (processes, adoption) = process::open(process_config, nudge).await?;
     tracing::info!(
@@ -64,35 +54,6 @@ pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<Proce
         "took stock of the instances"
     );
     Ok(processes)
-}
-
-/// Says once what agents get, and what they don't.
-fn find_cgroups(limits: cgroup::Limits) -> Option<cgroup::Delegated> {
-    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    match cgroup::find(Path::new(cgroup::MOUNT), &membership) {
-        Ok(found) => {
-            let not_kept = found.not_kept(limits);
-            let (group, memory, processes) = (found.dir().display(), found.has_memory, found.has_pids);
-            if not_kept.is_empty() {
-                tracing::info!(%group, memory, processes, "each agent gets a control group");
-            } else {
-                let not_kept = not_kept.join(", ");
-                tracing::warn!(
-                    %group, memory, processes, not_kept,
-                    "each agent gets a control group, but its controllers are not ours to use: limits are not kept"
-                );
-            }
-            Some(found)
-        }
-        Err(reason) if limits == cgroup::Limits::default() => {
-            tracing::info!(%reason, "agents get no control groups; their trees are found and ended without");
-            None
-        }
-        Err(reason) => {
-            tracing::warn!(%reason, "agents get no control groups: limits of memory and processes are not kept");
-            None
-        }
-    }
 }
 
 fn program() -> anyhow::Result<PathBuf> {
@@ -133,6 +94,8 @@ pub(super) fn coordinator_config(
             mcp_url: server.url,
             state_dir: config.state_dir.clone(),
             program: program()?,
+            users: isolation::users(config),
+            users_files: isolation::users_files(config),
         },
         state_dir: config.state_dir.clone(),
     })

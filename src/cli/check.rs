@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::output::print_line;
+use crate::app;
 use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
 use crate::domain::{FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
 use crate::provider::{LaunchRequest, Providers};
@@ -31,6 +32,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             manifest.tasks.len()
         ))?;
     }
+    app::check_users(config).map_err(|problem| CliError::Failed(problem.to_string()))?;
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
     let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
     print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
@@ -45,6 +47,8 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         mcp_url: None,
         state_dir: config.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
+        users: app::users(config),
+        users_files: app::users_files(config),
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();

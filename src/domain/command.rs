@@ -23,6 +23,8 @@ pub struct CommandSpec {
     pub redact: Vec<Secret>,
     /// What the agent finds in the files' folder of its instance.
     pub files: Vec<LaunchFile>,
+    /// The files' folder, where that isn't the one of its instance: another user may not enter that.
+    pub files_in: Option<PathBuf>,
     /// Whose process it becomes, where that isn't the daemon's own user.
     pub run_as: Option<RunAs>,
 }

@@ -42,6 +42,9 @@ pub struct Spec {
     pub environment: Vec<String>,
     pub working_directory: PathBuf,
     pub fuse_boottime_ms: BootInstant,
+    /// The folder of its files, where that isn't in this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<PathBuf>,
     /// The control group of its tree, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,

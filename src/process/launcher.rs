@@ -19,7 +19,7 @@ use super::orphans::SpawnPermit;
 use super::shims::{self, Child};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{CommandSpec, FileContent, LaunchFile, Secret};
+use crate::domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, CgroupOrder, Order};
@@ -58,6 +58,9 @@ pub fn spawn(
     if spawned.is_err() {
         // Best effort: a folder that stays is recognised as "never started" by the next daemon.
         let _ = std::fs::remove_dir_all(&dir);
+        if let Some(files) = &request.command.files_in {
+            let _ = std::fs::remove_dir_all(files);
+        }
     }
     spawned
 }
@@ -81,12 +84,19 @@ fn spawn_in(
         environment: command.environment.iter().map(|(name, _)| name.clone()).collect(),
         working_directory: command.working_directory.clone(),
         fuse_boottime_ms: request.fuse,
+        files: command.files_in.clone().filter(|_| !command.files.is_empty()),
         cgroup: config.cgroups.as_ref().map(|cgroups| cgroups.group_of(installation_id, request.launch.as_str())),
         created_at: wall_clock(),
     };
     let prepared = record::write(dir, &spec).and_then(|()| record::reserve(dir));
     prepared.and_then(|()| instance_dir::prepare_mark(dir)).map_err(in_folder)?;
-    write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?;
+    match (&spec.files, &command.run_as) {
+        (Some(files), Some(user)) => {
+            let failed = |source| StartError::Folder { path: files.clone(), source };
+            write_files_of(user, files, &command.files).map_err(failed)?;
+        }
+        _ => write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?,
+    }
     // Before the spawn, so that nothing the shim writes is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
@@ -97,6 +107,27 @@ fn spawn_in(
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+}
+
+/// Where another user finds them, and may change them.
+fn write_files_of(user: &RunAs, dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        // To be entered, and not to be listed.
+        DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
+    }
+    instance_dir::create_private(dir)?;
+    write_files(dir, files)?;
+    give_to(user, dir)
+}
+
+/// The folder last: until then, nobody else can change anything below it.
+fn give_to(user: &RunAs, path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give_to(user, &entry?.path())?;
+        }
+    }
+    std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid))
 }
 
 /// No folder where there are no files.

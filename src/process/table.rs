@@ -55,6 +55,8 @@ struct Entry {
     stop: Option<Stop>,
     /// The folder is complete: a shim was spawned, now or earlier.
     has_shim: bool,
+    /// The folder of its files, where that isn't in `dir`.
+    files: Option<PathBuf>,
     /// The control group that an earlier daemon had made for it.
     cgroup: Option<PathBuf>,
 }
@@ -223,7 +225,8 @@ impl Table {
             return;
         }
         let dir = instance_dir::instance(&self.config.state_dir, &request.launch);
-        self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
+        let entry = self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
+        entry.files.clone_from(&request.command.files_in);
         let (config, state) = (Arc::clone(&self.config), Arc::clone(&self.state));
         let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
         self.starts.spawn(async move {
@@ -266,6 +269,7 @@ impl Table {
             watch: None,
             stop: None,
             has_shim: origin == Origin::Adopted,
+            files: None,
             cgroup: None,
         })
     }
@@ -313,7 +317,7 @@ impl Table {
         entry.instance.is_marked_authenticated = instance_dir::is_marked_authenticated(&entry.dir);
         entry.stop = entry.read(&launch);
         entry.instance.stop = entry.stop.as_ref().map(|stop| stop.reason);
-        entry.cgroup = spec.cgroup;
+        (entry.cgroup, entry.files) = (spec.cgroup, spec.files);
         if let Some(watch) = watch {
             self.watched.insert(watch, launch.clone());
         }
@@ -505,6 +509,10 @@ impl Table {
             return;
         }
         let Some(entry) = self.entries.remove(launch) else { return };
+        if let Some(files) = &entry.files {
+            // Litter at worst, where it can't be.
+            let _ = std::fs::remove_dir_all(files);
+        }
         let ended = instance_dir::ended_instance(&self.config.state_dir, launch);
         if let Err(error) = std::fs::rename(&entry.dir, ended) {
             // The next daemon reports it once more, which changes nothing.

@@ -11,6 +11,7 @@ mod daemon;
 mod faults;
 mod footprint;
 mod http;
+mod isolation;
 mod layering;
 mod main_job;
 mod mcp;

@@ -140,6 +140,7 @@ impl Bed {
                 files: Vec::new(),
                 wrap: Vec::new(),
                 run_as: None,
+                files_in: None,
             },
             fuse: BootInstant::now() + Duration::from_mins(10),
         }

@@ -99,7 +99,7 @@ fn what_cant_be_killed_is_shown_as_such() {
         "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
     daemon.with_one_task(&["authenticate", as_root, "write:ready", "sleep:600"]);
     let (agent, root) = (daemon.written_pid("ready"), Ended(daemon.written_pid("root")));
-    daemon.done(&["stop", "agt", "prj"]);
+    daemon.done(&["stop", "agt", "prj", "--no-wait"]);
     let open =
         until_some("it is shown", || daemon.open("agt").into_iter().find(|open| !open["unkillable_since"].is_null()));
     assert_eq!(open["state"], "ending", "{open}");
