@@ -128,7 +128,9 @@ fn who_can_not_be_become_is_told_before_anything_starts() {
     let (code, said) = with("").refused();
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("needs `mcp_socket_path` outside of the state directory"), "{said}");
-    let (code, said) = with("mcp_socket_path: run/mcp.sock").refused();
+    let mut closed = with("mcp_socket_path: run/mcp.sock");
+    fs::set_permissions(closed.folder(), Permissions::from_mode(0o700)).unwrap();
+    let (code, said) = closed.refused();
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("may not enter"), "{said}");
 }
