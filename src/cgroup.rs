@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 mod place;
 
-use place::{Facts, own_path};
+use place::{Facts, Seen, own_path};
 pub use place::{NotDelegated, Place};
 
 /// Where the kernel shows control groups.
@@ -59,10 +59,8 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
         path,
         is_superuser: rustix::process::geteuid().is_root(),
         is_machine_root: !own.join("cgroup.events").exists(),
-        is_own_marked: is_marked(&own),
-        is_parent_marked: parent.is_some_and(is_marked),
-        is_own_writable: is_writable(&own),
-        is_parent_writable: parent.is_some_and(is_writable),
+        own: see(&own),
+        parent: parent.map(see).unwrap_or_default(),
     })?;
     let dir = match (place, parent) {
         (Place::Beside, Some(parent)) => {
@@ -76,6 +74,10 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
     let has =
         |controller: &str| turned_on.split_ascii_whitespace().any(|word| word.trim_start_matches('+') == controller);
     Ok(Delegated { has_memory: has("memory"), has_pids: has("pids"), dir })
+}
+
+fn see(dir: &Path) -> Seen {
+    Seen { is_marked: is_marked(dir), is_writable: is_writable(dir) }
 }
 
 fn is_marked(dir: &Path) -> bool {

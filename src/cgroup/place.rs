@@ -31,11 +31,16 @@ pub(super) struct Facts<'a> {
     pub path: &'a str,
     pub is_superuser: bool,
     pub is_machine_root: bool,
+    pub own: Seen,
+    pub parent: Seen,
+}
+
+/// One group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
     /// The service manager says that it keeps its hands off.
-    pub is_own_marked: bool,
-    pub is_parent_marked: bool,
-    pub is_own_writable: bool,
-    pub is_parent_writable: bool,
+    pub is_marked: bool,
+    pub is_writable: bool,
 }
 
 /// The path of a process in the second version's hierarchy, from its `/proc/<pid>/cgroup`.
@@ -55,12 +60,12 @@ pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
     if facts.path.starts_with("/..") {
         return Err(NotDelegated::OutOfSight { path: path() });
     }
-    if facts.is_parent_marked && facts.is_parent_writable {
+    if facts.parent.is_marked && facts.parent.is_writable {
         return Ok(Place::Beside);
     }
     let is_tended = [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
-    let is_ours = facts.is_own_marked || facts.path == "/" || (!facts.is_superuser && !is_tended);
-    match (is_ours, facts.is_own_writable) {
+    let is_ours = facts.own.is_marked || facts.path == "/" || (!facts.is_superuser && !is_tended);
+    match (is_ours, facts.own.is_writable) {
         (true, true) => Ok(Place::Below),
         (true, false) => Err(NotDelegated::NotWritable { path: path() }),
         (false, _) => Err(NotDelegated::NotMarked { path: path() }),
@@ -75,11 +80,12 @@ mod tests {
         path: "/system.slice/agent-coordinator.service",
         is_superuser: true,
         is_machine_root: false,
-        is_own_marked: false,
-        is_parent_marked: false,
-        is_own_writable: true,
-        is_parent_writable: true,
+        own: WRITABLE,
+        parent: WRITABLE,
     };
+    const WRITABLE: Seen = Seen { is_marked: false, is_writable: true };
+    const MARKED: Seen = Seen { is_marked: true, is_writable: true };
+    const CLOSED: Seen = Seen { is_marked: false, is_writable: false };
 
     #[track_caller]
     fn check(facts: Facts<'_>, expected: Result<Place, &str>) {
@@ -93,11 +99,11 @@ mod tests {
     #[test]
     fn what_systemd_delegated_is_taken_and_nothing_else_of_it() {
         check(SERVICE, Err("did not delegate"));
-        check(Facts { is_own_marked: true, ..SERVICE }, Ok(Place::Below));
+        check(Facts { own: MARKED, ..SERVICE }, Ok(Place::Below));
         let subgroup = Facts { path: "/system.slice/agent-coordinator.service/daemon", ..SERVICE };
-        check(Facts { is_parent_marked: true, ..subgroup }, Ok(Place::Beside));
+        check(Facts { parent: MARKED, ..subgroup }, Ok(Place::Beside));
         check(Facts { is_superuser: false, ..SERVICE }, Err("did not delegate"));
-        check(Facts { is_own_marked: true, is_own_writable: false, ..SERVICE }, Err("not writable"));
+        check(Facts { own: Seen { is_writable: false, ..MARKED }, ..SERVICE }, Err("not writable"));
     }
 
     #[test]
@@ -106,13 +112,13 @@ mod tests {
         check(own, Ok(Place::Below));
         check(Facts { is_superuser: true, ..own }, Err("did not delegate"));
         check(Facts { path: "/", ..SERVICE }, Ok(Place::Below));
-        check(Facts { path: "/", is_own_writable: false, ..SERVICE }, Err("not writable"));
+        check(Facts { path: "/", own: CLOSED, ..SERVICE }, Err("not writable"));
     }
 
     #[test]
     fn the_root_of_the_machine_and_what_cant_be_seen_are_left_alone() {
         check(Facts { path: "/", is_machine_root: true, ..SERVICE }, Err("root group"));
-        check(Facts { path: "/../other", is_own_marked: true, ..SERVICE }, Err("outside"));
+        check(Facts { path: "/../other", own: MARKED, ..SERVICE }, Err("outside"));
     }
 
     #[test]

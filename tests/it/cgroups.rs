@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent_coordinator::cgroup::{self, Limits};
@@ -103,15 +104,13 @@ async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_gr
         let request = bed.request(&["write:started"]);
         let launch = with_group_in_the_way(&bed, root.path(), request).await;
         let end = bed.until_ended(&launch);
-        match expected {
-            Some(expected) => assert_eq!(end, expected),
-            None => {
-                let named =
-                    matches!(&end, ProcessEnd::StartFailed(text) if text.contains("could not make control group"));
-                assert!(named, "{end:?}");
-                assert!(!bed.file("started").exists());
-            }
+        if let Some(expected) = expected {
+            assert_eq!(end, expected);
+            continue;
         }
+        let named = matches!(&end, ProcessEnd::StartFailed(text) if text.contains("could not make control group"));
+        assert!(named, "{end:?}");
+        assert!(!bed.file("started").exists());
     }
 }
 
@@ -131,6 +130,9 @@ async fn with_group_in_the_way(
     launch
 }
 
+/// Groups that this process has made, so that each has a name of its own.
+static N_MADE: AtomicU32 = AtomicU32::new(0);
+
 /// A group of the kernel's that the tests have made, with nobody else in it.
 struct RealGroup(PathBuf);
 
@@ -145,8 +147,7 @@ impl RealGroup {
         };
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = membership.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        static N_MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let n = N_MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let n = N_MADE.fetch_add(1, Ordering::Relaxed);
         let group = Self(root.join(own).join(format!("agent-coordinator-test-{}-{n}", std::process::id())));
         if let Err(error) = fs::create_dir(&group.0) {
             skip(&format!("no control group can be made here: {error}"));

@@ -25,30 +25,48 @@ async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     Ok(describe(&StatusBody::from(view), &coordinators))
 }
 
+/// What a coordinator counts, as a metric.
+struct Counted {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&Counters) -> u64,
+}
+
+const OF_COORDINATORS: [Counted; 5] = [
+    Counted {
+        name: "agent_coordinator_starts_total",
+        help: "Agents that a coordinator started.",
+        of: |counters| counters.starts,
+    },
+    Counted {
+        name: "agent_coordinator_adoptions_total",
+        help: "Agents that a coordinator found alive at its start.",
+        of: |counters| counters.adoptions,
+    },
+    Counted {
+        name: "agent_coordinator_leaked_processes_total",
+        help: "Processes that lived on when their agent had ended, and were ended.",
+        of: |counters| counters.leaked,
+    },
+    Counted {
+        name: "agent_coordinator_found_by_poll_total",
+        help: "Work that only the poll found, and no wake-up had announced; should stay 0.",
+        of: |counters| counters.found_by_poll_only,
+    },
+    Counted {
+        name: "agent_coordinator_cycles_total",
+        help: "Turns of a coordinator's loop.",
+        of: |counters| counters.cycles,
+    },
+];
+
 /// What this process has counted, what each coordinator has, and how things stand.
 pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus]) -> Metrics {
     let mut text = Exposition::of_process();
-    let of_coordinators: [(&str, &str, fn(&Counters) -> u64); 5] = [
-        ("agent_coordinator_starts_total", "Agents that a coordinator started.", |counters| counters.starts),
-        ("agent_coordinator_adoptions_total", "Agents that a coordinator found alive at its start.", |counters| {
-            counters.adoptions
-        }),
-        (
-            "agent_coordinator_leaked_processes_total",
-            "Processes that lived on when their agent had ended, and were ended.",
-            |counters| counters.leaked,
-        ),
-        (
-            "agent_coordinator_found_by_poll_total",
-            "Work that only the poll found, and no wake-up had announced; should stay 0.",
-            |counters| counters.found_by_poll_only,
-        ),
-        ("agent_coordinator_cycles_total", "Turns of a coordinator's loop.", |counters| counters.cycles),
-    ];
-    for (name, help, count) in of_coordinators {
+    for Counted { name, help, of } in OF_COORDINATORS {
         let samples = coordinators.iter().map(|each| {
             let labels: Vec<Label<'_>> = vec![("coordinator_id", each.coordinator.as_str())];
-            (labels, count(&each.counters))
+            (labels, of(&each.counters))
         });
         text.counter(name, help, samples);
     }
