@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection. On a Unix socket, a process of the daemon's own user is a person's or a script's,
 //! unless one of its ancestors is a keeper of agents: then it is an agent, and has no operator's or coordinator's rights
-//! (supervision.md, "Security with one uid"). Over the network nobody is anything before it shows a token.
+//! (supervision.md, "Security with one uid"). Of other users, only agents come in that run as them by the
+//! configuration (`run_as`). Over the network nobody is anything before it shows a token.
 
 use std::collections::BTreeSet;
 use std::fmt;

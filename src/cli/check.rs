@@ -7,7 +7,7 @@ use super::error::CliError;
 use super::output::print_line;
 use crate::app;
 use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
-use crate::domain::{FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
+use crate::domain::{CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
 use crate::provider::{LaunchRequest, Providers};
 
 /// Shorter values are words or numbers; what begins with a slash is a path.
@@ -123,7 +123,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
             return lines;
         }
     };
-    match crate::app::find_program(&command) {
+    match app::find_program(&command) {
         Ok(found) => lines.push(format!("  program: {}", found.display())),
         Err(error) => {
             let path = command.environment.iter().find(|(name, _)| name == "PATH");
@@ -135,8 +135,16 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
             }
         }
     }
-    let words: Vec<String> =
-        std::iter::once(&command.program).chain(&command.arguments).map(|word| quoted(word)).collect();
+    if let Some(wrapper) = command.wrap.first() {
+        let of_wrapper = CommandSpec { program: wrapper.clone(), ..command.clone() };
+        lines.push(match app::find_program(&of_wrapper) {
+            Ok(found) => format!("  started by: {}", found.display()),
+            Err(error) => format!("  not startable: {error}"),
+        });
+    }
+    lines.extend(command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)));
+    let words = command.wrap.iter().chain(std::iter::once(&command.program)).chain(&command.arguments);
+    let words: Vec<String> = words.map(|word| quoted(word)).collect();
     let variables: Vec<&str> = command.environment.iter().map(|(name, _)| name.as_str()).collect();
     let stdin = if command.stdin.is_some() { "the prompt" } else { "nothing" };
     lines.extend(hint(&providers.find(name).1));
