@@ -14,11 +14,15 @@ use support::agent::{self, Role};
 use support::bed::{Bed, Link, Wanted};
 use support::clients::{Control, Mcp, PATIENCE};
 use support::figures::{Figure, Target, Times, print};
+use support::proc::memory;
 
 /// Agents that wait, each on a connection of its own.
 const N_WAITING: usize = 1_000;
 const N_MESSAGES: usize = 2_000;
-const N_CALLS: usize = 5_000;
+/// Agents that work, half of which are told of something.
+const N_WORKING: usize = 60;
+/// Of each of them: as many as the server takes from one agent at once, less what it called before.
+const N_CALLS: usize = 90;
 /// Nobody's wait ends by itself.
 const SETTINGS: &str = "chat: { poll_hold: 5m, idle_timeout: 1d }";
 
@@ -81,7 +85,7 @@ fn waiting(link: Link) -> Result<Waited> {
     for n in 0..N_WAITING {
         control.post("/projects/prj/chat/start", &json!({ "agentId": format!("agt_{n}") }))?;
     }
-    let before = resident_kib(&bed)?;
+    let before = memory(bed.pid(), "VmRSS")?;
     let mut agents =
         (0..N_WAITING).map(|n| Agent::enter(&bed, link, &mut coordinator, n)).collect::<Result<Vec<_>>>()?;
     for agent in &mut agents {
@@ -93,7 +97,7 @@ fn waiting(link: Link) -> Result<Waited> {
     ensure!(listening.as_object().is_some_and(|all| all.values().all(|open| open["chat"] == 1)), "{listening}");
     settle(&bed)?;
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
-    let kib_each = (resident_kib(&bed)?.saturating_sub(before)) as f64 / N_WAITING as f64;
+    let kib_each = (memory(bed.pid(), "VmRSS")? - before) * 1024.0 / N_WAITING as f64;
     let (mut times, mut appended) = (Times::default(), Times::default());
     for n in 0..N_MESSAGES {
         // Everybody's turn, not in the order in which they came.
@@ -114,12 +118,6 @@ fn waiting(link: Link) -> Result<Waited> {
 
 fn post(control: &mut Control, n: usize) -> Result<()> {
     control.post(&format!("/projects/prj/agents/agt_{n}/chat/messages"), &json!({ "content": "hello" })).map(drop)
-}
-
-fn resident_kib(bed: &Bed) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", bed.pid()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a line of every process")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Waits until the daemon has nothing to do.
@@ -202,29 +200,33 @@ impl Agent {
     }
 }
 
-/// The same call of two agents in turn: one was told of something, the other wasn't.
+/// The same call of two agents in turn, of which one was told of something; pair after pair.
 fn notices() -> Result<(Times, Times)> {
-    let bed = Bed::serve(&Wanted { settings: "notice: { grace: 1d }", role: Role::Exit, n_agents: 2 })?;
+    let bed = Bed::serve(&Wanted { settings: "notice: { grace: 1d }", role: Role::Exit, n_agents: N_WORKING })?;
     let (mut control, mut coordinator) = (bed.control()?, bed.mcp()?);
     let mut agents = Vec::new();
-    for n in 0..2 {
+    for n in 0..N_WORKING {
         control.set_status(&format!("tsk_{n}"), "in_progress")?;
         let claim = json!({ "agent_id": format!("agt_{n}"), "project_id": "prj", "coordinator_id": "crd_bench" });
         let ticket = coordinator.call("should_start", &claim)?["launch_ticket"].take();
         let mut agent = bed.mcp()?;
         let who = json!({ "agent_id": format!("agt_{n}"), "passkey": ticket, "project_id": "prj" });
         let token = agent.call("authenticate", &who)?["session_token"].take();
-        agents.push((agent, json!({ "session_token": token }), Times::default()));
+        agents.push((agent, json!({ "session_token": token })));
     }
-    control.patch("/projects/prj", &json!({ "unassign": ["agt_0"] }))?;
-    for _ in 0..N_CALLS {
-        for (n, (agent, arguments, times)) in agents.iter_mut().enumerate() {
-            let began = Instant::now();
-            let answer = agent.call("get_my_task", arguments)?;
-            times.add(began.elapsed());
-            ensure!(answer["notification"].is_string() == (n == 0), "{answer}");
+    let told: Vec<String> = (0..N_WORKING).step_by(2).map(|n| format!("agt_{n}")).collect();
+    control.patch("/projects/prj", &json!({ "unassign": told }))?;
+    settle(&bed)?;
+    let mut times = [Times::default(), Times::default()];
+    for pair in agents.chunks_mut(2) {
+        for _ in 0..N_CALLS {
+            for (n, (agent, arguments)) in pair.iter_mut().enumerate() {
+                let began = Instant::now();
+                let answer = agent.call("get_my_task", arguments)?;
+                times[n].add(began.elapsed());
+                ensure!(answer["notification"].is_string() == (n == 0), "{answer}");
+            }
         }
     }
-    let mut times = agents.into_iter().map(|(_, _, times)| times);
-    Ok((times.next().unwrap_or_default(), times.next().unwrap_or_default()))
+    Ok(times.into())
 }

@@ -45,6 +45,11 @@ impl Service {
         Ok(next.map(|next| next.since(now)))
     }
 
+    /// What begins now is overdue no sooner than after this.
+    pub fn shortest_patience(&self) -> Duration {
+        self.settings.notice_grace.min(self.settings.chat.idle_timeout)
+    }
+
     /// When a running chat has been silent for too long.
     pub(super) async fn chat_deadline(&self, launch: &Launch) -> Result<Option<Timestamp>, ServiceError> {
         let Some(began_at) = began_at(launch) else { return Ok(None) };

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bridge;
 mod cgroups;
+mod chaos;
 mod chat;
 mod cli;
 mod contract;
