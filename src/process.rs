@@ -20,6 +20,7 @@ pub use crate::instance_dir::clock::BootInstant;
 use crate::nudge::Nudge;
 
 mod adoption;
+mod entry;
 mod launcher;
 mod orphans;
 mod shims;

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::domain::Timestamp;
-use crate::domain::launch::ExitHint;
+use crate::domain::instance::ExitHint;
 use crate::rest::routes::status::{CoordinatorBody, InstanceBody, StatusBody};
 
 /// Between two looks of `--watch`.

@@ -6,6 +6,7 @@ use super::id::LaunchId;
 use super::key::InstanceKey;
 use super::launch::{ExitStatus, ProcessEnd, StopReason};
 use super::time::Timestamp;
+use super::words::words;
 
 /// A launch as its coordinator sees it on its own machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,17 @@ impl Condition {
     /// With its times as another clock shows them.
     pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
         Self { suspended_since: self.suspended_since.map(&clock), unkillable_since: self.unkillable_since.map(&clock) }
+    }
+}
+
+words! {
+    /// What an exit status alone doesn't tell.
+    pub enum ExitHint as "exit hint" {
+        /// The kernel killed a process of its tree for want of memory.
+        OutOfMemory = "out_of_memory",
+        /// KILL, and not from its keeper: from the kernel, for want of memory, or from somebody's hand.
+        KilledFromOutside = "killed_from_outside",
+        CoreDumped = "core_dumped",
     }
 }
 

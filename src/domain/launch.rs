@@ -22,7 +22,6 @@ use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
 use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
-use super::words::words;
 
 /// Why an agent is to end before its own end. The first reason wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -179,17 +178,6 @@ pub struct ExitStatus {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-}
-
-words! {
-    /// What an exit status alone doesn't tell.
-    pub enum ExitHint as "exit hint" {
-        /// The kernel killed a process of its tree for want of memory.
-        OutOfMemory = "out_of_memory",
-        /// KILL, and not from its keeper: from the kernel, for want of memory, or from somebody's hand.
-        KilledFromOutside = "killed_from_outside",
-        CoreDumped = "core_dumped",
-    }
 }
 
 /// What the keeper of a process found out at the end of its whole tree.

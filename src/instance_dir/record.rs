@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, wall_clock};
-use crate::domain::instance::Condition;
-use crate::domain::launch::{ExitHint, ProcessEnd, StopReason};
+use crate::domain::instance::{Condition, ExitHint};
+use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 
 /// The version this program writes, and the newest it reads.

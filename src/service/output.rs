@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use futures::Stream;
 
-use crate::domain::launch::ExitHint;
+use crate::domain::instance::ExitHint;
 use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::Folders;
 use crate::instance_dir::output_reader::OutputReader;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
-use crate::domain::launch::ExitHint;
+use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
