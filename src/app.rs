@@ -7,6 +7,7 @@
 mod http;
 mod identity;
 mod inherited;
+mod isolation;
 mod lock;
 mod notify;
 mod parts;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use inherited::{Inherited, InheritedError};
+pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
 
@@ -32,6 +34,7 @@ use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::domain::ServerAddress;
 use crate::nudge::Nudge;
+use crate::peer;
 use crate::rest::{self, ConfigurationDoor, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
@@ -41,7 +44,7 @@ use notify::ServiceManager;
 use parts::Parts;
 use reload::Reloader;
 use server::Server;
-use supervisor::{Control, ReachedAt, Seat, Supervisor};
+use supervisor::{Control, Means, ReachedAt, Seat, Supervisor};
 
 /// What a daemon does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +106,10 @@ pub async fn run(
     level: LogLevel,
 ) -> anyhow::Result<Ending> {
     inherited.check(role, &loaded.config)?;
+    if role != Role::Serve {
+        isolation::check_users(&loaded.config)?;
+    }
+    peer::admit_agents_of(isolation::users(&loaded.config).values().map(|user| user.run_as.uid));
     let has_agents = AtomicBool::new(false);
     let manager = ServiceManager::of(environment, std::process::id());
     let config = loaded.config.clone();
@@ -207,13 +214,13 @@ impl Start<'_> {
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
                 has_agents.store(true, Ordering::Release);
-                let program = supervisor::program()?;
-                let processes = supervisor::adopt(config, program.clone(), nudge.clone()).await?;
+                let means = Means::find(config)?;
+                let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
                 server.serve(config, doors, self.configuration, &parts);
                 let control = Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
                 let url = http_address.map(http::mcp_url);
                 let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
-                let seat = Seat { id, reached_at, program, environment: environment.clone() };
+                let seat = Seat { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
                 let supervisor = Supervisor::start(seat, config, control, processes, &nudge, watch, &parts);
                 (Some(server), Some(supervisor))
@@ -245,9 +252,9 @@ impl Start<'_> {
         let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
         let nudge = Nudge::new();
         has_agents.store(true, Ordering::Release);
-        let program = supervisor::program()?;
-        let processes = supervisor::adopt(config, program.clone(), nudge.clone()).await?;
-        let listener = socket::bind(&config.coordinator_socket)?;
+        let means = Means::find(config)?;
+        let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
+        let listener = socket::bind(&config.coordinator_socket, socket::For::Owner)?;
         if config.server.is_exposed() {
             tracing::warn!(
                 server = %config.server,
@@ -267,7 +274,7 @@ impl Start<'_> {
             }
         });
         let reached_at = ReachedAt::from(&config.server);
-        let seat = Seat { id, reached_at, program, environment: self.environment.clone() };
+        let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
         let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());
         let supervisor = Supervisor::start(seat, config, remote, processes, &nudge, watch, parts);
         let router = rest::coordinator_router(CoordinatorState {
@@ -325,5 +332,8 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
 
 /// Whether an error is about the configuration, the service manager's included, so that the exit code says so.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {
-    error.is::<ConfigError>() || error.is::<ManifestProblems>() || error.is::<InheritedError>()
+    error.is::<ConfigError>()
+        || error.is::<ManifestProblems>()
+        || error.is::<InheritedError>()
+        || error.is::<UserProblem>()
 }

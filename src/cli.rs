@@ -15,6 +15,7 @@ mod error;
 mod http_bridge;
 mod http_door;
 mod logs;
+mod metrics;
 mod output;
 mod project;
 mod reference;
@@ -101,6 +102,8 @@ enum Question {
         #[command(flatten)]
         form: output::Form,
     },
+    /// Print counters and gauges for monitoring, in the text form of Prometheus
+    Metrics,
     /// Print what an agent printed
     Logs(logs::LogsArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
@@ -239,6 +242,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
         match question {
             Question::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
             Question::Status { watch, form } => status::status(&client, watch, form).await,
+            Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,

@@ -8,6 +8,7 @@
 //! environment is an argument, so nothing here asks the process for anything. Knows nothing of what settings are used for.
 //! Called by `cli` and `app`.
 
+mod agent_limits;
 mod agents;
 mod backoff;
 mod chat;
@@ -46,6 +47,7 @@ use reader::{Reader, Section};
 use report::{Problem, Transcript};
 use source::{MAX_BYTES, Source, Unreadable};
 
+pub use agent_limits::AgentLimits;
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
@@ -78,6 +80,7 @@ pub struct Config {
     pub polling_interval: Duration,
     /// Agent instances alive at once, those that are starting or ending included; at least 1.
     pub max_concurrent: usize,
+    pub agent_limits: AgentLimits,
     /// Holds all that the daemon keeps between two runs.
     pub state_dir: PathBuf,
     /// Where agents reach the server.
@@ -122,6 +125,7 @@ impl Config {
         Self {
             polling_interval: Duration::from_secs(10),
             max_concurrent: 3,
+            agent_limits: AgentLimits::default(),
             state_dir,
             mcp_socket,
             control_socket,
@@ -158,6 +162,7 @@ impl Config {
         Self {
             polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
             max_concurrent: top.integer("max_concurrent", default.max_concurrent, 1..=100_000),
+            agent_limits: AgentLimits::read(&mut top.section("limits")),
             state_dir,
             mcp_socket,
             control_socket,

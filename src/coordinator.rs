@@ -28,7 +28,7 @@ pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
-use crate::domain::{CoordinatorId, Instance, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, Instance, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::Wakeups;
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -265,6 +265,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
+        self.counters.leaked += n_leaked(&plan.actions, &snapshot.instances);
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
         self.report_status(&run, snapshot.now, deferred).await;
@@ -366,6 +367,18 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             tracing::error!(error = %ErrorChain(error), "could not ask the server; running agents go on, will ask again");
         }
     }
+}
+
+/// Of instances that are forgotten now, which happens once to each.
+fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
+    let is_forgotten = |launch: &LaunchId| {
+        actions.iter().any(|action| matches!(action, Action::Forget { launch: it } if it == launch))
+    };
+    let of = |instance: &Instance| match instance.phase {
+        Phase::Ended { n_leaked, .. } if is_forgotten(&instance.launch) => u64::from(n_leaked),
+        Phase::Starting | Phase::Running { .. } | Phase::Exited { .. } | Phase::Ended { .. } => 0,
+    };
+    instances.iter().map(of).sum()
 }
 
 fn log_stops(plan: &Plan) {

@@ -4,6 +4,7 @@
 //! `jq 'select(.launch_id == "…")'`. Doesn't know the configuration: its caller, `app`, says what was configured. The output
 //! of agents is not logged here but by their keepers.
 
+pub mod counters;
 mod lines;
 
 use std::fmt;

@@ -130,9 +130,12 @@ impl Server {
         };
         let mcp = match inherited.mcp {
             Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
-            None => socket::bind(&config.mcp_socket)?,
+            None if config.providers.values().any(|provider| provider.run_as.is_some()) => {
+                socket::bind(&config.mcp_socket, socket::For::AgentsOfOthers)?
+            }
+            None => socket::bind(&config.mcp_socket, socket::For::Owner)?,
         };
-        Ok(Doors { mcp, control: socket::bind(&config.control_socket)?, http })
+        Ok(Doors { mcp, control: socket::bind(&config.control_socket, socket::For::Owner)?, http })
     }
 
     /// Serves until `parts.serving` is cancelled.

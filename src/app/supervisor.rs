@@ -8,8 +8,10 @@ use anyhow::Context as _;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
+use super::isolation;
 use super::parts::Parts;
 use super::{identity, notify};
+use crate::cgroup;
 use crate::config::{Config, Environment};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig, RemoteControlPlane,
@@ -52,15 +54,29 @@ const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 pub(super) struct Seat {
     pub(super) id: CoordinatorId,
     pub(super) reached_at: ReachedAt,
-    /// Found at the start: a program that was replaced since has no file of its own any more.
-    pub(super) program: PathBuf,
+    pub(super) means: Means,
     /// What agents may get of the daemon's variables.
     pub(super) environment: Environment,
 }
 
+/// What this process and its machine have for agents, as it was found at the start.
+#[derive(Clone)]
+pub(super) struct Means {
+    /// This program: one that is replaced later has no file of its own any more.
+    program: PathBuf,
+    cgroups: Option<cgroup::Delegated>,
+}
+
+impl Means {
+    pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("could not find this program's own file")?;
+        Ok(Self { program, cgroups: isolation::find_cgroups(config) })
+    }
+}
+
 /// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
-pub(super) async fn adopt(config: &Config, program: PathBuf, nudge: Nudge) -> anyhow::Result<ProcessTable> {
-    let (processes, adoption) = process::open(process_config(config, program), nudge).await?;
+pub(super) async fn adopt(config: &Config, means: &Means, nudge: Nudge) -> anyhow::Result<ProcessTable> {
+    let (processes, adoption) = process::open(process_config(config, means), nudge).await?;
     tracing::info!(
         adopted = adoption.n_adopted,
         ended = adoption.n_ended,
@@ -71,19 +87,18 @@ pub(super) async fn adopt(config: &Config, program: PathBuf, nudge: Nudge) -> an
 }
 
 /// What the table needs of the configuration.
-fn process_config(config: &Config, program: PathBuf) -> ProcessConfig {
+fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     ProcessConfig {
         state_dir: config.state_dir.clone(),
-        shim_program: program,
+        shim_program: means.program.clone(),
         stop_timeout: config.stop.timeout,
         leak_grace: config.stop.leak_grace,
         max_file: config.output.max_file,
         files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
+        descriptors: isolation::descriptors(),
+        cgroups: means.cgroups.clone(),
+        limits: isolation::limits(config),
     }
-}
-
-pub(super) fn program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("could not find this program's own file")
 }
 
 /// Where agents reach the server.
@@ -120,7 +135,9 @@ impl Seat {
                 mcp_socket: self.reached_at.socket.clone(),
                 mcp_url: self.reached_at.url.clone(),
                 state_dir: config.state_dir.clone(),
-                program: self.program.clone(),
+                program: self.means.program.clone(),
+                users: isolation::users(config),
+                users_files: isolation::users_files(config),
             },
             state_dir: config.state_dir.clone(),
         }
@@ -183,7 +200,7 @@ impl Supervisor {
     /// Goes by these settings from the next cycle on, which comes at once.
     pub(super) async fn reconfigure(&self, config: &Config) {
         // A table that is gone ends the daemon anyway.
-        let _ = self.processes.reconfigure(process_config(config, self.seat.program.clone())).await;
+        let _ = self.processes.reconfigure(process_config(config, &self.seat.means)).await;
         if let Some(remote) = &self.remote {
             remote.reconfigure(remote_config(config, &self.seat.id));
         }

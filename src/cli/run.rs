@@ -77,6 +77,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let wanted = hard.min(DESCRIPTORS);
+        app::give_agents_descriptors(soft);
         if soft < wanted { setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) } else { Ok(()) }
     });
     if let Err(error) = raised {

@@ -9,7 +9,8 @@ use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::config::Standing;
 use crate::domain::Timestamp;
-use crate::rest::routes::status::{CoordinatorBody, StatusBody};
+use crate::domain::instance::ExitHint;
+use crate::rest::routes::status::{CoordinatorBody, InstanceBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,6 +36,15 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
 /// Longest text of a cell; `--json` has the whole of it.
 const MAX_CELL: usize = 60;
 
+/// For a person.
+pub(super) const fn in_words(hint: ExitHint) -> &'static str {
+    match hint {
+        ExitHint::OutOfMemory => "out of memory",
+        ExitHint::KilledFromOutside => "killed from outside",
+        ExitHint::CoreDumped => "core dumped",
+    }
+}
+
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
         format!(
@@ -56,6 +66,20 @@ fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
     let waiting = (!waiting.is_empty()).then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
     let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("\n"))
+}
+
+/// With whatever is out of the ordinary about it.
+fn state_of(instance: &InstanceBody) -> String {
+    let remarks = [
+        (instance.adopted, "adopted"),
+        (instance.suspended_since.is_some(), "stopped by a signal"),
+        (instance.unkillable_since.is_some(), "unkillable"),
+    ];
+    let remarks: Vec<&str> = remarks.into_iter().filter_map(|(is_so, remark)| is_so.then_some(remark)).collect();
+    match remarks.as_slice() {
+        [] => instance.launch.state.clone(),
+        remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
+    }
 }
 
 fn describe(status: &StatusBody) -> String {
@@ -87,12 +111,11 @@ fn describe(status: &StatusBody) -> String {
         for instance in &status.instances {
             let launch = &instance.launch;
             let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
-            let adopted = if instance.adopted { " (adopted)" } else { "" };
             running.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                format!("{}{adopted}", launch.state),
+                state_of(instance),
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
@@ -129,6 +152,8 @@ fn describe(status: &StatusBody) -> String {
                 (None, Some(signal)) => format!("signal {signal}"),
                 (None, None) => "-".to_owned(),
             };
+            let hints = launch.exit_hints.iter().map(|hint| format!(", {}", in_words(*hint)));
+            let exit = hints.fold(exit, |exit, hint| exit + &hint);
             ended.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),

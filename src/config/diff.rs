@@ -4,15 +4,15 @@
 //! Every section is taken apart by name: a setting that is added and not listed here is a compile error, and a test compares
 //! the list with what the reader knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    AtShutdown, Backoff, Chat, CommandLine, Config, Http, LogConfig, LogFormat, Notice, Output, Permissions, Preset,
-    PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
+    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, LogConfig, LogFormat, Notice, Output,
+    Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
 };
 use crate::domain::{Language, Secret};
 
@@ -98,6 +98,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         coordinator_token,
         providers: _,
         agents: _,
+        agent_limits,
         session,
         start,
         stop,
@@ -127,6 +128,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         let of = |config: &Config| -> Option<Secret> { config.agents.get(agent).map(|known| known.passkey.clone()) };
         changes.hidden(Now, format!("agents.{agent}.passkey"), (&of(old), &of(new)));
     }
+    of_agent_limits(&mut changes, *agent_limits, new.agent_limits);
     of_sessions(&mut changes, session, &new.session);
     of_starts(&mut changes, (start, backoff), (&new.start, &new.backoff));
     of_ends(&mut changes, (stop, run, notice), (&new.stop, &new.run, &new.notice));
@@ -151,8 +153,26 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
         store: started.store,
         http: started.http,
         log: LogConfig { level: new.log.level, ..started.log },
+        providers: providers_without_restart(&new.providers, &started.providers),
         ..new
     }
+}
+
+/// An entry for another user waits for the restart as a whole: nobody is started by half of it, least of all as the wrong user.
+fn providers_without_restart(
+    new: &BTreeMap<String, ProviderConfig>,
+    started: &BTreeMap<String, ProviderConfig>,
+) -> BTreeMap<String, ProviderConfig> {
+    let names: BTreeSet<&String> = new.keys().chain(started.keys()).collect();
+    let counts = |name: &String| {
+        let (old, new) = (started.get(name), new.get(name));
+        if user_of(old) == user_of(new) { new } else { old }
+    };
+    names.into_iter().filter_map(|name| Some((name.clone(), counts(name)?.clone()))).collect()
+}
+
+fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
+    entry?.run_as.as_deref()
 }
 
 fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
@@ -169,27 +189,32 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
     let names: BTreeSet<&String> = old.providers.keys().chain(new.providers.keys()).collect();
     for name in names {
         let setting = format!("ai_providers.{name}");
-        match (old.providers.get(name), new.providers.get(name)) {
-            (Some(old), Some(new)) => of_provider(changes, &setting, old, new),
+        let (old, new) = (old.providers.get(name), new.providers.get(name));
+        let applies = if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
+        match (old, new) {
+            (Some(old), Some(new)) => of_provider(changes, applies, &setting, old, new),
             (old, new) => {
                 let is_there = (&old.is_some(), &new.is_some());
                 let word = |is_there: &bool| if *is_there { "an entry" } else { "no entry" }.to_owned();
-                changes.shown(Applies::ToNewStarts, setting, is_there, word);
+                changes.shown(applies, setting, is_there, word);
             }
         }
     }
 }
 
-fn of_provider(changes: &mut Changes, setting: &str, old: &ProviderConfig, new: &ProviderConfig) {
-    let ProviderConfig { command_line, cli_args, environment, pass_environment } = old;
+fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &ProviderConfig, new: &ProviderConfig) {
+    let ProviderConfig { command_line, cli_args, environment, pass_environment, wrap, run_as } = old;
     for ((key, old), (_, new)) in words_of(command_line).iter().zip(&words_of(&new.command_line)) {
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".to_owned());
-        changes.shown(Applies::ToNewStarts, format!("{setting}.{key}"), (old, new), word);
+        changes.shown(applies, format!("{setting}.{key}"), (old, new), word);
     }
-    changes.hidden(Applies::ToNewStarts, format!("{setting}.cli_args"), (cli_args, &new.cli_args));
-    changes.hidden(Applies::ToNewStarts, format!("{setting}.environment"), (environment, &new.environment));
+    changes.hidden(applies, format!("{setting}.cli_args"), (cli_args, &new.cli_args));
+    changes.hidden(applies, format!("{setting}.environment"), (environment, &new.environment));
     let passed = (pass_environment, &new.pass_environment);
-    changes.hidden(Applies::ToNewStarts, format!("{setting}.pass_environment"), passed);
+    changes.hidden(applies, format!("{setting}.pass_environment"), passed);
+    changes.hidden(applies, format!("{setting}.wrap"), (wrap, &new.wrap));
+    let user = |user: &Option<String>| user.clone().unwrap_or_else(|| "none".to_owned());
+    changes.shown(applies, format!("{setting}.run_as"), (run_as, &new.run_as), user);
 }
 
 /// The keys of a command line, as the file has them.
@@ -219,6 +244,14 @@ fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 6] {
         ("prompt", prompt.map(str::to_owned)),
         ("passkey_in_prompt", passkey_in_prompt),
     ]
+}
+
+fn of_agent_limits(changes: &mut Changes, old: AgentLimits, new: AgentLimits) {
+    let AgentLimits { memory, processes } = old;
+    let size = |bytes: &Option<u64>| bytes.map_or_else(|| "none".to_owned(), units::show_size);
+    changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (&memory, &new.memory), size);
+    let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (&processes, &new.processes), number);
 }
 
 fn of_sessions(changes: &mut Changes, old: &Session, new: &Session) {

@@ -102,6 +102,8 @@ ai_providers:
     environment: { A: 007, B: "${DEV_PASSKEY}" }
     pass_environment: [API_KEY, MY_*]
     passkey_in_prompt: true
+    wrap: [./jail.sh, "{working_directory}"]
+    run_as: worker
   fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
@@ -109,6 +111,7 @@ session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5 }
+limits: { memory_per_agent: 2 GiB, processes_per_agent: 300 }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
@@ -126,6 +129,8 @@ fn every_setting_arrives() {
     assert_eq!(local.command_line, own);
     assert_eq!(local.cli_args, ["--turns", "10", "/home/me/x", "$HOME", "a$b"]);
     assert_eq!(local.environment["A"].reveal(), "007");
+    assert_eq!(local.wrap, ["/etc/ac/jail.sh", "{working_directory}"]);
+    assert_eq!(local.run_as.as_deref(), Some("worker"));
     assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
     for (name, is_passed) in [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)] {
         assert_eq!(local.pass_environment.passes(name), is_passed, "{name}");
@@ -162,6 +167,7 @@ fn every_setting_arrives() {
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run { linger: seconds(5) },
+        agent_limits: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },

@@ -8,6 +8,7 @@ pub mod configuration;
 pub mod coordinator;
 pub mod launches;
 pub mod manifest;
+mod metrics;
 pub mod operate;
 pub mod projects;
 pub mod status;
@@ -26,6 +27,7 @@ pub(super) fn health() -> Router<RestState> {
 pub(super) fn all() -> Router<RestState> {
     Router::new()
         .merge(status::routes())
+        .merge(metrics::routes())
         .merge(agents::routes())
         .merge(projects::routes())
         .merge(tasks::routes())

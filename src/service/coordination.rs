@@ -13,6 +13,7 @@ use crate::domain::printable;
 use crate::domain::redact::Redactor;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
 use crate::store::{Change, Commit};
+use crate::telemetry::counters;
 
 use super::{CoordinatorStatus, Service, ServiceError};
 
@@ -169,15 +170,24 @@ impl Service {
 
     /// Lets `event` happen to a launch; the launch, if that ended it.
     pub(super) async fn happen(&self, id: &LaunchId, event: &LaunchEvent) -> Result<Option<Launch>, ServiceError> {
-        let ended = self
+        let (ended, started_after) = self
             .transact(|| async move {
-                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
+                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), (None, None))) };
                 let commit = self.commit_by(&before, event, self.now()).await?;
+                let started_after = match event {
+                    LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
+                        Some(at.since(before.claimed_at))
+                    }
+                    _ => None,
+                };
                 let before = self.with_activity(before);
                 let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-                Ok((commit, ended))
+                Ok((commit, (ended, started_after)))
             })
             .await?;
+        if let Some(started_after) = started_after {
+            counters::UNTIL_STARTED.observe(started_after);
+        }
         if ended.is_some() {
             self.activities.forget(id);
         }
@@ -200,9 +210,10 @@ impl Service {
     }
 }
 
-/// The one line that tells how a launch ended.
+/// The one line that tells how a launch ended, and its count.
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
+    counters::ENDS.add(outcome.as_str());
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
     let failure = launch.activity.failure.map(|failure| failure.class.as_str());
     macro_rules! log {

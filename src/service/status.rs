@@ -29,6 +29,9 @@ pub struct Counters {
     pub cycles: u64,
     pub starts: u64,
     pub adoptions: u64,
+    /// Processes that lived on when their agent had ended, and were ended.
+    #[serde(default)]
+    pub leaked: u64,
     /// Work that no wake-up had announced; it should stay 0.
     pub found_by_poll_only: u64,
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bridge;
+mod cgroups;
 mod chaos;
 mod chat;
 mod cli;
@@ -11,6 +12,7 @@ mod daemon;
 mod faults;
 mod footprint;
 mod http;
+mod isolation;
 mod layering;
 mod main_job;
 mod mcp;
@@ -21,6 +23,7 @@ mod redacted;
 mod reload;
 mod remote;
 mod sdks;
+mod seen;
 mod service;
 mod service_manager;
 mod shim;

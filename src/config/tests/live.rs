@@ -91,6 +91,23 @@ fn what_needs_a_restart_waits_and_the_rest_counts() {
 }
 
 #[test]
+fn an_entry_for_another_user_waits_as_a_whole() {
+    let at = Timestamp::from_millis;
+    let entry = |rest: &str| format!("ai_providers: {{ claude: {{ preset: claude{rest} }} }}");
+    let user_of = |live: &Live| live.in_use().providers.get("claude").map(|entry| entry.run_as.clone());
+    let mut live = Live::new(loaded(""), at(0));
+    live.take(loaded(&entry(", run_as: worker")), at(1));
+    assert_eq!(user_of(&live), None, "nobody is started by it as the daemon's user");
+    let mut live = Live::new(loaded(&entry(", run_as: worker")), at(0));
+    for other in [entry(""), entry(", run_as: other"), entry(", model: m"), String::new()] {
+        let reloaded = live.take(loaded(&other), at(1));
+        assert_eq!(user_of(&live), Some(Some("worker".to_owned())));
+        assert!(!reloaded.waiting.is_empty(), "{other}");
+    }
+    assert_eq!(live.take(loaded(&entry(", run_as: worker, model: m")), at(2)).waiting, []);
+}
+
+#[test]
 fn a_bad_file_changes_nothing_until_a_good_one_comes() {
     let at = Timestamp::from_millis;
     let mut live = Live::new(loaded("max_concurrent: 5"), at(0));

@@ -5,6 +5,7 @@ use proptest::strategy::ValueTree as _;
 
 use super::*;
 use crate::domain::id::SessionId;
+use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -46,6 +47,7 @@ fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
         adopted: false,
         stop: None,
         is_marked_authenticated: false,
+        condition: Condition::default(),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::ActivityBody;
 use super::configuration::{self, ConfigurationDoor};
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
+use super::metrics::{Metrics, describe};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
 use crate::rest::Problem;
@@ -74,7 +75,13 @@ impl From<CoordinatorLook> for StatusBody {
 
 impl From<&Instance> for InstanceBody {
     fn from(instance: &Instance) -> Self {
-        Self { launch: instance.into(), session: None, adopted: instance.adopted }
+        Self {
+            launch: instance.into(),
+            session: None,
+            adopted: instance.adopted,
+            suspended_since: instance.condition.suspended_since,
+            unkillable_since: instance.condition.unkillable_since,
+        }
     }
 }
 
@@ -105,6 +112,7 @@ impl From<&Instance> for LaunchBody {
             reason: instance.stop.map(|reason| reason.to_string()),
             exit_code: exit.exit_code,
             signal: exit.signal,
+            exit_hints: Vec::new(),
             activity: ActivityBody::default(),
         }
     }
@@ -113,6 +121,7 @@ impl From<&Instance> for LaunchBody {
 pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
     Router::new()
         .route("/status", get(status))
+        .route("/metrics", get(metrics))
         .route("/health/live", get(async || "ok\n"))
         .route("/launches", get(list))
         .route("/launches/{id}", get(show))
@@ -134,6 +143,12 @@ pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState
 
 async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
     Json(StatusBody { configuration: Some(state.configuration.standing()), ..(state.look)().into() })
+}
+
+async fn metrics(State(state): State<CoordinatorState>) -> Metrics {
+    let look = (state.look)();
+    let coordinators = [look.status.clone()];
+    describe(&look.into(), &coordinators)
 }
 
 async fn list(

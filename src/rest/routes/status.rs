@@ -16,7 +16,7 @@ use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
 };
 use crate::domain::{Launch, LaunchState, PairRecord};
-use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
@@ -110,6 +110,12 @@ pub struct InstanceBody {
     pub session: Option<SessionId>,
     /// Found alive when the daemon started.
     pub adopted: bool,
+    /// Since when it waits to be continued, after somebody stopped it by a signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<Timestamp>,
+    /// Since when something of it is known to survive KILL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkillable_since: Option<Timestamp>,
 }
 
 /// A start that waits, or a pair that is held.
@@ -149,6 +155,7 @@ impl From<StatusView> for StatusBody {
             cycles: sum.cycles.saturating_add(coordinator.status.counters.cycles),
             starts: sum.starts.saturating_add(coordinator.status.counters.starts),
             adoptions: sum.adoptions.saturating_add(coordinator.status.counters.adoptions),
+            leaked: sum.leaked.saturating_add(coordinator.status.counters.leaked),
             found_by_poll_only: sum.found_by_poll_only.saturating_add(coordinator.status.counters.found_by_poll_only),
         });
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
@@ -205,7 +212,14 @@ impl InstanceBody {
             LaunchState::Running { session } => Some(session.clone()),
             _ => None,
         };
-        Self { session, adopted: process.is_some_and(|process| process.adopted), launch: launch.into() }
+        let condition = process.map(|process| process.condition).unwrap_or_default();
+        Self {
+            session,
+            adopted: process.is_some_and(|process| process.adopted),
+            suspended_since: condition.suspended_since,
+            unkillable_since: condition.unkillable_since,
+            launch: launch.into(),
+        }
     }
 }
 
@@ -230,7 +244,8 @@ pub(super) fn health() -> Router<RestState> {
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
-    let body = StatusBody::from(state.service.status().await?);
+    let mut body = StatusBody::from(state.service.status().await?);
+    add_exit_hints(&state, &mut body.ended).await;
     let http = state.http.map(|address| HttpBody { address });
     Ok(Json(StatusBody { http, configuration: Some(state.configuration.standing()), ..body }))
 }

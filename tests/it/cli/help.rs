@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["run"],
     &["check"],
@@ -32,6 +32,7 @@ const COMMANDS: [&[&str]; 29] = [
     &["agent", "show"],
     &["agent", "add"],
     &["agent", "set"],
+    &["metrics"],
     &["call"],
     &["mcp"],
     &["completions"],

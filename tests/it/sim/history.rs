@@ -199,6 +199,8 @@ fn providers() -> Providers {
         mcp_url: None,
         program: "/bin/agent-coordinator".into(),
         state_dir: "/state".into(),
+        users: std::collections::BTreeMap::new(),
+        users_files: "/run/files".into(),
     }
 }
 
