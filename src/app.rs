@@ -247,7 +247,7 @@ async fn supervise(
             passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
             start_timeout: config.start.timeout,
             backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
-            max_concurrent: config.max_concurrent,
+            limits: supervisor::limits(config),
             state_dir: config.state_dir.clone(),
             polling_interval: config.polling_interval,
             only_seed_steps: false,

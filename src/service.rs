@@ -3,6 +3,7 @@
 //! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
 //! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod accounts;
 mod activities;
 mod authenticate;
 mod caller;
@@ -68,6 +69,7 @@ pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
+use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
@@ -94,6 +96,8 @@ pub struct Settings {
     pub session_maximum: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
+    /// How long a failed account waits that names no end of it.
+    pub parking: Parking,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.

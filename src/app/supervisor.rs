@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use super::parts::Parts;
-use crate::config::{Config, Environment};
+use crate::config::{self, Config, Environment};
 use crate::coordinator::{ControlPlane, Coordinator, CoordinatorConfig, Mode, RemoteControlPlane};
 use crate::domain::plan::Limits;
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
@@ -81,7 +81,7 @@ pub(super) fn coordinator_config(
     Ok(CoordinatorConfig {
         id,
         polling_interval: config.polling_interval,
-        limits: Limits { max_concurrent: config.max_concurrent, linger: config.run.linger },
+        limits: limits(config),
         providers: Providers {
             entries: config.providers.clone(),
             guidance: Guidance::new(config.language),
@@ -93,6 +93,13 @@ pub(super) fn coordinator_config(
         },
         state_dir: config.state_dir.clone(),
     })
+}
+
+/// The limits that a coordinator keeps.
+pub(super) fn limits(config: &Config) -> Limits {
+    let config::Limits { per_project, per_agent, per_provider, chat_reserve } = config.limits;
+    let (max_concurrent, linger) = (config.max_concurrent, config.run.linger);
+    Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, linger }
 }
 
 /// How a coordinator is looked at: its processes as they are now, the rest as of its last cycle.

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::domain::Timestamp;
-use crate::rest::routes::status::{CoordinatorBody, StatusBody};
+use crate::rest::routes::status::{CoordinatorBody, ParkedBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +45,17 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     })
 }
 
+/// Why no agent of a provider starts, and until when.
+pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
+    let ParkedBody { provider, reason, until, .. } = parked;
+    let until = match &parked.tried_by {
+        Some(launch) => format!("{launch} tries whether it works again"),
+        None if *until <= now => "the next start tries whether it works again".to_owned(),
+        None => format!("no agent of it starts for {}, or until `resume --provider {provider}`", ago(now, *until)),
+    };
+    format!("parked: {provider} ({reason}): {until}")
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
@@ -61,6 +72,10 @@ fn describe(status: &StatusBody) -> String {
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));
+    }
+    if !status.parked.is_empty() {
+        let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
+        parts.push(parked.join("\n"));
     }
     if status.server.is_none() && status.coordinators.is_empty() {
         parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());

@@ -109,9 +109,11 @@ session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5 }
+limits: { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1 }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
+parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
@@ -159,9 +161,11 @@ output: { max_file: 1 MiB, files: 2 }
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run { linger: seconds(5) },
+        limits: Limits { per_project: Some(4), per_agent: Some(2), per_provider: Some(6), chat_reserve: 1 },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
+        parking: Parking { initial: seconds(60), max: seconds(7_200) },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {
             level: "warn,agent_coordinator=debug".to_owned(),
@@ -268,7 +272,7 @@ fn the_file_must_be_a_mapping() {
 #[test]
 fn cross_checks_name_both_sides() {
     insta::assert_snapshot!(report(&format!(
-        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\n",
+        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\nlimits: {{ chat_reserve: 3 }}\nparking: {{ initial: 2h }}\n",
         "d".repeat(100),
         "é".repeat(60)
     )));

@@ -91,7 +91,7 @@ pub fn after_end(
     let verdict = match outcome {
         Outcome::Stopped(_) => Verdict::Fine,
         _ if is_ended_by_person => Verdict::Fine,
-        _ if leaves_messages || launch.authenticated_at.is_none() => Verdict::Failure,
+        _ if leaves_messages || launch.authenticated_at.is_none() => launch.failed_verdict(),
         _ => Verdict::Fine,
     };
     let record = record.after_end(verdict, launch.claimed_at, at, limit);

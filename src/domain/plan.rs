@@ -3,6 +3,8 @@
 //! The plan names every detail and acting makes no choices; a cycle that died half-way is mended by the next one, because
 //! everything in the plan can be done twice. Reconciling (what started, exited, ended, is to stop) comes before starts.
 
+pub mod slots;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,18 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase};
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
 use super::pair::{Candidate, StartReason};
 use super::time::Timestamp;
+use slots::Slots;
 
 /// The limits a coordinator keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most instances at the same time, those that start and those that are being ended included.
     pub max_concurrent: usize,
+    /// Most of them in one project; `None`: any number.
+    pub per_project: Option<usize>,
+    /// Most of one agent.
+    pub per_agent: Option<usize>,
+    /// Most of one provider (`ai_type`).
+    pub per_provider: Option<usize>,
+    /// So many of `max_concurrent` are never taken by tasks.
+    pub chat_reserve: usize,
     /// Longest time from a report to the stop ladder.
     pub linger: Duration,
+}
+
+impl Limits {
+    /// No limit but one.
+    pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
+        Self { max_concurrent, per_project: None, per_agent: None, per_provider: None, chat_reserve: 0, linger }
+    }
 }
 
 /// Everything a plan is made from. `instances` must have been read before `startable` and `launches`: what was claimed is
@@ -97,6 +115,11 @@ pub struct Plan {
 impl Plan {
     fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn defer(&mut self, candidate: &Candidate, reason: StartReason) {
+        let until = candidate.until.filter(|_| reason == candidate.reason);
+        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until });
     }
 }
 
@@ -196,79 +219,73 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Fills the free slots, each with a key of the project that has the fewest, the longest waiting first.
+/// Fills the free slots, those for chats first: each with a key of the project that has the fewest, the longest waiting first.
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let live: BTreeSet<&InstanceKey> =
         snapshot.instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
-    let mut ready: BTreeMap<&ProjectId, Vec<&Candidate>> = BTreeMap::new();
+    let mut chats = Waiting::new();
+    let mut tasks = Waiting::new();
     for candidate in &snapshot.startable {
         let reason = match candidate.reason {
             // A process of ours lives, whatever the server says.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
             reason => reason,
         };
-        if reason == StartReason::Ready {
-            ready.entry(&candidate.key.project).or_default().push(candidate);
+        if reason != StartReason::Ready {
+            if let Some(until) = candidate.until {
+                plan.wake(until);
+            }
+            plan.defer(candidate, reason);
             continue;
         }
-        if let Some(until) = candidate.until {
-            plan.wake(until);
+        let waiting = match candidate.key.purpose {
+            Purpose::Chat => &mut chats,
+            Purpose::Task => &mut tasks,
+        };
+        waiting.entry(&candidate.key.project).or_default().push(candidate);
+    }
+    let mut slots = Slots::of(snapshot);
+    for (purpose, mut waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
+        for candidates in waiting.values_mut() {
+            candidates.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
         }
-        plan.deferred.push(Deferred { key: candidate.key.clone(), reason, until: candidate.until });
+        let all_kept = loop {
+            if let Some(reason) = slots.keeping_all(purpose) {
+                break reason;
+            }
+            // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
+            let Some(next) = take_fairest(&mut waiting, &slots) else { break StartReason::NoFreeSlot };
+            let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
+            match by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
+                Some(reason) => plan.defer(next, reason),
+                None => {
+                    slots.take(&next.key, &next.ai_type);
+                    if next.is_probe {
+                        slots.note_probe(&next.ai_type);
+                    }
+                    plan.actions.push(Action::Start {
+                        key: next.key.clone(),
+                        ai_type: next.ai_type.clone(),
+                        working_directory: next.working_directory.clone(),
+                    });
+                }
+            }
+        };
+        waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
     }
-
-    let mut occupied = occupied_slots(snapshot);
-    let n_free = snapshot.limits.max_concurrent.saturating_sub(occupied.values().sum());
-    for waiting in ready.values_mut() {
-        waiting.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
-    }
-    for _ in 0..n_free {
-        let Some(next) = take_fairest(&mut ready, &occupied) else { break };
-        *occupied.entry(&next.key.project).or_default() += 1;
-        plan.actions.push(Action::Start {
-            key: next.key.clone(),
-            ai_type: next.ai_type.clone(),
-            working_directory: next.working_directory.clone(),
-        });
-    }
-    let left = ready.into_values().flatten();
-    plan.deferred.extend(left.map(|candidate| Deferred {
-        key: candidate.key.clone(),
-        reason: StartReason::NoFreeSlot,
-        until: None,
-    }));
 }
+
+/// By project, the longest waiting last.
+type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;
 
 /// The next one of the project with the fewest slots; of several such projects, the longest waiting.
-fn take_fairest<'a>(
-    ready: &mut BTreeMap<&ProjectId, Vec<&'a Candidate>>,
-    occupied: &BTreeMap<&ProjectId, usize>,
-) -> Option<&'a Candidate> {
-    let share = |project: &ProjectId| occupied.get(project).copied().unwrap_or(0);
-    let (_, waiting) =
-        ready.iter_mut().filter(|(_, waiting)| !waiting.is_empty()).min_by_key(|(project, waiting)| {
-            (share(project), waiting.last().map(|candidate| (candidate.waiting_since, &candidate.key)))
+fn take_fairest<'a>(waiting: &mut Waiting<'a>, slots: &Slots<'_>) -> Option<&'a Candidate> {
+    let (_, candidates) =
+        waiting.iter_mut().filter(|(_, candidates)| !candidates.is_empty()).min_by_key(|(project, candidates)| {
+            let longest = candidates.last().map(|candidate| (candidate.waiting_since, &candidate.key));
+            (slots.of_project(project), longest)
         })?;
-    waiting.pop()
-}
-
-/// Slots in use by project: each open launch of this coordinator, and each live process that the server doesn't know.
-fn occupied_slots(snapshot: &Snapshot) -> BTreeMap<&ProjectId, usize> {
-    let mine = snapshot
-        .launches
-        .iter()
-        .filter(|launch| launch.coordinator.as_ref() == Some(&snapshot.coordinator))
-        .map(|launch| (&launch.id, &launch.key.project));
-    let live = snapshot
-        .instances
-        .iter()
-        .filter(|instance| instance.is_live())
-        .map(|instance| (&instance.launch, &instance.key.project));
-    let taken: BTreeMap<&LaunchId, &ProjectId> = mine.chain(live).collect();
-    taken.into_values().fold(BTreeMap::new(), |mut slots, project| {
-        *slots.entry(project).or_default() += 1;
-        slots
-    })
+    candidates.pop()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ impl Service {
                 tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
             }
         }
+        self.correct_accounts().await?;
         self.write_down_activity().await
     }
 

@@ -218,6 +218,6 @@ pub(super) fn log_end(launch: &Launch) {
     // What holds a pair back is for an operator's eyes.
     match launch.verdict(outcome) {
         Verdict::Fine => log!(info),
-        Verdict::Failure => log!(warn),
+        Verdict::Failure | Verdict::AccountFailed | Verdict::Misconfigured => log!(warn),
     }
 }

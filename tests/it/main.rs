@@ -13,6 +13,7 @@ mod http;
 mod layering;
 mod main_job;
 mod mcp;
+mod policy;
 mod processes;
 mod quickstart;
 mod real_clis;

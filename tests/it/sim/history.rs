@@ -159,7 +159,7 @@ fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         let config = CoordinatorConfig {
             id,
             polling_interval: POLLING_INTERVAL,
-            limits: Limits { max_concurrent: *max_concurrent, linger: LINGER },
+            limits: Limits::of(*max_concurrent, LINGER),
             providers: providers(),
             state_dir: "/state".into(),
         };

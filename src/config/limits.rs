@@ -1,0 +1,32 @@
+//! `limits`: how much may run at once, beside `max_concurrent`.
+
+use super::reader::{Field, Section};
+use super::report::Problem;
+
+/// Limits of what runs at once. What runs beyond one that was lowered goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Agents alive at once in one project; `None`: any number.
+    pub per_project: Option<usize>,
+    /// The same of one agent, in all its projects.
+    pub per_agent: Option<usize>,
+    /// The same of one provider (`ai_type`).
+    pub per_provider: Option<usize>,
+    /// Of `max_concurrent`, so many are kept free for chats; less than that.
+    pub chat_reserve: usize,
+}
+
+impl Limits {
+    pub(super) fn read(mut section: Section<'_, '_>, max_concurrent: usize) -> Self {
+        let mut limit = |key| section.optional(key).and_then(|field| field.integer(1..=100_000));
+        let (per_project, per_agent, per_provider) = (limit("per_project"), limit("per_agent"), limit("per_provider"));
+        let reserve = section.field("chat_reserve");
+        let span = reserve.as_ref().map(Field::span);
+        let chat_reserve = reserve.and_then(|field| field.integer(0..=100_000)).unwrap_or_default();
+        if chat_reserve >= max_concurrent && chat_reserve > 0 {
+            let problem = Problem::new("`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks", span);
+            section.reader().note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
+        }
+        Self { per_project, per_agent, per_provider, chat_reserve }
+    }
+}
