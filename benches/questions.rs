@@ -114,6 +114,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             startable: view.startable,
             launches: view.launches,
             instances: Vec::new(),
+            elapsed: std::collections::BTreeMap::new(),
             limits: Limits::of(1, settings(folder.path()).linger),
         });
         times.add(began.elapsed());

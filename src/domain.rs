@@ -27,6 +27,7 @@ pub mod refusal;
 pub mod secret;
 pub mod server_address;
 pub mod session;
+pub mod stopwatch;
 pub mod task;
 pub mod time;
 mod words;

@@ -10,6 +10,7 @@ mod caller;
 mod catalog;
 mod chat;
 mod cleanup;
+mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
@@ -127,6 +128,7 @@ pub struct Service {
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
     activities: activities::Activities,
+    clocks: clocks::Clocks,
 }
 
 /// Why a use case didn't succeed.
@@ -160,6 +162,7 @@ impl Service {
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
             activities: activities::Activities::default(),
+            clocks: clocks::Clocks::new(),
         }
     }
 

@@ -98,8 +98,16 @@ pub(super) fn coordinator_config(
 /// The limits that a coordinator keeps.
 pub(super) fn limits(config: &Config) -> Limits {
     let config::Limits { per_project, per_agent, per_provider, chat_reserve } = config.limits;
-    let (max_concurrent, linger) = (config.max_concurrent, config.run.linger);
-    Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, linger }
+    let config::Run { linger, max_runtime, silence_timeout } = config.run;
+    Limits {
+        per_project,
+        per_agent,
+        per_provider,
+        chat_reserve,
+        max_runtime,
+        silence_timeout,
+        ..Limits::of(config.max_concurrent, linger)
+    }
 }
 
 /// How a coordinator is looked at: its processes as they are now, the rest as of its last cycle.

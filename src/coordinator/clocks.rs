@@ -52,7 +52,8 @@ impl Clocks {
                 suspected: None,
             };
             let is_silent = launches.get(id).and_then(|launch| silence(&elapsed, launch)).zip(limits.silence_timeout);
-            clock.suspected = clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
+            clock.suspected =
+                clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
             elapsed.suspected = clock.suspected.map(|since| now - since);
             shown.insert(id.clone(), elapsed);
             self.0.insert(id.clone(), clock);

@@ -92,6 +92,17 @@ pub struct Launch {
     pub revision: i64,
 }
 
+/// What a claim is given before it lapses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LapseLimits {
+    /// To authenticate.
+    pub start: Duration,
+    /// To end when told to.
+    pub stop: Duration,
+    /// Beyond both.
+    pub margin: Duration,
+}
+
 /// An open launch, as far as a coordinator needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
@@ -111,6 +122,10 @@ pub struct LaunchFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     pub is_authenticated: bool,
+    /// How long ago its agent called, in milliseconds, by a clock that nobody sets; a call that is being held is now. Only of one
+    /// that runs, and where its server says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
 }
 
 /// What happens to a launch.
@@ -187,6 +202,7 @@ impl From<Launch> for LaunchFacts {
     fn from(launch: Launch) -> Self {
         Self {
             is_authenticated: launch.authenticated_at.is_some(),
+            idle_ms: None,
             id: launch.id,
             key: launch.key,
             coordinator: launch.coordinator,
@@ -234,15 +250,16 @@ impl Launch {
     }
 
     /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
-    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up.
-    pub fn has_lapsed(&self, start: Duration, stop: Duration, margin: Duration, now: Timestamp) -> bool {
-        let patience = match self.state {
-            _ if self.pid.is_some() => return false,
-            LaunchState::Starting { .. } => self.claimed_at + start + stop,
-            LaunchState::Stopping { ladder_at, .. } => (self.claimed_at + start).max(ladder_at) + stop,
-            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => return false,
-        };
-        now > patience + margin
+    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up. `claimed_for` and
+    /// `on_ladder_for` are how long ago it was claimed and was to be ended, by a clock that nobody sets.
+    pub fn has_lapsed(&self, limits: LapseLimits, claimed_for: Duration, on_ladder_for: Duration) -> bool {
+        let LapseLimits { start, stop, margin } = limits;
+        let is_old = self.pid.is_none() && claimed_for > start + stop + margin;
+        match self.state {
+            LaunchState::Starting { .. } => is_old,
+            LaunchState::Stopping { .. } => is_old && on_ladder_for > stop + margin,
+            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => false,
+        }
     }
 
     pub const fn is_open(&self) -> bool {

@@ -34,12 +34,44 @@ pub struct Limits {
     pub chat_reserve: usize,
     /// Longest time from a report to the stop ladder.
     pub linger: Duration,
+    /// From the start of an agent to its stop; `None`: as long as it likes.
+    pub max_runtime: Option<Duration>,
+    /// From the last sign of life of an agent to its stop.
+    pub silence_timeout: Option<Duration>,
+    /// As its server says: the same as `max_runtime`, of an agent with a session.
+    pub session_maximum: Option<Duration>,
+    /// As its server says: how long an agent may take to authenticate.
+    pub start_timeout: Option<Duration>,
+}
+
+/// What clocks that nobody sets show of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Elapsed {
+    /// How long its coordinator knows of it.
+    pub known: Duration,
+    /// How long its agent runs; `None` before it does.
+    pub ran: Option<Duration>,
+    /// How long ago it printed anything; `None` where nobody listens.
+    pub quiet: Option<Duration>,
+    /// How long it is known to be silent for too long.
+    pub suspected: Option<Duration>,
 }
 
 impl Limits {
     /// No limit but one.
     pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
-        Self { max_concurrent, per_project: None, per_agent: None, per_provider: None, chat_reserve: 0, linger }
+        Self {
+            max_concurrent,
+            per_project: None,
+            per_agent: None,
+            per_provider: None,
+            chat_reserve: 0,
+            linger,
+            max_runtime: None,
+            silence_timeout: None,
+            session_maximum: None,
+            start_timeout: None,
+        }
     }
 }
 
@@ -55,6 +87,8 @@ pub struct Snapshot {
     pub launches: Vec<LaunchFacts>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
+    /// How long they last, of those that live.
+    pub elapsed: BTreeMap<LaunchId, Elapsed>,
     pub limits: Limits,
 }
 
@@ -133,7 +167,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         snapshot.launches.iter().map(|launch| (&launch.id, launch)).collect();
     for instance in &snapshot.instances {
         match launches.get(&instance.launch) {
-            Some(launch) => reconcile(instance, launch, snapshot.now, snapshot.limits, &mut plan),
+            Some(launch) => reconcile(instance, launch, snapshot, &mut plan),
             None => disown(instance, &mut plan),
         }
     }
@@ -143,7 +177,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Brings the server's view of a launch and its process together.
-fn reconcile(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
+fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
     let id = &launch.id;
     let report = |report| Action::Report { launch: id.clone(), report };
     let started = match &instance.phase {
@@ -167,17 +201,23 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: 
                 plan.actions.push(report(ProcessReport::Exited { exit: *exit }));
             }
         }
-        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, now, limits, plan),
+        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, snapshot, plan),
     }
 }
 
-fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
-    let id = &launch.id;
+fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
+    let (id, now, limits) = (&launch.id, snapshot.now, &snapshot.limits);
+    let elapsed = snapshot.elapsed.get(id).copied();
     match launch.state {
-        LaunchState::Starting { deadline } if now >= deadline => {
-            plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
+        LaunchState::Starting { deadline } => {
+            let by_steady_clock = elapsed.zip(limits.start_timeout).map(|(it, most)| most.saturating_sub(it.known));
+            let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
+            if left.is_zero() {
+                plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
+            } else {
+                plan.wake(now + left);
+            }
         }
-        LaunchState::Starting { deadline } => plan.wake(deadline),
         LaunchState::Running { .. } => {}
         // A ladder that is further away than anybody would wait: the clock was set back meanwhile.
         LaunchState::Stopping { reason, ladder_at } if now >= ladder_at || ladder_at > now + limits.linger => {
@@ -188,10 +228,49 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, now: Timestamp,
         LaunchState::Stopping { ladder_at, .. } => plan.wake(ladder_at),
         LaunchState::Ending | LaunchState::Ended { .. } => {}
     }
+    let goes_on = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
+    if let (Some(elapsed), true, None) = (elapsed, goes_on, instance.stop) {
+        match time_left(launch, elapsed, limits) {
+            // At once, and told to the server then: one that doesn't answer gives nobody more time.
+            Err(reason) => plan.actions.push(Action::Stop { launch: id.clone(), reason }),
+            Ok(Some(left)) => plan.wake(now + left),
+            Ok(None) => {}
+        }
+    }
     // While nobody can tell the server which process it is, its claim may lapse: the fuse must burn by then.
     let is_known = launch.pid.is_some() || !matches!(instance.phase, Phase::Starting);
     if launch.is_authenticated && !instance.is_marked_authenticated && is_known {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
+    }
+}
+
+/// Silence is believed at a second look, so long after the first: what was called and printed while this program didn't run is
+/// heard by then.
+pub const SECOND_LOOK: Duration = Duration::from_secs(2);
+
+/// How long an agent neither called nor printed anything; `None` where that isn't known.
+pub fn silence(elapsed: &Elapsed, launch: &LaunchFacts) -> Option<Duration> {
+    let idle = launch.idle_ms.filter(|_| matches!(launch.state, LaunchState::Running { .. }))?;
+    Some(elapsed.quiet?.min(Duration::from_millis(idle)))
+}
+
+/// How long an agent has until the first limit of time that it has any; the one that is over.
+fn time_left(launch: &LaunchFacts, elapsed: Elapsed, limits: &Limits) -> Result<Option<Duration>, StopReason> {
+    let left = |limit: Option<Duration>, lasted: Option<Duration>| {
+        limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
+    };
+    let silent = match elapsed.suspected {
+        Some(suspected) => limits.silence_timeout.map(|_| SECOND_LOOK.saturating_sub(suspected)),
+        None => left(limits.silence_timeout, silence(&elapsed, launch)).map(|left| left.max(Duration::from_millis(1))),
+    };
+    let all = [
+        (StopReason::RunMaximum, left(limits.max_runtime, elapsed.ran)),
+        (StopReason::SessionMaximum, left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated))),
+        (StopReason::Silence, silent),
+    ];
+    match all.iter().find(|(_, left)| left.is_some_and(|left| left.is_zero())) {
+        Some((reason, _)) => Err(*reason),
+        None => Ok(all.iter().filter_map(|(_, left)| *left).min()),
     }
 }
 

@@ -86,7 +86,9 @@ impl RemoteControlPlane {
         launches.iter().for_each(|launch| slots.take(&launch.key, &launch.ai_type));
         let is_full = slots.keeping_all(Purpose::Task).is_some();
         let startable = if is_full { Vec::new() } else { self.ask_for_starts(client, instances, slots).await? };
-        Ok(ServerView { at: self.now(), linger_ms: None, run: String::new(), startable, launches })
+        let (linger_ms, start_timeout_ms, session_maximum_ms) = (None, None, None);
+        let run = String::new();
+        Ok(ServerView { at: self.now(), linger_ms, start_timeout_ms, session_maximum_ms, run, startable, launches })
     }
 
     async fn ask_for_starts(
@@ -196,6 +198,7 @@ impl RemoteControlPlane {
             state: state_of(instance, self.now()),
             pid: pid_of(instance),
             is_authenticated: true,
+            idle_ms: None,
         })
         .collect()
     }

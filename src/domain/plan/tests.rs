@@ -42,7 +42,7 @@ fn waiting(key: InstanceKey, since: i64) -> Candidate {
 fn launch(id: &str, key: InstanceKey, state: LaunchState) -> LaunchFacts {
     let id = id.parse().expect("an id");
     let ai_type = provider(&key).to_owned();
-    LaunchFacts { id, key, coordinator: Some(me()), ai_type, state, pid: None, is_authenticated: false }
+    LaunchFacts { id, key, coordinator: Some(me()), ai_type, state, pid: None, is_authenticated: false, idle_ms: None }
 }
 
 fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
@@ -63,6 +63,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         startable: Vec::new(),
         launches: Vec::new(),
         instances: Vec::new(),
+        elapsed: BTreeMap::new(),
         limits: Limits::of(max_concurrent, Duration::from_secs(30)),
     }
 }
@@ -267,6 +268,76 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
     let instances = vec![instance(&late, Phase::Starting)];
     let plan = plan(&Snapshot { launches: vec![late.clone()], instances, ..snapshot(1) });
     assert_eq!(plan.actions, [Action::WantStop { launch: late.id, reason: StopReason::StartTimeout }]);
+}
+
+/// What a plan does with one that runs, by these limits and clocks.
+#[track_caller]
+fn check_time(
+    limits: Limits,
+    elapsed: Elapsed,
+    idle: Option<Duration>,
+    expected: Result<Option<Duration>, StopReason>,
+) {
+    let idle_ms = idle.map(|idle| u64::try_from(idle.as_millis()).expect("not that long"));
+    let launch = LaunchFacts { idle_ms, pid: Some(7), is_authenticated: true, ..running_launch(1, key(1, 1)) };
+    let marked = Instance { is_marked_authenticated: true, ..instance(&launch, running()) };
+    let elapsed = BTreeMap::from([(launch.id.clone(), elapsed)]);
+    let plan =
+        plan(&Snapshot { instances: vec![marked], launches: vec![launch.clone()], elapsed, limits, ..snapshot(1) });
+    let actions = expected.err().map(|reason| Action::Stop { launch: launch.id, reason });
+    assert_eq!(plan.actions, Vec::from_iter(actions));
+    assert_eq!(plan.wake_at, expected.unwrap_or(None).map(|left| NOW + left));
+}
+
+#[test]
+fn an_agent_ends_when_it_ran_for_too_long() {
+    let minute = Duration::from_mins(1);
+    let none = Limits::of(1, Duration::ZERO);
+    let ran = |ran| Elapsed { ran: Some(ran), ..Elapsed::default() };
+    check_time(none, ran(1000 * minute), None, Ok(None));
+    let limits = Limits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
+    check_time(limits, ran(9 * minute), None, Ok(Some(minute)));
+    check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
+    check_time(limits, Elapsed::default(), None, Ok(None));
+    check_time(Limits { max_runtime: None, ..limits }, ran(20 * minute), None, Err(StopReason::SessionMaximum));
+}
+
+#[test]
+fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
+    let second = Duration::from_secs(1);
+    let limits = Limits { silence_timeout: Some(10 * second), ..Limits::of(1, Duration::ZERO) };
+    let quiet = |seconds, suspected: Option<u32>| {
+        let suspected = suspected.map(|seconds| seconds * second);
+        Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
+    };
+    check_time(limits, quiet(60, None), Some(4 * second), Ok(Some(6 * second)));
+    check_time(limits, quiet(3, None), Some(60 * second), Ok(Some(7 * second)));
+    // Nobody listens, or the server doesn't say.
+    check_time(limits, Elapsed::default(), Some(60 * second), Ok(None));
+    check_time(limits, quiet(60, None), None, Ok(None));
+    check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
+    check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
+    let limits = Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
+    let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
+        let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(20) });
+        let elapsed = Elapsed { known: Duration::from_secs(known), ..Elapsed::default() };
+        let elapsed = BTreeMap::from([(starting.id.clone(), elapsed)]);
+        let instances = vec![instance(&starting, Phase::Starting)];
+        let plan = plan(&Snapshot { now, launches: vec![starting], instances, elapsed, limits, ..snapshot(1) });
+        let wanted = plan.actions.iter().filter_map(|action| match action {
+            Action::WantStop { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(wanted.collect::<Vec<_>>(), expected);
+    };
+    let year = Duration::from_hours(24 * 365);
+    check(NOW + year, 19, &[]);
+    check(NOW, 20, &[StopReason::StartTimeout]);
+    check(Timestamp::from_millis(0), 20, &[StopReason::StartTimeout]);
 }
 
 #[test]

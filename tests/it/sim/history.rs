@@ -218,6 +218,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
         Deed::SetWeather { coordinator, weather } => post(*coordinator).net.set_weather(*weather),
+        Deed::SetClock(ahead) => sim.world.set_clock(*ahead),
         Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),
         _ => return people::do_it(sim, &script.fleet, deed).await,
     }

@@ -118,7 +118,8 @@ async fn look_at_notices(sim: &Arc<Sim>) {
     let now = sim.world.now();
     for notice in sim.store.open_notices().await.unwrap() {
         let launch = sim.store.launch(&notice.launch).await.unwrap().expect("a notice is for a launch");
-        let is_overdue = notice.deadline(NOTICE_GRACE).is_some_and(|at| at + SLACK < now);
+        let is_overdue =
+            notice.waited_for_since().is_some_and(|at| at + NOTICE_GRACE + SLACK < now) && !sim.world.has_jumped();
         let is_at_work = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
         if !launch.is_open() || (is_overdue && is_at_work) {
             let state = launch.state.as_str();
