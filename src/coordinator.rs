@@ -8,6 +8,7 @@ mod act;
 mod clocks;
 mod control;
 mod ears;
+mod gates;
 mod local;
 mod processes;
 mod remote;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 use ears::Ears;
+use gates::Gatekeeper;
 pub use local::LocalControlPlane;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
@@ -74,6 +76,7 @@ pub struct Coordinator<C, P> {
     processes: P,
     ears: Ears,
     clocks: Clocks,
+    gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
@@ -112,6 +115,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Self {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
             clocks: Clocks::default(),
+            gatekeeper: Gatekeeper::default(),
             config,
             control,
             processes,
@@ -247,6 +251,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
+        let free = gates::free(&limits, &self.config.state_dir);
+        self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
@@ -255,6 +261,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             instances,
             elapsed,
             limits,
+            free,
         };
         Ok((view.run, snapshot))
     }

@@ -97,7 +97,8 @@ pub(super) fn coordinator_config(
 
 /// The limits that a coordinator keeps.
 pub(super) fn limits(config: &Config) -> Limits {
-    let config::Limits { per_project, per_agent, per_provider, chat_reserve } = config.limits;
+    let config::Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory } =
+        config.limits;
     let config::Run { linger, max_runtime, silence_timeout } = config.run;
     Limits {
         per_project,
@@ -106,6 +107,8 @@ pub(super) fn limits(config: &Config) -> Limits {
         chat_reserve,
         max_runtime,
         silence_timeout,
+        min_free_disk,
+        min_free_memory,
         ..Limits::of(config.max_concurrent, linger)
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
 }
 
 /// Longest text of a cell; `--json` has the whole of it.
-const MAX_CELL: usize = 60;
+const MAX_CELL: usize = 90;
 
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
@@ -111,7 +111,10 @@ fn describe(status: &StatusBody) -> String {
                 deferred.agent_id.to_string(),
                 deferred.project_id.to_string(),
                 deferred.purpose.to_string(),
-                deferred.reason.to_string(),
+                deferred.detail.as_ref().map_or_else(
+                    || deferred.reason.to_string(),
+                    |detail| short(&format!("{}: {detail}", deferred.reason), MAX_CELL),
+                ),
                 deferred.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(status.at, until))),
             ]);
         }

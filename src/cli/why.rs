@@ -49,7 +49,11 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     for rule in &why.rules {
         rules.add_row([
             demand(rule.rule, why.purpose).to_owned(),
-            if rule.keeps { format!("no: {}", rule.rule) } else { "yes".to_owned() },
+            match &rule.detail {
+                Some(detail) => format!("no: {} ({detail})", rule.rule),
+                None if rule.keeps => format!("no: {}", rule.rule),
+                None => "yes".to_owned(),
+            },
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
         ]);
     }
@@ -79,6 +83,8 @@ const fn demand(reason: StartReason, purpose: Purpose) -> &'static str {
         StartReason::ProjectLimit => "its project has less than `limits.per_project`",
         StartReason::AgentLimit => "the agent has less than `limits.per_agent`",
         StartReason::ProviderLimit => "its provider has less than `limits.per_provider`",
+        StartReason::LowDisk => "there is enough free disk (`limits.min_free_disk`)",
+        StartReason::LowMemory => "there is enough free memory (`limits.min_free_memory`)",
         StartReason::NoPasskey => "its coordinator has a passkey for it",
     }
 }

@@ -1,4 +1,4 @@
-//! `limits`: how much may run at once, beside `max_concurrent`.
+//! `limits`: how much may run at once, beside `max_concurrent`, and what must be free for it.
 
 use super::reader::{Field, Section};
 use super::report::Problem;
@@ -14,6 +14,10 @@ pub struct Limits {
     pub per_provider: Option<usize>,
     /// Of `max_concurrent`, so many are kept free for chats; less than that.
     pub chat_reserve: usize,
+    /// Nothing is started while less is free on the file system of `state_dir`, in bytes.
+    pub min_free_disk: Option<u64>,
+    /// The same of memory.
+    pub min_free_memory: Option<u64>,
 }
 
 impl Limits {
@@ -27,6 +31,8 @@ impl Limits {
             let problem = Problem::new("`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks", span);
             section.reader().note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
         }
-        Self { per_project, per_agent, per_provider, chat_reserve }
+        let mut least = |key| section.optional(key).and_then(|field| field.size(1..=1 << 60));
+        let (min_free_disk, min_free_memory) = (least("min_free_disk"), least("min_free_memory"));
+        Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory }
     }
 }

@@ -323,14 +323,15 @@ impl<'r, 'a> Field<'r, 'a> {
         self.parsed(&what, |text| units::parse_duration(text).filter(|duration| range.contains(duration)))
     }
 
-    /// The same, or `off`.
-    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Option<Duration>> {
+    /// The same; `None` also for `off`.
+    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let (least, most) = (units::show_duration(*range.start()), units::show_duration(*range.end()));
         let what = format!("`off` or a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m");
         self.parsed(&what, |text| match text {
             "off" => Some(None),
             text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some),
         })
+        .flatten()
     }
 
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {

@@ -28,10 +28,6 @@ impl Run {
         let most = Duration::from_hours(8_766);
         let mut limit = |key| section.field(key).and_then(|field| field.duration_or_off(Duration::from_secs(1)..=most));
         let (max_runtime, silence_timeout) = (limit("max_runtime"), limit("silence_timeout"));
-        Self {
-            linger: section.duration("linger", Self::default().linger, range),
-            max_runtime: max_runtime.flatten(),
-            silence_timeout: silence_timeout.flatten(),
-        }
+        Self { linger: section.duration("linger", Self::default().linger, range), max_runtime, silence_timeout }
     }
 }

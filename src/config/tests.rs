@@ -109,7 +109,7 @@ session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
-limits: { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1 }
+limits: { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 1 GiB, min_free_memory: 64 KiB }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
@@ -161,7 +161,14 @@ output: { max_file: 1 MiB, files: 2 }
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run { linger: seconds(5), max_runtime: Some(seconds(10_800)), silence_timeout: Some(seconds(1_200)) },
-        limits: Limits { per_project: Some(4), per_agent: Some(2), per_provider: Some(6), chat_reserve: 1 },
+        limits: Limits {
+            per_project: Some(4),
+            per_agent: Some(2),
+            per_provider: Some(6),
+            chat_reserve: 1,
+            min_free_disk: Some(1 << 30),
+            min_free_memory: Some(1 << 16),
+        },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },

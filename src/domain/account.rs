@@ -78,12 +78,12 @@ impl Parking {
     /// differ, and everybody else's quota begins anew at the same moment.
     pub fn until(self, failure: Failure, n: u32, at: Timestamp) -> Timestamp {
         let named = failure.resets_at.map(|resets_at| resets_at.since(at)).filter(|distance| !distance.is_zero());
-        let delay = match named {
-            Some(distance) => distance.min(MAX_PARKING) + distance.min(MAX_PARKING) / 10,
-            None => {
-                let doublings = n.saturating_sub(1);
-                self.initial.saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.max)
-            }
+        let delay = if let Some(distance) = named {
+            let distance = distance.min(MAX_PARKING);
+            distance + distance / 10
+        } else {
+            let doublings = n.saturating_sub(1);
+            self.initial.saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.max)
         };
         at + delay.min(MAX_PARKING)
     }

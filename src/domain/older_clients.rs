@@ -26,6 +26,8 @@ pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) ->
         | StartReason::ProjectLimit
         | StartReason::AgentLimit
         | StartReason::ProviderLimit
+        | StartReason::LowDisk
+        | StartReason::LowMemory
         | StartReason::NoPasskey => 4,
         StartReason::NoWork => 5,
         StartReason::Inactive | StartReason::NotAssigned | StartReason::Unknown => 6,

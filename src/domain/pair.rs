@@ -209,6 +209,10 @@ words! {
         AgentLimit = "agent_limit",
         /// Its provider has as many as it may.
         ProviderLimit = "provider_limit",
+        /// There is too little free space where the daemon keeps its state.
+        LowDisk = "low_disk",
+        /// There is too little free memory.
+        LowMemory = "low_memory",
         /// The coordinator's configuration has no passkey for the agent (seed 004).
         NoPasskey = "no_passkey",
     }
@@ -242,6 +246,8 @@ impl StartReason {
                 | Self::ProjectLimit
                 | Self::AgentLimit
                 | Self::ProviderLimit
+                | Self::LowDisk
+                | Self::LowMemory
                 | Self::NoPasskey
         )
     }

@@ -3,6 +3,7 @@
 //! The plan names every detail and acting makes no choices; a cycle that died half-way is mended by the next one, because
 //! everything in the plan can be done twice. Reconciling (what started, exited, ended, is to stop) comes before starts.
 
+pub mod gates;
 pub mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
 use super::pair::{Candidate, StartReason};
 use super::time::Timestamp;
+use gates::{Closed, Resources};
 use slots::Slots;
 
 /// The limits a coordinator keeps.
@@ -38,6 +40,10 @@ pub struct Limits {
     pub max_runtime: Option<Duration>,
     /// From the last sign of life of an agent to its stop.
     pub silence_timeout: Option<Duration>,
+    /// Least free space on the file system of the state directory for a start, in bytes.
+    pub min_free_disk: Option<u64>,
+    /// Least free memory for a start, in bytes.
+    pub min_free_memory: Option<u64>,
     /// As its server says: the same as `max_runtime`, of an agent with a session.
     pub session_maximum: Option<Duration>,
     /// As its server says: how long an agent may take to authenticate.
@@ -69,6 +75,8 @@ impl Limits {
             linger,
             max_runtime: None,
             silence_timeout: None,
+            min_free_disk: None,
+            min_free_memory: None,
             session_maximum: None,
             start_timeout: None,
         }
@@ -90,6 +98,7 @@ pub struct Snapshot {
     /// How long they last, of those that live.
     pub elapsed: BTreeMap<LaunchId, Elapsed>,
     pub limits: Limits,
+    pub free: Resources,
 }
 
 /// One thing to do. Doing it twice is the same as once.
@@ -136,6 +145,9 @@ pub struct Deferred {
     /// When the reason is over, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind it, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// What to do now, what waits, and when to look again at the latest.
@@ -153,7 +165,7 @@ impl Plan {
 
     fn defer(&mut self, candidate: &Candidate, reason: StartReason) {
         let until = candidate.until.filter(|_| reason == candidate.reason);
-        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until });
+        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until, detail: None });
     }
 }
 
@@ -323,6 +335,14 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         };
         waiting.entry(&candidate.key.project).or_default().push(candidate);
     }
+    if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
+        for candidate in chats.into_values().chain(tasks.into_values()).flatten() {
+            plan.defer(candidate, reason);
+            plan.deferred.last_mut().expect("it was just put off").detail = Some(detail.clone());
+            plan.wake(snapshot.now + GATE_PAUSE);
+        }
+        return;
+    }
     let mut slots = Slots::of(snapshot);
     for (purpose, mut waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
         for candidates in waiting.values_mut() {
@@ -335,24 +355,26 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
             let Some(next) = take_fairest(&mut waiting, &slots) else { break StartReason::NoFreeSlot };
             let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
-            match by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
-                Some(reason) => plan.defer(next, reason),
-                None => {
-                    slots.take(&next.key, &next.ai_type);
-                    if next.is_probe {
-                        slots.note_probe(&next.ai_type);
-                    }
-                    plan.actions.push(Action::Start {
-                        key: next.key.clone(),
-                        ai_type: next.ai_type.clone(),
-                        working_directory: next.working_directory.clone(),
-                    });
-                }
+            if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
+                plan.defer(next, reason);
+                continue;
             }
+            slots.take(&next.key, &next.ai_type);
+            if next.is_probe {
+                slots.note_probe(&next.ai_type);
+            }
+            plan.actions.push(Action::Start {
+                key: next.key.clone(),
+                ai_type: next.ai_type.clone(),
+                working_directory: next.working_directory.clone(),
+            });
         };
         waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
     }
 }
+
+/// Between two looks at a gate that is closed: nothing announces that it opens.
+const GATE_PAUSE: Duration = Duration::from_secs(10);
 
 /// By project, the longest waiting last.
 type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;

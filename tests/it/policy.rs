@@ -180,3 +180,24 @@ fn who_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
     daemon.done(&["resume", "agt", "prj"]);
     daemon.until_in_state("agt", "running");
 }
+
+#[test]
+fn a_machine_with_too_little_free_starts_nothing_and_says_so_once() {
+    for (gate, reason) in [("min_free_disk", "low_disk"), ("min_free_memory", "low_memory")] {
+        let mut daemon = Daemon::running(&format!("limits: {{ {gate}: 1000 TiB }}\npolling_interval: 200ms"));
+        daemon.with_one_task(&WORKS);
+        let waits = until_deferred(&daemon, "agt", reason);
+        let figures = format!("limits.{gate} is 1000.0 TiB");
+        assert!(waits["detail"].as_str().unwrap().contains(&figures), "{waits}");
+        assert_eq!(why(&daemon, "agt")["reason"], reason);
+        assert!(daemon.done(&["why", "agt", "prj"]).contains(&figures));
+        let cycles = || daemon.status()["counters"]["cycles"].as_u64().unwrap();
+        let before = cycles();
+        until("it looked again", || cycles() > before + 2);
+        assert_eq!(daemon.logged("nothing is started for want of free space").len(), 1);
+        daemon.terminate();
+        daemon.configure(&format!("limits: {{ {gate}: 1 }}"));
+        daemon.start();
+        daemon.until_in_state("agt", "running");
+    }
+}

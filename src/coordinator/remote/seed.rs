@@ -83,7 +83,9 @@ impl RemoteControlPlane {
         let launches = self.launches_of(instances);
         // As the plan counts them: what has ended takes its slot until that is told.
         let mut slots = Slots::none(self.config.limits);
-        launches.iter().for_each(|launch| slots.take(&launch.key, &launch.ai_type));
+        for launch in &launches {
+            slots.take(&launch.key, &launch.ai_type);
+        }
         let is_full = slots.keeping_all(Purpose::Task).is_some();
         let startable = if is_full { Vec::new() } else { self.ask_for_starts(client, instances, slots).await? };
         let (linger_ms, start_timeout_ms, session_maximum_ms) = (None, None, None);

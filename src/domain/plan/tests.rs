@@ -65,6 +65,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         instances: Vec::new(),
         elapsed: BTreeMap::new(),
         limits: Limits::of(max_concurrent, Duration::from_secs(30)),
+        free: Resources::default(),
     }
 }
 
@@ -206,6 +207,29 @@ fn one_start_of_a_plan_tries_an_account() {
     assert_eq!(kept(&plan), [("agt_2/prj_2".to_owned(), StartReason::Parked)]);
 }
 
+#[test]
+fn a_closed_gate_keeps_all_and_names_the_figures() {
+    let limits =
+        Limits { min_free_disk: Some(5 << 30), min_free_memory: Some(1 << 20), ..Limits::of(9, Duration::ZERO) };
+    let check = |disk: Option<u64>, memory: Option<u64>, expected: Option<(StartReason, &str)>| {
+        let free = Resources { disk, memory };
+        let startable = vec![waiting(key(1, 1), 0)];
+        let plan = plan(&Snapshot { startable, limits, free, ..snapshot(0) });
+        let kept = plan.deferred.first().map(|it| (it.reason, it.detail.as_deref().unwrap_or_default()));
+        assert_eq!(kept, expected);
+        assert_eq!(
+            (starts(&plan).len(), plan.wake_at),
+            if expected.is_none() { (1, None) } else { (0, Some(NOW + GATE_PAUSE)) }
+        );
+    };
+    check(Some(5 << 30), Some(1 << 20), None);
+    check(None, None, None);
+    let disk = "1.5 GiB of disk free, and limits.min_free_disk is 5.0 GiB";
+    check(Some(3 << 29), Some(0), Some((StartReason::LowDisk, disk)));
+    let memory = "1023.9 KiB of memory free, and limits.min_free_memory is 1.0 MiB";
+    check(Some(6 << 30), Some((1 << 20) - 1), Some((StartReason::LowMemory, memory)));
+}
+
 /// Row 27.
 #[test]
 fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
@@ -250,7 +274,7 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
     let failing = Candidate { reason: StartReason::Backoff, until, ..waiting(key(1, 1), 0) };
     let plan = plan(&Snapshot { startable: vec![failing], ..snapshot(1) });
     assert_eq!(plan.wake_at, until);
-    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until }]);
+    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until, detail: None }]);
 }
 
 #[test]

@@ -123,6 +123,9 @@ pub struct DeferredBody {
     pub reason: StartReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind the reason, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// A provider whose account is parked: none of its agents is started.
@@ -166,6 +169,7 @@ impl From<StatusView> for StatusBody {
             purpose: record.key.purpose,
             reason: StartReason::Held,
             until: None,
+            detail: None,
         });
         // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
         let held: Vec<DeferredBody> = held
@@ -222,6 +226,7 @@ impl From<&Deferred> for DeferredBody {
             purpose: deferred.key.purpose,
             reason: deferred.reason,
             until: deferred.until,
+            detail: deferred.detail.clone(),
         }
     }
 }

@@ -110,7 +110,7 @@ pub fn a_coordinator_sees_its_own_launches_and_stops(bed: &Bed) {
     let launch = claim(&mut one);
     let entry = json!({
         "launch_id": "[launch_id]", "agent_id": "agt_a", "project_id": "prj", "purpose": "task",
-        "coordinator_id": "[coordinator_id]", "state": "starting", "deadline": "[time]", "is_authenticated": false,
+        "coordinator_id": "[coordinator_id]", "ai_type": "claude", "state": "starting", "deadline": "[time]", "is_authenticated": false,
     });
     let work = look(&mut one);
     assert_eq!((only(&work, "launches"), &work["launches"][0]["launch_id"]), (entry, &launch));

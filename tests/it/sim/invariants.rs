@@ -85,8 +85,10 @@ impl Watch {
             };
             let expected = after(before, &ends);
             // A release may have come between any two of them.
-            let is_possible =
-                found == expected || has_released && (0..=ends.len()).any(|n| after(0, &ends[n..]) == found);
+            // By a clock that jumps, a run may look long enough to begin a new row.
+            let is_possible = sim.world.has_jumped()
+                || found == expected
+                || has_released && (0..=ends.len()).any(|n| after(0, &ends[n..]) == found);
             if !is_possible {
                 sim.chronicle.violation(format!("{key} has {found} failures; {before} and {ends:?} make {expected}"));
             }

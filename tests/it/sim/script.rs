@@ -124,6 +124,14 @@ impl Script {
             misfortune_or_deed(&mut dice, &mut steps);
         }
         steps.truncate(n_steps);
+        // What goes by the clock of the wall is judged only where that is right.
+        if !seed.is_multiple_of(3) {
+            for step in &mut steps {
+                if matches!(step.deed, Deed::SetClock(_)) {
+                    step.deed = Deed::Nothing;
+                }
+            }
+        }
         Self { seed, fleet, steps }
     }
 }
