@@ -247,7 +247,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             session_maximum: view.session_maximum(),
             ..self.config.limits
         };
-        let elapsed = self.clocks.look(&instances, &view.launches, &self.ears, &self.config.state_dir, &limits);
+        let elapsed =
+            self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();

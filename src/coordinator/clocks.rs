@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::ears::Ears;
 use crate::domain::plan::{Elapsed, Limits, silence};
-use crate::domain::{Instance, LaunchFacts, LaunchId, Phase};
+use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
 /// What is remembered of each instance, as long as it is there.
@@ -23,6 +23,8 @@ struct Clock {
     ran: Option<(Instant, Duration)>,
     /// Since when it is known to be silent for too long.
     suspected: Option<Instant>,
+    /// The ladder that its server named, and when that is.
+    ladder: Option<(Timestamp, Instant)>,
 }
 
 impl Clocks {
@@ -31,6 +33,7 @@ impl Clocks {
         &mut self,
         instances: &[Instance],
         launches: &[LaunchFacts],
+        at: Timestamp,
         ears: &Ears,
         state_dir: &Path,
         limits: &Limits,
@@ -41,17 +44,27 @@ impl Clocks {
         let mut shown = BTreeMap::new();
         for instance in instances.iter().filter(|instance| instance.is_live()) {
             let id = &instance.launch;
-            let mut clock = before.remove(id).unwrap_or(Clock { known: now, ran: None, suspected: None });
+            let mut clock = before.remove(id).unwrap_or(Clock { known: now, ran: None, suspected: None, ladder: None });
             if clock.ran.is_none() && matches!(instance.phase, Phase::Running { .. }) {
                 clock.ran = Some((now, ran_before(state_dir, id).unwrap_or_default()));
             }
+            let launch = launches.get(id);
+            clock.ladder = match launch.map(|launch| &launch.state) {
+                // A clock that jumps from now on moves it no more.
+                Some(LaunchState::Stopping { ladder_at, .. }) => match clock.ladder {
+                    Some((same, due)) if same == *ladder_at => Some((same, due)),
+                    _ => Some((*ladder_at, now + ladder_at.since(at).min(limits.linger))),
+                },
+                _ => None,
+            };
             let mut elapsed = Elapsed {
                 known: now - clock.known,
                 ran: clock.ran.map(|(since, before)| before + (now - since)),
                 quiet: ears.quiet_for(id),
                 suspected: None,
+                until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
             };
-            let is_silent = launches.get(id).and_then(|launch| silence(&elapsed, launch)).zip(limits.silence_timeout);
+            let is_silent = launch.and_then(|launch| silence(&elapsed, launch)).zip(limits.silence_timeout);
             clock.suspected =
                 clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
             elapsed.suspected = clock.suspected.map(|since| now - since);

@@ -61,6 +61,8 @@ pub struct Elapsed {
     pub quiet: Option<Duration>,
     /// How long it is known to be silent for too long.
     pub suspected: Option<Duration>,
+    /// How long it has until the stop ladder, if it is to be stopped.
+    pub until_ladder: Option<Duration>,
 }
 
 impl Limits {
@@ -231,13 +233,15 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
             }
         }
         LaunchState::Running { .. } => {}
-        // A ladder that is further away than anybody would wait: the clock was set back meanwhile.
-        LaunchState::Stopping { reason, ladder_at } if now >= ladder_at || ladder_at > now + limits.linger => {
-            if instance.stop.is_none() {
+        LaunchState::Stopping { reason, ladder_at } => {
+            let left = elapsed.and_then(|elapsed| elapsed.until_ladder).unwrap_or_else(|| ladder_at.since(now));
+            // One that is further away than anybody would wait: the clock was set back meanwhile.
+            if !left.is_zero() && left <= limits.linger {
+                plan.wake(now + left);
+            } else if instance.stop.is_none() {
                 plan.actions.push(Action::Stop { launch: id.clone(), reason });
             }
         }
-        LaunchState::Stopping { ladder_at, .. } => plan.wake(ladder_at),
         LaunchState::Ending | LaunchState::Ended { .. } => {}
     }
     let goes_on = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
