@@ -18,7 +18,10 @@ use support::figures::{Figure, Target, Times, print};
 /// Agents that wait, each on a connection of its own.
 const N_WAITING: usize = 1_000;
 const N_MESSAGES: usize = 2_000;
-const N_CALLS: usize = 5_000;
+/// Agents that work, half of which are told of something.
+const N_WORKING: usize = 60;
+/// Of each of them: as many as the server takes from one agent at once, less what it called before.
+const N_CALLS: usize = 90;
 /// Nobody's wait ends by itself.
 const SETTINGS: &str = "chat: { poll_hold: 5m, idle_timeout: 1d }";
 
@@ -202,29 +205,33 @@ impl Agent {
     }
 }
 
-/// The same call of two agents in turn: one was told of something, the other wasn't.
+/// The same call of two agents in turn, of which one was told of something; pair after pair.
 fn notices() -> Result<(Times, Times)> {
-    let bed = Bed::serve(&Wanted { settings: "notice: { grace: 1d }", role: Role::Exit, n_agents: 2 })?;
+    let bed = Bed::serve(&Wanted { settings: "notice: { grace: 1d }", role: Role::Exit, n_agents: N_WORKING })?;
     let (mut control, mut coordinator) = (bed.control()?, bed.mcp()?);
     let mut agents = Vec::new();
-    for n in 0..2 {
+    for n in 0..N_WORKING {
         control.set_status(&format!("tsk_{n}"), "in_progress")?;
         let claim = json!({ "agent_id": format!("agt_{n}"), "project_id": "prj", "coordinator_id": "crd_bench" });
         let ticket = coordinator.call("should_start", &claim)?["launch_ticket"].take();
         let mut agent = bed.mcp()?;
         let who = json!({ "agent_id": format!("agt_{n}"), "passkey": ticket, "project_id": "prj" });
         let token = agent.call("authenticate", &who)?["session_token"].take();
-        agents.push((agent, json!({ "session_token": token }), Times::default()));
+        agents.push((agent, json!({ "session_token": token })));
     }
-    control.patch("/projects/prj", &json!({ "unassign": ["agt_0"] }))?;
-    for _ in 0..N_CALLS {
-        for (n, (agent, arguments, times)) in agents.iter_mut().enumerate() {
-            let began = Instant::now();
-            let answer = agent.call("get_my_task", arguments)?;
-            times.add(began.elapsed());
-            ensure!(answer["notification"].is_string() == (n == 0), "{answer}");
+    let told: Vec<String> = (0..N_WORKING).step_by(2).map(|n| format!("agt_{n}")).collect();
+    control.patch("/projects/prj", &json!({ "unassign": told }))?;
+    settle(&bed)?;
+    let mut times = [Times::default(), Times::default()];
+    for pair in agents.chunks_mut(2) {
+        for _ in 0..N_CALLS {
+            for (n, (agent, arguments)) in pair.iter_mut().enumerate() {
+                let began = Instant::now();
+                let answer = agent.call("get_my_task", arguments)?;
+                times[n].add(began.elapsed());
+                ensure!(answer["notification"].is_string() == (n == 0), "{answer}");
+            }
         }
     }
-    let mut times = agents.into_iter().map(|(_, _, times)| times);
-    Ok((times.next().unwrap_or_default(), times.next().unwrap_or_default()))
+    Ok(times.into())
 }

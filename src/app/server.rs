@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::UnixListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
@@ -138,7 +139,7 @@ async fn clean_up(service: Arc<Service>, interval: Duration, cancel: Cancellatio
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut deadlines = service.deadlines();
-    let mut next_after = None;
+    let mut next_at: Option<Instant> = None;
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -147,11 +148,16 @@ async fn clean_up(service: Arc<Service>, interval: Duration, cancel: Cancellatio
                     tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
                 }
             }
-            () = deadlines.woken() => {}
-            () = after(next_after) => {}
+            () = deadlines.woken() => {
+                // Nothing new is overdue before: a thousand chats that open are no reason for a thousand looks at all of them.
+                let soonest = Instant::now() + service.shortest_patience();
+                next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
+                continue;
+            }
+            () = until(next_at) => {}
         }
-        next_after = match service.end_overdue().await {
-            Ok(next) => next,
+        next_at = match service.end_overdue().await {
+            Ok(next) => next.map(|after| Instant::now() + after),
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
                 None
@@ -160,10 +166,10 @@ async fn clean_up(service: Arc<Service>, interval: Duration, cancel: Cancellatio
     }
 }
 
-/// Returns after `duration`, without one never.
-async fn after(duration: Option<Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
+/// Returns at `at`, without one never.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -108,8 +108,8 @@ impl Who for Newcomer {
     }
 }
 
-/// An agent with an open session, whatever for.
-pub(super) struct AgentSession(pub(super) Caller);
+/// An agent with an open session, whatever for. Boxed, because it is handed from future to future while a call waits.
+pub(super) struct AgentSession(pub(super) Box<Caller>);
 
 const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
     name: "session_token",
@@ -122,7 +122,7 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        Ok(Self(noted(incoming.service.identify(&token, incoming.sender.launch()).await?)))
+        Ok(Self(Box::new(noted(incoming.service.identify(&token, incoming.sender.launch()).await?))))
     }
 
     fn has_notices(&self) -> bool {
@@ -131,7 +131,7 @@ impl Who for AgentSession {
 }
 
 /// An agent with an open session for a task.
-pub(super) struct TaskSession(pub(super) Caller);
+pub(super) struct TaskSession(pub(super) Box<Caller>);
 
 impl Who for TaskSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
@@ -147,7 +147,7 @@ impl Who for TaskSession {
 }
 
 /// An agent with an open session for a chat.
-pub(super) struct ChatSession(pub(super) Caller);
+pub(super) struct ChatSession(pub(super) Box<Caller>);
 
 impl Who for ChatSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
@@ -159,20 +159,20 @@ impl Who for ChatSession {
 }
 
 /// The caller, if its session is for this; otherwise it is told what to call instead.
-fn for_purpose(purpose: Purpose, instead: &'static str, caller: Caller) -> Result<Caller, Refusal> {
+fn for_purpose(purpose: Purpose, instead: &'static str, caller: Box<Caller>) -> Result<Box<Caller>, Refusal> {
     let has = caller.session.key.purpose;
     if has == purpose { Ok(caller) } else { Err(Refusal::WrongPurpose { purpose: has, instead }) }
 }
 
 /// An agent that reports the end of its task, perhaps for the second time.
-pub(super) struct Reporter(pub(super) Caller);
+pub(super) struct Reporter(pub(super) Box<Caller>);
 
 impl Who for Reporter {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let caller = noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?);
+        let caller = Box::new(noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?));
         Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
     }
 

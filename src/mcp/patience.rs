@@ -48,7 +48,8 @@ impl Patience {
             // Seconds: it need only grow.
             let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64().round());
             // Before the call goes on: nothing may come after its answer.
-            let _ = tokio::time::timeout(SENDING, peer.notify_progress(progress)).await;
+            let sent = Box::pin(peer.notify_progress(progress));
+            let _ = tokio::time::timeout(SENDING, sent).await;
             next = Instant::now() + PROGRESS;
         }
     }

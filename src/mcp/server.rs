@@ -112,8 +112,9 @@ impl Connection {
             purpose = Empty,
             session_id = Empty
         );
+        // On the heap: each layer around a future has a place for it of its own, and a thousand calls may wait.
         let answered = async {
-            let answered = patience.spend(tool.waits, self.answer(&tool, &incoming)).await;
+            let answered = patience.spend(tool.waits, Box::pin(self.answer(&tool, &incoming))).await;
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");
                 // Nobody reads it.
@@ -165,7 +166,7 @@ impl ServerHandler for Connection {
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
         };
-        self.call(request, sender, Patience::of(&context, sender.hears_progress)).await
+        Box::pin(self.call(request, sender, Patience::of(&context, sender.hears_progress))).await
     }
 
     async fn list_tools(

@@ -181,7 +181,8 @@ impl Tools {
 }
 
 async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
-    match T::Who::find(incoming).await {
+    // What finding out needs is not held while the call waits.
+    match Box::pin(T::Who::find(incoming)).await {
         Ok(who) => {
             let has_notices = who.has_notices();
             let result = run_for::<T>(incoming, who).await;

@@ -49,30 +49,28 @@ impl Service {
                 self.store.launch_by_ticket(&passkey.token_hash()).await?,
                 self.store.project(project_id).await?,
             );
-            let key = InstanceKey::new(agent_id.clone(), project_id.clone(), Purpose::Chat);
-            let facts = self.store.pair_facts(&key).await?;
-            let open: Vec<Launch> = self
-                .store
-                .open_launches()
-                .await?
-                .into_iter()
-                .filter(|launch| launch.key.agent == *agent_id && launch.key.project == *project_id)
-                .collect();
+            let pair = |purpose| InstanceKey::new(agent_id.clone(), project_id.clone(), purpose);
+            let of_task = self.store.pair_facts(&pair(Purpose::Task)).await?;
+            let of_chat = self.store.pair_facts(&pair(Purpose::Chat)).await?;
+            let mut open = Vec::new();
+            for found in [&of_task.open, &of_chat.open].into_iter().flatten() {
+                open.extend(self.store.launch(&found.id).await?.filter(Launch::is_open));
+            }
             let grant = decide(&Facts {
                 agent_id,
                 project_id,
                 agent: agent.as_ref(),
                 project: project.as_ref(),
-                is_assigned: facts.is_assigned,
+                is_assigned: of_chat.is_assigned,
                 proof: proof(agent.as_ref(), ticketed, passkey),
                 presented_by,
                 open: &open,
-                is_chat_wanted: facts.record.wanted_since.is_some(),
+                is_chat_wanted: of_chat.record.wanted_since.is_some(),
             })?;
             let (Some(agent), Some(project)) = (agent, project) else {
                 return Err(Refusal::InvalidCredentials.into());
             };
-            self.open_session(grant, facts.record, agent, project).await
+            self.open_session(grant, of_chat.record, agent, project).await
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::Authenticated))

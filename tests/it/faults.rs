@@ -15,6 +15,8 @@ mod trees;
 
 use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};
 
+pub use ordinary_user::of_user as daemon_of_ordinary_user;
+
 /// A process that no daemon will end: the test does, however it ends itself.
 struct Ended(i32);
 
@@ -25,7 +27,7 @@ impl Drop for Ended {
 }
 
 /// The process that keeps the agent with this pid.
-fn keeper_of(agent: i32) -> i32 {
+pub fn keeper_of(agent: i32) -> i32 {
     let keeper = proc_fs::read(agent).unwrap().parent;
     assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
     keeper

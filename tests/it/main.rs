@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bridge;
+mod chaos;
 mod chat;
 mod cli;
 mod contract;

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::model::Model;
-use self::script::{EDITED, Script, find_token};
+use self::script::{BLOCKED, EDITED, Plot, Script, find_token};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{processes_of, skip, until_some_within};
 
@@ -126,11 +126,11 @@ struct Bed {
 
 impl Bed {
     /// Not started yet.
-    fn new(cli: &str, program: &Path, providers: &str, user: Option<u32>) -> Self {
+    fn new(cli: &str, program: &Path, plot: Plot, providers: &str, user: Option<u32>) -> Self {
         let mut daemon = Daemon::configured(&settings(providers));
         // Agents may use the folder for temporary files, so that is not outside.
         let outside = tempfile::tempdir_in("/var/tmp").unwrap();
-        let script = Script { work: daemon.work(), outside: outside.path().to_owned() };
+        let script = Script { plot, work: daemon.work(), outside: outside.path().to_owned() };
         let arguments = Arc::<Mutex<Vec<String>>>::default();
         let (seen, state) = (arguments.clone(), daemon.state());
         let model = Model::start(script, move || {
@@ -211,18 +211,27 @@ impl Bed {
         }
     }
 
-    /// Lets an agent of this `ai_type` do its task.
-    fn run(&mut self, ai_type: &str, server: Server) -> Value {
+    /// An agent of this `ai_type` is there, with nothing to do.
+    fn start_with_agent(&mut self, ai_type: &str, server: Server) {
         self.start(server);
         self.daemon.project("prj");
         self.daemon.done(&["agent", "add", "agt", "--ai-type", ai_type]);
         self.daemon.done(&["project", "set", "prj", "--assign", "agt"]);
+    }
+
+    /// Lets an agent of this `ai_type` do its task.
+    fn run(&mut self, ai_type: &str, server: Server) -> Value {
+        self.start_with_agent(ai_type, server);
         self.daemon.task("tsk", "prj", "agt");
-        until_some_within(
-            DEADLINE,
-            || self.daemon.ended("agt").into_iter().next(),
-            || format!("the agent does not end:\n{}", self.said()),
-        )
+        self.until_ended()
+    }
+
+    fn until_ended(&self) -> Value {
+        self.until("the agent ends", || self.daemon.ended("agt").into_iter().next())
+    }
+
+    fn until<T>(&self, what: &str, find: impl FnMut() -> Option<T>) -> T {
+        until_some_within(DEADLINE, find, || format!("waited in vain until {what}:\n{}", self.said()))
     }
 
     /// For a person who wants to know why, and for the search for secrets.
@@ -286,7 +295,7 @@ fn live_with(server: Server, cli: &str, providers: &str, user: Option<u32>) -> O
         skip("the tests can't run these programs as another user");
         return None;
     }
-    let mut bed = Bed::new(cli, &program, providers, user);
+    let mut bed = Bed::new(cli, &program, Plot::Work, providers, user);
     let ended = bed.run(cli, server);
     bed.check(&ended, server);
     Some(bed.strays())
@@ -345,6 +354,71 @@ fn codex_is_let_go_anywhere_by_bypass() {
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
+/// Its task is blocked while its model thinks.
+fn obeys_a_block(cli: &str) {
+    let Some(program) = find(cli) else { return };
+    let mut bed = Bed::new(cli, &program, Plot::Blocked, "{}", None);
+    bed.start_with_agent(cli, Server::Own);
+    bed.daemon.task("tsk", "prj", "agt");
+    bed.until("it has its task", || bed.model.is_waiting().then_some(()));
+    bed.daemon.done(&["task", "set", "tsk", "--status", "blocked"]);
+    fs::write(bed.daemon.work().join(BLOCKED), "").unwrap();
+    let ended = bed.until_ended();
+    assert_eq!(ended["outcome"], "blocked", "{ended}\n{}", bed.said());
+    assert_eq!(bed.daemon.task_status("tsk"), "blocked");
+    bed.daemon.until_nothing_is_left();
+    // Nothing asks for another.
+    assert_eq!(bed.daemon.ended("agt").len(), 1, "{}", bed.said());
+}
+
+#[test]
+fn claude_ends_because_its_task_is_blocked() {
+    obeys_a_block("claude");
+}
+
+#[test]
+fn codex_ends_because_its_task_is_blocked() {
+    obeys_a_block("codex");
+}
+
+/// Two questions, the second after the first is answered, and a good-bye.
+fn chats(cli: &str) {
+    let Some(program) = find(cli) else { return };
+    let mut bed = Bed::new(cli, &program, Plot::Chat, "{}", None);
+    bed.start_with_agent(cli, Server::Own);
+    for question in ["What is it?", "And why?"] {
+        bed.daemon.done(&["chat", "send", "agt", "prj", question]);
+        let answer = format!("You said: {question}");
+        bed.until(&format!("it says `{answer}`"), || {
+            let said = bed.daemon.json(&["chat", "show", "agt", "prj"]);
+            let messages = said["messages"].as_array()?;
+            messages.iter().any(|message| message["content"] == answer).then_some(())
+        });
+    }
+    assert_eq!(bed.daemon.open("agt").len(), 1, "one process answers both\n{}", bed.said());
+    bed.daemon.done(&["chat", "end", "agt", "prj"]);
+    let ended = bed.until_ended();
+    assert_eq!(
+        (&ended["purpose"], &ended["outcome"]),
+        (&json!("chat"), &json!("completed")),
+        "{ended}\n{}",
+        bed.said()
+    );
+    bed.daemon.until_nothing_is_left();
+    let log = fs::read_to_string(bed.daemon.work().join(".ai-pm/agents/agt/chat.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 4, "{log}");
+}
+
+#[test]
+fn claude_answers_two_messages_of_a_chat() {
+    chats("claude");
+}
+
+#[test]
+fn codex_answers_two_messages_of_a_chat() {
+    chats("codex");
+}
+
 #[test]
 fn gemini_does_its_task_and_edits_nothing_outside_its_project() {
     let Some(strays) = live("gemini", "{}", None) else { return };
@@ -374,7 +448,7 @@ fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
 #[test]
 fn gemini_obeys_the_policies_of_its_user() {
     let Some(program) = find("gemini") else { return };
-    let mut bed = Bed::new("gemini", &program, "{}", None);
+    let mut bed = Bed::new("gemini", &program, Plot::Work, "{}", None);
     let folder = bed.daemon.folder().join("home/.gemini/policies");
     fs::create_dir_all(&folder).unwrap();
     let policy =

@@ -47,6 +47,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::service::settings;
+pub use world::Dice;
 use world::{Chronicle, SimWorld, Telling};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);

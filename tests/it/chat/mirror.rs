@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
+use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use serde_json::{Value, json};
 
 use super::{asked, quiet, say};
@@ -89,13 +90,16 @@ fn no_link_leads_it_out_of_the_working_directory() {
     let warning = "could not mirror a chat; its messages are in the store";
     until("it is told", || !daemon.logged(warning).is_empty());
     say(&daemon, "two");
-    fs::remove_file(daemon.work().join(".ai-pm")).unwrap();
-    let folder = file(&daemon).parent().unwrap().to_owned();
-    fs::create_dir_all(&folder).unwrap();
-    symlink(elsewhere.join("file"), file(&daemon)).unwrap();
+    // Each takes the place of the one before in one step: the mirror may look at any time.
+    let prepared = daemon.folder().join("prepared");
+    fs::create_dir_all(prepared.join("agents/agt_a")).unwrap();
+    symlink(elsewhere.join("file"), prepared.join("agents/agt_a/chat.jsonl")).unwrap();
+    let place = daemon.work().join(".ai-pm");
+    rustix::fs::renameat_with(CWD, &prepared, CWD, &place, RenameFlags::EXCHANGE).unwrap();
     say(&daemon, "three");
-    fs::remove_file(file(&daemon)).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, file(&daemon), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let pipe = daemon.folder().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    fs::rename(pipe, file(&daemon)).unwrap();
     say(&daemon, "four");
     fs::remove_file(file(&daemon)).unwrap();
     say(&daemon, "five");

@@ -16,7 +16,7 @@ use crate::support::{agent_fixture, is_gone, kill, until};
 const USER: u32 = 65534;
 
 /// A daemon of another user; `None`, and says why, where that can't be.
-fn of_user(settings: &str) -> Option<Daemon> {
+pub fn of_user(settings: &str) -> Option<Daemon> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return None;

@@ -6,7 +6,9 @@ mod messages;
 mod responses;
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -19,11 +21,15 @@ use tokio::runtime::Runtime;
 
 use super::script::{Conversation, Script, Step};
 
+/// Between two looks at what a model waits for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// Answers on a loopback port until it is dropped.
 pub struct Model {
     pub port: u16,
     /// The requests so far, each as its CLI sent it.
     pub seen: Arc<Mutex<Vec<Value>>>,
+    is_waiting: Arc<AtomicBool>,
     /// Its tasks end with it.
     _runtime: Runtime,
 }
@@ -31,6 +37,8 @@ pub struct Model {
 struct Shared {
     script: Script,
     seen: Arc<Mutex<Vec<Value>>>,
+    /// A CLI waits for what the script waits for.
+    is_waiting: Arc<AtomicBool>,
     /// Called while a CLI waits for its answer.
     look: Box<dyn Fn() + Send + Sync>,
 }
@@ -41,7 +49,9 @@ impl Model {
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<Value>>>::default();
-        let shared = Arc::new(Shared { script, seen: seen.clone(), look: Box::new(look) });
+        let is_waiting = Arc::<AtomicBool>::default();
+        let shared =
+            Arc::new(Shared { script, seen: seen.clone(), is_waiting: is_waiting.clone(), look: Box::new(look) });
         let router = Router::new()
             .route("/v1/messages", post(messages::answer))
             .route("/v1/responses", post(responses::answer))
@@ -49,15 +59,24 @@ impl Model {
             .route("/v1beta/models/{call}", post(generate::answer));
         let router = router.layer(DefaultBodyLimit::disable()).with_state(shared);
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { port, seen, _runtime: runtime }
+        Self { port, seen, is_waiting, _runtime: runtime }
+    }
+
+    /// Whether it thinks until what its script waits for has happened.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Acquire)
     }
 }
 
 impl Shared {
-    fn next(&self, request: Value, read: fn(&Value) -> Conversation) -> (Step, usize) {
+    async fn next(&self, request: Value, read: fn(&Value) -> Conversation) -> (Step, usize) {
         (self.look)();
         let conversation = read(&request);
         self.seen.lock().unwrap().push(request);
+        while self.script.is_to_wait(&conversation) {
+            self.is_waiting.store(true, Ordering::Release);
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
         (self.script.next(&conversation), conversation.results.len())
     }
 }

@@ -1,5 +1,5 @@
-//! What the scripted model does, whichever API it is asked by: a fixed list of tool calls, one per answer, so that the number of
-//! results so far says which is next. What it needs to know, it reads from the conversation as a model would.
+//! What the scripted model does, whichever API it is asked by: the plot and the results so far say which call is next. What it needs
+//! to know, it reads from the conversation as a model would.
 
 use std::path::PathBuf;
 
@@ -26,47 +26,109 @@ pub enum Step {
     Say(String),
 }
 
-/// Where the model works.
+/// What the model does, and where it works.
 #[derive(Debug, Clone)]
 pub struct Script {
+    pub plot: Plot,
     pub work: PathBuf,
     /// Where it also tries to write.
     pub outside: PathBuf,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plot {
+    /// Does its task, and reports that it is done.
+    Work,
+    /// Is told in the middle of its task that this is blocked, and obeys (seed 000).
+    Blocked,
+    /// Answers what it is asked, until it is to log out (seed 003).
+    Chat,
+}
+
+/// Exists in the working directory once a person has blocked the task.
+pub const BLOCKED: &str = "blocked";
+
 pub const EDITED: &str = "written by the scripted model\n";
 
 impl Script {
+    /// Whether the model still thinks, as what it is to notice hasn't happened.
+    pub fn is_to_wait(&self, conversation: &Conversation) -> bool {
+        self.plot == Plot::Blocked && conversation.results.len() == 2 && !self.work.join(BLOCKED).exists()
+    }
+
     pub fn next(&self, conversation: &Conversation) -> Step {
         let Conversation { text, results, tools } = conversation;
-        for needed in ["authenticate", "get_my_task", "report_completed"] {
-            if !tools.iter().any(|tool| tool == needed) {
-                return Step::Say(format!("there is no tool {needed} among {tools:?}"));
-            }
+        let needed: &[&str] = match self.plot {
+            Plot::Work => &["authenticate", "get_my_task", "report_completed"],
+            Plot::Blocked => &["authenticate", "get_my_task", "get_notifications", "report_completed"],
+            Plot::Chat => &["authenticate", "get_next_action", "respond_chat", "logout"],
+        };
+        if let Some(missing) = needed.iter().find(|needed| !tools.iter().any(|tool| tool == **needed)) {
+            return Step::Say(format!("there is no tool {missing} among {tools:?}"));
         }
-        let session_token = || results.iter().find_map(|result| find_token(result, "sess_")).unwrap_or_default();
-        match results.len() {
-            0 => {
-                let argument = |name: &str| between(text, &format!("{name}=\""), "\"");
-                let (agent, project) = (argument("agent_id"), argument("project_id"));
-                let passkey = argument("passkey");
-                Step::Coordinator(
-                    "authenticate",
-                    json!({ "agent_id": agent, "passkey": passkey, "project_id": project }),
-                )
-            }
-            1 => Step::Coordinator("get_my_task", json!({ "session_token": session_token() })),
+        let Some(latest) = results.last() else {
+            let argument = |name: &str| between(text, &format!("{name}=\""), "\"");
+            let (agent, project) = (argument("agent_id"), argument("project_id"));
+            let passkey = argument("passkey");
+            return Step::Coordinator(
+                "authenticate",
+                json!({ "agent_id": agent, "passkey": passkey, "project_id": project }),
+            );
+        };
+        let token = results.iter().find_map(|result| find_token(result, "sess_")).unwrap_or_default();
+        match self.plot {
+            Plot::Work => self.work(results.len(), &token),
+            Plot::Blocked => blocked(latest, results.len(), &token),
+            Plot::Chat => chat(latest, &token),
+        }
+    }
+
+    fn work(&self, n_results: usize, token: &str) -> Step {
+        match n_results {
+            1 => Step::Coordinator("get_my_task", json!({ "session_token": token })),
             2 => Step::Write(self.work.join("edited.txt"), EDITED),
             3 => Step::Run("cat edited.txt > ran.txt && pwd >> ran.txt".to_owned()),
             4 => Step::Write(self.outside.join("by_edit"), EDITED),
             5 => Step::Run(format!("echo stray > {}/by_shell", self.outside.display())),
             6 => {
                 let summary = "edited a file and ran a command";
-                let report = json!({ "session_token": session_token(), "result": "success", "summary": summary });
+                let report = json!({ "session_token": token, "result": "success", "summary": summary });
                 Step::Coordinator("report_completed", report)
             }
             _ => Step::Say("I am done.".to_owned()),
         }
+    }
+}
+
+fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
+    match n_results {
+        1 | 2 => Step::Coordinator("get_my_task", json!({ "session_token": token })),
+        // The answer itself says that there is something to be read, and where.
+        3 if latest.contains("get_notifications") => {
+            Step::Coordinator("get_notifications", json!({ "session_token": token }))
+        }
+        4 if latest.contains("report_completed") && latest.contains("blocked") => {
+            let report = json!({ "session_token": token, "result": "blocked", "summary": "told to stop" });
+            Step::Coordinator("report_completed", report)
+        }
+        n => Step::Say(format!("I end after {n} results, the last of which says: {latest}")),
+    }
+}
+
+fn chat(latest: &str, token: &str) -> Step {
+    // Some CLIs show the answer as the text of a text.
+    let latest = latest.replace("\\\"", "\"");
+    let says = |key: &str| between(&latest, &format!("\"{key}\":"), "\",").map(|rest| rest.replace(['"', ' '], ""));
+    match says("action").as_deref() {
+        Some("get_pending_messages") if latest.contains("\"messages\"") => {
+            let contents = latest.split("\"content\":").skip(1);
+            let contents = contents.filter_map(|rest| between(rest, "\"", "\"")).collect::<Vec<_>>().join(" and ");
+            let answer = json!({ "session_token": token, "content": format!("You said: {contents}") });
+            Step::Coordinator("respond_chat", answer)
+        }
+        Some("logout") => Step::Coordinator("logout", json!({ "session_token": token })),
+        Some("exit") => Step::Say("Good-bye.".to_owned()),
+        _ => Step::Coordinator("get_next_action", json!({ "session_token": token })),
     }
 }
 

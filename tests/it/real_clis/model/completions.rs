@@ -63,7 +63,7 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
             tools: tools(request).filter_map(|name| name.strip_prefix(prefix)).map(str::to_owned).collect(),
         }
     };
-    let (step, n) = shared.next(request, read);
+    let (step, n) = shared.next(request, read).await;
     let call = |name: &str, arguments: &Value| {
         let function = json!({ "name": name, "arguments": arguments.to_string() });
         let call = json!({ "index": 0, "id": format!("call_{n}"), "type": "function", "function": function });

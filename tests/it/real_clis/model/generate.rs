@@ -30,7 +30,7 @@ pub async fn answer(
             tools: tools.map(str::to_owned).collect(),
         }
     };
-    let (step, n) = shared.next(request, read);
+    let (step, n) = shared.next(request, read).await;
     let call = |name: String, arguments: Value| json!({ "functionCall": { "id": format!("call_{n}"), "name": name, "args": arguments } });
     let part = match step {
         Step::Coordinator(tool, arguments) => call(format!("mcp_coordinator_{tool}"), arguments),

@@ -23,7 +23,7 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
             tools: tools.map(str::to_owned).collect(),
         }
     };
-    let (step, n) = shared.next(request, read);
+    let (step, n) = shared.next(request, read).await;
     let call = |name: String, input: Value| {
         let block = json!({ "type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": {} });
         (block, json!({ "type": "input_json_delta", "partial_json": input.to_string() }), "tool_use")

@@ -22,7 +22,7 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
             tools: tools.map(str::to_owned).collect(),
         }
     };
-    let (step, n) = shared.next(request, read);
+    let (step, n) = shared.next(request, read).await;
     let call = |namespace: Option<&str>, name: &str, arguments: &Value| {
         let mut item = json!({
             "type": "function_call", "id": format!("fc_{n}"), "call_id": format!("call_{n}"),

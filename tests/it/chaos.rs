@@ -1,0 +1,225 @@
+//! The daemon is killed at moments of no choice, again and again, while its agents start, work, leave descendants behind and
+//! end. Whatever it was doing, the next one knows all of them, doubles none, and loses no exit.
+//!
+//! ```sh
+//! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
+//! ```
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::thread;
+use std::time::Duration;
+
+use agent_coordinator::instance_dir::{MARK_VARIABLE, proc_fs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::control::send_to;
+use crate::daemon::Daemon;
+use crate::faults::{daemon_of_ordinary_user, keeper_of};
+use crate::sim::Dice;
+use crate::support::{is_gone, kill, until};
+
+/// How often the daemon is killed.
+const VARIABLE: &str = "AGENT_COORDINATOR_TEST_KILLS";
+const N_KILLS: usize = 10;
+const AGENTS: [&str; 6] = ["agt_a", "agt_b", "agt_c", "agt_d", "agt_e", "agt_f"];
+/// Fewer than there are agents: every end lets another one start.
+const N_SLOTS: usize = 4;
+/// Longest that a daemon lives, in milliseconds, and longest that there is none.
+const LIFE: u64 = 600;
+const DEATH: u64 = 200;
+const SETTINGS: &str = "manifest: manifest.yaml\nmax_concurrent: 4\nbackoff: { initial: 1ms, max: 1ms }\n\
+                        start: { limit: 0 }\nstop: { leak_grace: 100ms }";
+
+/// A life of an agent, with what it writes down of it. It holds the file as long as anything of its tree lives.
+fn life(agent: &str) -> Vec<String> {
+    let note = |what: &str| format!(r#"echo "${{AGENT_COORDINATOR_MARK#*/}} $$ {what}" >>{agent}.journal"#);
+    let act = [
+        "0) ;;",
+        "1) rest 0.2 ;;",
+        "2) take term-ignoring-child; rest 0.1 ;;",
+        "3) (env -i setsid sh -c 'echo $$ >>escaped; exec sleep 600' >/dev/null 2>&1 &) ; rest 0.05 ;;",
+        "4) take authenticate; take children:3 ;;",
+        "5) take authenticate; take get-my-task >/dev/null; take report:success >/dev/null ;;",
+    ];
+    vec![
+        format!("alone:{agent}.alone"),
+        format!("run:{}", note("started")),
+        "run:dice=$(od -An -N2 -tu2 /dev/urandom | tr -d ' '); code=$((100 + dice % 100))".to_owned(),
+        format!("run:case $((dice % 6)) in {} esac", act.join(" ")),
+        format!("run:{}; exit $code", note("$code")),
+    ]
+}
+
+fn manifest(daemon: &Daemon, n_tasks: usize) -> String {
+    let all = AGENTS.join(", ");
+    let mut text = format!(
+        "agents: {{ {} }}\nprojects:\n  prj: {{ working_directory: {}, agents: [{all}] }}\ntasks:\n",
+        AGENTS.map(|agent| format!("{agent}: {{}}")).join(", "),
+        daemon.work().display()
+    );
+    for agent in AGENTS {
+        for n in 0..n_tasks {
+            writeln!(
+                text,
+                "  tsk_{agent}_{n}: {{ project: prj, title: a title, assignee: {agent}, status: in_progress }}"
+            )
+            .unwrap();
+        }
+    }
+    text
+}
+
+/// All that was ever seen of the launches, by id.
+#[derive(Default)]
+struct Seen(BTreeMap<String, Value>);
+
+impl Seen {
+    /// Looks at the store; the ids of those that have ended.
+    fn look(&mut self, daemon: &Daemon) -> BTreeSet<String> {
+        let answer = send_to(&daemon.state().join("control.sock"), "GET", "/api/launches?limit=1000", b"").json();
+        let mut open = BTreeSet::new();
+        for launch in answer.as_array().unwrap() {
+            let id = launch["launchId"].as_str().unwrap();
+            let earlier = self.0.insert(id.to_owned(), launch.clone());
+            if let Some(earlier) = earlier.filter(|earlier| earlier["state"] == "ended") {
+                assert_eq!(earlier, *launch, "an end is recorded once");
+            }
+            if launch["state"] != "ended" {
+                let agent = launch["agentId"].as_str().unwrap();
+                assert!(open.insert(agent.to_owned()), "two launches of {agent} are open: {answer}");
+            }
+        }
+        assert!(open.len() <= N_SLOTS, "more are open than may be: {answer}");
+        let ended = self.0.iter().filter(|(_, launch)| launch["state"] == "ended");
+        ended.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The agents that live now, as far as the store knows: launch and process.
+    fn living(&self) -> Vec<(String, i32)> {
+        let open = self.0.iter().filter(|(_, launch)| launch["state"] != "ended");
+        let pid = |launch: &Value| i32::try_from(launch["pid"].as_i64()?).ok().filter(|&pid| !is_gone(pid));
+        open.filter_map(|(id, launch)| Some((id.clone(), pid(launch)?))).collect()
+    }
+}
+
+/// Processes that carry the mark of a launch that has ended.
+fn left_behind(ended: &BTreeSet<String>) -> Vec<i32> {
+    let of_ended = |pid: &i32| {
+        let mark = proc_fs::find_variable(*pid, MARK_VARIABLE).unwrap_or_default();
+        mark.split_once('/').is_some_and(|(_, launch)| ended.contains(launch)) && !is_gone(*pid)
+    };
+    proc_fs::list().unwrap().iter().map(|process| process.pid).filter(of_ended).collect()
+}
+
+/// What the agents wrote down: launch, process, and `started` or the exit code.
+fn journal(daemon: &Daemon) -> Vec<(String, i64, String)> {
+    let mut entries = Vec::new();
+    for agent in AGENTS {
+        for line in fs::read_to_string(daemon.work().join(format!("{agent}.journal"))).unwrap_or_default().lines() {
+            let mut words = line.split(' ').map(str::to_owned);
+            let (launch, pid) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+            entries.push((launch, pid, words.next().unwrap()));
+        }
+    }
+    entries
+}
+
+/// What is done to the agents in the last moment without a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    /// A keeper is killed: an end that nobody can know.
+    KeeperKilled,
+}
+
+fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
+    let seed = RandomState::new().hash_one(0);
+    eprintln!("chaos: {n_kills} kills, seed {seed}");
+    let mut dice = Dice::new(seed, 0);
+    daemon.write("manifest.yaml", manifest(&daemon, 10 + 4 * n_kills));
+    for agent in AGENTS {
+        let steps = life(agent);
+        daemon.steps(agent, &steps.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    daemon.start();
+    let (mut seen, mut n_adopted) = (Seen::default(), 0);
+    for _ in 0..n_kills {
+        // Chance is the point: whatever it is doing then, it is killed in the middle of it.
+        thread::sleep(Duration::from_millis(dice.below(LIFE)));
+        seen.look(&daemon);
+        let before = seen.living();
+        daemon.kill();
+        thread::sleep(Duration::from_millis(dice.below(DEATH)));
+        if meanwhile == Meanwhile::KeeperKilled
+            && let Some((_, agent)) = before.iter().find(|(_, pid)| !is_gone(*pid))
+        {
+            kill(keeper_of(*agent), Signal::KILL);
+        }
+        daemon.start();
+        n_adopted += daemon.logged("instance adopted").len();
+        let ended = seen.look(&daemon);
+        for (launch, pid) in before {
+            let now = &seen.0[&launch];
+            assert_eq!(now["pid"], json!(pid), "the same process: {now}");
+            assert!(now["state"] != "ended" || is_gone(pid), "it lives: {now}");
+        }
+        assert_eq!(left_behind(&ended), [0; 0], "of launches that have ended");
+    }
+    daemon.done(&["pause"]);
+    until("all of them have ended", || daemon.status()["limits"]["running"] == 0);
+    daemon.until_nothing_is_left();
+    seen.look(&daemon);
+    check_ends(&daemon, &seen);
+    eprintln!("chaos: {} launches, {n_adopted} adopted", seen.0.len());
+    assert!(n_adopted > 0, "nothing was ever adopted: this shows nothing");
+}
+
+/// Everyone who ran is known with its process, and everyone who ended, with how.
+fn check_ends(daemon: &Daemon, seen: &Seen) {
+    let journal = journal(daemon);
+    let started: BTreeMap<&str, i64> =
+        journal.iter().filter(|entry| entry.2 == "started").map(|(id, pid, _)| (id.as_str(), *pid)).collect();
+    assert_eq!(started.len() * 2, journal.len(), "each of them started once and ended once");
+    for (id, pid, code) in journal.iter().filter(|entry| entry.2 != "started") {
+        let launch = &seen.0[id];
+        assert_eq!((launch["pid"].as_i64(), launch["exitCode"].to_string()), (Some(*pid), code.clone()), "{launch}");
+    }
+    for (id, launch) in &seen.0 {
+        let has_run = started.contains_key(id.as_str());
+        assert!(has_run || launch["outcome"] == "start_failed", "its end is made up: {launch}");
+        assert_ne!(launch["outcome"], "lost", "{launch}");
+    }
+    for agent in AGENTS {
+        assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists(), "{agent} was there twice");
+    }
+    let escaped = fs::read_to_string(daemon.work().join("escaped")).unwrap_or_default();
+    let escaped: Vec<i32> = escaped.lines().map(|pid| pid.parse().unwrap()).filter(|pid| !is_gone(*pid)).collect();
+    assert_eq!(escaped, [0; 0], "what carries no mark is ended, too");
+}
+
+fn n_kills() -> usize {
+    std::env::var(VARIABLE).map_or(N_KILLS, |number| number.parse().expect("a number of kills"))
+}
+
+#[test]
+fn whenever_the_daemon_is_killed_no_agent_is_doubled_and_no_exit_lost() {
+    survive(Daemon::configured(SETTINGS), n_kills(), Meanwhile::Nothing);
+}
+
+#[test]
+fn the_same_holds_for_an_ordinary_user() {
+    let Some(daemon) = daemon_of_ordinary_user(SETTINGS) else { return };
+    survive(daemon, n_kills(), Meanwhile::Nothing);
+}
+
+/// The mutant: what this looks for is found where it is.
+#[test]
+#[should_panic(expected = "each of them started once and ended once")]
+fn a_lost_exit_is_found() {
+    survive(Daemon::configured(SETTINGS), N_KILLS, Meanwhile::KeeperKilled);
+}
