@@ -139,7 +139,7 @@ output: { max_file: 1 MiB, files: 2 }
     assert_eq!(config.providers["fast"].cli_args, ["--bare"]);
     assert_eq!(config.providers["codex"], ProviderConfig::of_preset(Preset::Codex));
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
-    let seconds = Duration::from_secs;
+    let (seconds, hour) = (Duration::from_secs, Duration::from_hours(1));
     let expected = Config {
         polling_interval: Duration::from_millis(250),
         max_concurrent: 12,
@@ -153,14 +153,10 @@ output: { max_file: 1 MiB, files: 2 }
         coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
-        session: Session {
-            default_timeout: seconds(3_600),
-            max_timeout: seconds(7_200),
-            cleanup_interval: seconds(60),
-        },
-        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
+        session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
+        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
-        run: Run { linger: seconds(5), max_runtime: Some(seconds(10_800)), silence_timeout: Some(seconds(1_200)) },
+        run: Run { linger: seconds(5), max_runtime: Some(3 * hour), silence_timeout: Some(seconds(1_200)) },
         limits: Limits {
             per_project: Some(4),
             per_agent: Some(2),
@@ -170,9 +166,9 @@ output: { max_file: 1 MiB, files: 2 }
             min_free_memory: Some(1 << 16),
         },
         notice: Notice { grace: seconds(60) },
-        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
+        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
-        parking: Parking { initial: seconds(60), max: seconds(7_200) },
+        parking: Parking { initial: seconds(60), max: 2 * hour },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {
             level: "warn,agent_coordinator=debug".to_owned(),
