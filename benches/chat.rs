@@ -14,6 +14,7 @@ use support::agent::{self, Role};
 use support::bed::{Bed, Link, Wanted};
 use support::clients::{Control, Mcp, PATIENCE};
 use support::figures::{Figure, Target, Times, print};
+use support::proc::memory;
 
 /// Agents that wait, each on a connection of its own.
 const N_WAITING: usize = 1_000;
@@ -84,7 +85,7 @@ fn waiting(link: Link) -> Result<Waited> {
     for n in 0..N_WAITING {
         control.post("/projects/prj/chat/start", &json!({ "agentId": format!("agt_{n}") }))?;
     }
-    let before = resident_kib(&bed)?;
+    let before = memory(bed.pid(), "VmRSS")?;
     let mut agents =
         (0..N_WAITING).map(|n| Agent::enter(&bed, link, &mut coordinator, n)).collect::<Result<Vec<_>>>()?;
     for agent in &mut agents {
@@ -96,7 +97,7 @@ fn waiting(link: Link) -> Result<Waited> {
     ensure!(listening.as_object().is_some_and(|all| all.values().all(|open| open["chat"] == 1)), "{listening}");
     settle(&bed)?;
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
-    let kib_each = (resident_kib(&bed)?.saturating_sub(before)) as f64 / N_WAITING as f64;
+    let kib_each = (memory(bed.pid(), "VmRSS")? - before) * 1024.0 / N_WAITING as f64;
     let (mut times, mut appended) = (Times::default(), Times::default());
     for n in 0..N_MESSAGES {
         // Everybody's turn, not in the order in which they came.
@@ -117,12 +118,6 @@ fn waiting(link: Link) -> Result<Waited> {
 
 fn post(control: &mut Control, n: usize) -> Result<()> {
     control.post(&format!("/projects/prj/agents/agt_{n}/chat/messages"), &json!({ "content": "hello" })).map(drop)
-}
-
-fn resident_kib(bed: &Bed) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", bed.pid()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a line of every process")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Waits until the daemon has nothing to do.

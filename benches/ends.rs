@@ -1,4 +1,4 @@
-//! How soon ends are known: of a hundred agents that end at once, and of one that dies among many.
+//! How soon ends are known: of hundreds of agents that end at once, of one that dies among many, and of all that die together.
 
 mod support;
 
@@ -7,45 +7,49 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::clients::PATIENCE;
 use support::figures::{Figure, Target, Times, print};
 
-/// Agents that start and end at the same time.
-const N_CROWD: usize = 100;
-const N_CROWDS: usize = 10;
+/// Agents that start and end at the same time, and how often.
+const CROWDS: [(usize, usize); 2] = [(100, 10), (500, 5)];
 /// Agents that live when the first is killed.
 const N_VICTIMS: usize = 200;
+/// Agents that are killed all at once.
+const N_MASSACRED: usize = 500;
 
 fn main() -> Result<()> {
     if agent::is_agent() {
         return Ok(());
     }
-    let floor = crowds_without_daemon()?;
-    let crowds = crowds()?;
-    let deaths = deaths()?;
-    print(&[
-        Figure {
-            floor: Some(floor.median()),
-            max_ratio: Some(5.0),
-            ..Figure::of_times("100 agents that exit at once: claim -> all ends in the store", &crowds)
-        },
-        Figure {
-            target: Some(Target::AtMost(5.0)),
-            p99_target: Some(Target::AtMost(25.0)),
-            ..Figure::of_times("an agent's death -> its exit in the store", &deaths)
-        },
-    ]);
+    let mut figures = Vec::new();
+    let names = ["100 agents that exit at once: claim -> all ends in the store", "the same with 500 agents"];
+    for ((n_agents, n_times), name) in CROWDS.into_iter().zip(names) {
+        let floor = crowds_without_daemon(n_agents, n_times)?;
+        let crowds = crowds(n_agents, n_times)?;
+        figures.push(Figure { floor: Some(floor.median()), max_ratio: Some(4.0), ..Figure::of_times(name, &crowds) });
+    }
+    figures.push(Figure {
+        target: Some(Target::AtMost(3.0)),
+        p99_target: Some(Target::AtMost(20.0)),
+        ..Figure::of_times("an agent's death -> its exit in the store", &deaths()?)
+    });
+    figures.push(Figure {
+        target: Some(Target::AtMost(200.0)),
+        ..Figure::of_times("500 killed in one loop: the first signal -> all exits in the store", &massacre()?)
+    });
+    print(&figures);
     Ok(())
 }
 
 /// The floor: posix_spawn of the same program and a wait, one after the other.
-fn crowds_without_daemon() -> Result<Times> {
+fn crowds_without_daemon(n_agents: usize, n_times: usize) -> Result<Times> {
     let mut times = Times::default();
-    for _ in 0..N_CROWDS {
+    for _ in 0..n_times {
         let began = Instant::now();
-        for _ in 0..N_CROWD {
+        for _ in 0..n_agents {
             Role::Exit.command()?.spawn()?.wait()?;
         }
         times.add(began.elapsed());
@@ -55,16 +59,16 @@ fn crowds_without_daemon() -> Result<Times> {
 
 /// From just before the word by which all of a crowd are claimed in one cycle, until the daemon says of the last that its end
 /// is committed: its log line `launch ended` comes after that, and reading it costs the daemon nothing.
-fn crowds() -> Result<Times> {
-    let settings = format!("polling_interval: 1h\nmax_concurrent: {N_CROWD}\nbackoff: {{ initial: 1h, max: 1h }}");
-    let wanted = Wanted { settings: &settings, role: Role::Exit, n_agents: N_CROWD * N_CROWDS };
+fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
+    let settings = format!("polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}");
+    let wanted = Wanted { settings: &settings, role: Role::Exit, n_agents: n_agents * n_times };
     let mut bed = Bed::start(&wanted)?;
     let mut control = bed.control()?;
     let mut times = Times::default();
-    for crowd in 0..N_CROWDS {
+    for crowd in 0..n_times {
         control.stop_all()?;
-        for n in 0..N_CROWD {
-            control.set_status(&format!("tsk_{}", crowd * N_CROWD + n), "in_progress")?;
+        for n in 0..n_agents {
+            control.set_status(&format!("tsk_{}", crowd * n_agents + n), "in_progress")?;
         }
         let mut log = bed.follow_log()?;
         let mut n_ended = 0;
@@ -77,39 +81,74 @@ fn crowds() -> Result<Times> {
                 n_ended += usize::from(line.contains(r#""message":"launch ended""#));
                 line.clear();
             }
-            Ok(n_ended == N_CROWD)
+            Ok(n_ended == n_agents)
         })?;
         times.add(began.elapsed());
-        let ended = Bed::launches(&mut control, N_CROWD, |launch| launch["state"] == "ended")?;
-        ensure!(ended.len() == N_CROWD, "only {} ends are in the store", ended.len());
+        let ended = Bed::launches(&mut control, n_agents, |launch| launch["state"] == "ended")?;
+        ensure!(ended.len() == n_agents, "only {} ends are in the store", ended.len());
     }
     Ok(times)
 }
 
-/// From the signal until the launch is seen to have left `starting`, asked for without a pause.
-fn deaths() -> Result<Times> {
-    let settings = format!("polling_interval: 1h\nmax_concurrent: {N_VICTIMS}\nbackoff: {{ initial: 1h, max: 1h }}");
-    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Stay, n_agents: N_VICTIMS })?;
+/// So many agents that stay.
+fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
+    let settings = format!("polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}");
+    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Stay, n_agents })?;
     let mut control = bed.control()?;
-    for n in 0..N_VICTIMS {
+    for n in 0..n_agents {
         control.set_status(&format!("tsk_{n}"), "in_progress")?;
     }
-    let mut victims = Vec::new();
+    let mut running = Vec::new();
     bed.wait_until("all agents run", |_| {
-        victims = Bed::launches(&mut control, N_VICTIMS, |launch| launch["pid"].is_i64())?;
-        Ok(victims.len() == N_VICTIMS)
+        running = Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?;
+        Ok(running.len() == n_agents)
     })?;
+    let process = |launch: &Value| {
+        let pid = launch["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).context("a pid")?;
+        Ok((pid, launch["launchId"].as_str().context("an id")?.to_owned()))
+    };
+    Ok((bed, running.iter().map(process).collect::<Result<_>>()?))
+}
+
+/// Whether the store knows nothing yet of the end of its process.
+fn seems_to_live(launch: &Value) -> bool {
+    matches!(launch["state"].as_str(), Some("starting" | "running"))
+}
+
+/// From the signal until the launch is seen to have left `running`, asked for without a pause.
+fn deaths() -> Result<Times> {
+    let (bed, victims) = fleet(N_VICTIMS)?;
+    let mut control = bed.control()?;
     let mut times = Times::default();
-    for victim in &victims {
-        let pid = victim["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).context("a pid")?;
-        let path = format!("/launches/{}", victim["launchId"].as_str().context("an id")?);
+    for (pid, launch) in &victims {
+        let path = format!("/launches/{launch}");
         let killed = Instant::now();
-        kill_process(pid, Signal::KILL)?;
-        while matches!(control.get(&path)?["state"].as_str(), Some("starting" | "running")) {
-            ensure!(killed.elapsed() < PATIENCE, "the death of {pid} is not noticed", pid = victim["pid"]);
+        kill_process(*pid, Signal::KILL)?;
+        while seems_to_live(&control.get(&path)?) {
+            ensure!(killed.elapsed() < PATIENCE, "the death of {launch} is not noticed");
         }
         times.add(killed.elapsed());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(times)
+}
+
+/// From the first of the signals until none of the launches seems to live.
+fn massacre() -> Result<Times> {
+    let (mut bed, victims) = fleet(N_MASSACRED)?;
+    let mut control = bed.control()?;
+    let began = Instant::now();
+    for (pid, _) in &victims {
+        kill_process(*pid, Signal::KILL)?;
+    }
+    let mut last = began.elapsed();
+    bed.wait_until("all are known to be dead", |_| {
+        let is_over = Bed::launches(&mut control, N_MASSACRED, seems_to_live)?.is_empty();
+        last = began.elapsed();
+        Ok(is_over)
+    })?;
+    bed.wait_until("all have ended", |_| {
+        Ok(Bed::launches(&mut control, N_MASSACRED, |launch| launch["state"] == "ended")?.len() == N_MASSACRED)
+    })?;
+    Ok([last].into_iter().collect())
 }

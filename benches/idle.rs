@@ -4,7 +4,6 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use anyhow::{Context as _, Result};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
+use support::proc::{memory, number};
 
 /// After this a daemon that was just started is as it will be for hours.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -39,27 +39,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A number of kilobytes of `/proc/<pid>/status`, in MiB.
-fn memory(pid: u32, field: &str) -> Result<f64> {
-    let kilobytes = number(Path::new(&format!("/proc/{pid}/status")), field)?;
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-    Ok(kilobytes as f64 / 1024.0)
-}
-
-fn number(status: &Path, field: &str) -> Result<u64> {
-    let text = fs::read_to_string(status)?;
-    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    let value = value.and_then(|value| value.split_whitespace().next());
-    value.and_then(|value| value.parse().ok()).with_context(|| format!("no {field} in {}", status.display()))
-}
-
 /// How often a thread of the daemon gave up the processor, which it only does to wait: once for each wake-up.
 fn switches(pid: u32) -> Result<BTreeMap<String, u64>> {
     let mut switches = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let thread = thread?.path();
         let name = fs::read_to_string(thread.join("comm"))?.trim().to_owned();
-        *switches.entry(name).or_default() += number(&thread.join("status"), "voluntary_ctxt_switches")?;
+        *switches.entry(name).or_default() +=
+            number(&thread.join("status").display().to_string(), "voluntary_ctxt_switches")?;
     }
     Ok(switches)
 }
@@ -90,7 +77,7 @@ fn keeper(bed: &mut Bed) -> Result<Figure> {
         Ok(agent.is_some())
     })?;
     let agent = agent.context("a pid")?;
-    let keeper = number(Path::new(&format!("/proc/{agent}/status")), "PPid")?;
+    let keeper = number(&format!("/proc/{agent}/status"), "PPid")?;
     Ok(Figure {
         target: Some(Target::AtMost(0.75)),
         ..Figure::new("keeper: anonymous memory", "MiB", memory(u32::try_from(keeper)?, "RssAnon")?)

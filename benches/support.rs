@@ -6,3 +6,4 @@ pub mod agent;
 pub mod bed;
 pub mod clients;
 pub mod figures;
+pub mod proc;

@@ -26,6 +26,8 @@ pub enum Role {
     Exit,
     /// Stays until it is ended.
     Stay,
+    /// Prints so many bytes, then ends.
+    Print(u64),
     /// Tells when it began, then does a task's worth of talking with the server.
     Work(PathBuf),
 }
@@ -36,6 +38,7 @@ impl Role {
         let (word, path) = match self {
             Self::Exit => ("exit", None),
             Self::Stay => ("stay", None),
+            Self::Print(n_bytes) => ("print", Some(n_bytes.to_string())),
             Self::Work(beginnings) => ("work", Some(beginnings.display().to_string())),
         };
         [IS_AGENT, word].into_iter().map(str::to_owned).chain(path).collect()
@@ -61,6 +64,9 @@ pub fn is_agent() -> bool {
         Some("stay") => loop {
             std::thread::park();
         },
+        Some("print") => {
+            let _ = print(arguments.next().and_then(|number| number.parse().ok()).unwrap_or(0));
+        }
         Some("work") => {
             let told = arguments.next().map(|path| tell(Path::new(&path), began));
             if let Some(Ok(())) = told {
@@ -76,6 +82,20 @@ pub fn is_agent() -> bool {
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Lines as an agent prints them, without a pause.
+fn print(n_bytes: u64) -> std::io::Result<()> {
+    let line = json!({ "type": "assistant", "message": { "content": [{ "type": "text", "text": "x".repeat(400) }] } });
+    let lines = format!("{line}\n").repeat(128);
+    let mut out = std::io::stdout().lock();
+    let mut n_left = n_bytes;
+    while n_left > 0 {
+        let n = lines.len().min(usize::try_from(n_left).unwrap_or(usize::MAX));
+        out.write_all(&lines.as_bytes()[..n])?;
+        n_left -= n as u64;
+    }
+    Ok(())
 }
 
 fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {

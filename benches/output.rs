@@ -1,0 +1,64 @@
+//! A gigabyte that one agent prints: how fast its keeper takes it, and what the daemon has to do with it.
+
+mod support;
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use support::agent::{self, Role};
+use support::bed::{Bed, Wanted};
+use support::figures::{Figure, Target, print};
+use support::proc::memory;
+
+const N_BYTES: u64 = 1_000_000_000;
+
+fn main() -> Result<()> {
+    if agent::is_agent() {
+        return Ok(());
+    }
+    let floor = without_keeper()?;
+    let settings = "polling_interval: 1h\nbackoff: { initial: 1h, max: 1h }";
+    let mut bed = Bed::start(&Wanted { settings, role: Role::Print(N_BYTES), n_agents: 1 })?;
+    let mut control = bed.control()?;
+    let before = memory(bed.pid(), "VmRSS")?;
+    let began = Instant::now();
+    control.set_status("tsk_0", "in_progress")?;
+    let mut most = before;
+    // Half a minute at most: a gigabyte in that time would be bad enough.
+    bed.wait_until("all is printed", |bed| {
+        most = most.max(memory(bed.pid(), "VmRSS")?);
+        Ok(!Bed::launches(&mut control, 1, |launch| launch["state"] == "ended")?.is_empty())
+    })?;
+    let rate = megabytes_per_second(began);
+    print(&[
+        Figure {
+            target: Some(Target::AtLeast(200.0)),
+            floor: Some(floor),
+            ..Figure::new("1 GB of output through a keeper; floor: through a pipe alone", "MB/s", rate)
+        },
+        Figure {
+            floor: Some(before),
+            max_ratio: Some(1.1),
+            ..Figure::new("daemon meanwhile, at most; floor: before", "MiB", most)
+        },
+    ]);
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn megabytes_per_second(began: Instant) -> f64 {
+    N_BYTES as f64 / 1e6 / began.elapsed().as_secs_f64()
+}
+
+/// The floor: somebody reads all of it and does nothing with it.
+fn without_keeper() -> Result<f64> {
+    let began = Instant::now();
+    let mut agent = Role::Print(N_BYTES).command()?.stdout(Stdio::piped()).spawn()?;
+    let mut out = agent.stdout.take().context("a pipe")?;
+    let mut buffer = vec![0; 64 * 1024];
+    while out.read(&mut buffer)? > 0 {}
+    agent.wait()?;
+    Ok(megabytes_per_second(began))
+}
