@@ -8,7 +8,6 @@
 //! environment is an argument, so nothing here asks the process for anything. Knows nothing of what settings are used for.
 //! Called by `cli` and `app`.
 
-mod agent_limits;
 mod agents;
 mod backoff;
 mod chat;
@@ -16,11 +15,13 @@ mod diff;
 mod environment;
 mod http;
 mod interpolate;
+mod limits;
 mod live;
 mod log;
 pub mod manifest;
 mod notice;
 mod output;
+mod parking;
 mod paths;
 mod providers;
 mod reader;
@@ -47,17 +48,18 @@ use reader::{Reader, Section};
 use report::{Problem, Transcript};
 use source::{MAX_BYTES, Source, Unreadable};
 
-pub use agent_limits::AgentLimits;
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
 pub use diff::{Applies, Change, diff};
 pub use environment::Environment;
 pub use http::Http;
+pub use limits::{AgentLimits, Limits};
 pub use live::{Live, Rejected, Reloaded, Standing};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;
+pub use parking::Parking;
 pub use paths::StoreUrl;
 pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig};
 pub use report::Report;
@@ -80,7 +82,7 @@ pub struct Config {
     pub polling_interval: Duration,
     /// Agent instances alive at once, those that are starting or ending included; at least 1.
     pub max_concurrent: usize,
-    pub agent_limits: AgentLimits,
+    pub limits: Limits,
     /// Holds all that the daemon keeps between two runs.
     pub state_dir: PathBuf,
     /// Where agents reach the server.
@@ -108,6 +110,7 @@ pub struct Config {
     pub notice: Notice,
     pub chat: Chat,
     pub backoff: Backoff,
+    pub parking: Parking,
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
@@ -125,7 +128,7 @@ impl Config {
         Self {
             polling_interval: Duration::from_secs(10),
             max_concurrent: 3,
-            agent_limits: AgentLimits::default(),
+            limits: Limits::default(),
             state_dir,
             mcp_socket,
             control_socket,
@@ -143,6 +146,7 @@ impl Config {
             notice: Notice::default(),
             chat: Chat::default(),
             backoff: Backoff::default(),
+            parking: Parking::default(),
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
             output: Output::default(),
@@ -156,13 +160,14 @@ impl Config {
         let default = Self::with_state_dir(&state_dir);
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
         let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
+        let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
         // Also one that is wrong is one; that is a problem of its own.
         let token = if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
         let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
         Self {
             polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
-            max_concurrent: top.integer("max_concurrent", default.max_concurrent, 1..=100_000),
-            agent_limits: AgentLimits::read(&mut top.section("limits")),
+            max_concurrent,
+            limits: Limits::read(top.section("limits"), max_concurrent),
             state_dir,
             mcp_socket,
             control_socket,
@@ -180,6 +185,7 @@ impl Config {
             notice: Notice::read(top.section("notice")),
             chat: Chat::read(top.section("chat")),
             backoff: Backoff::read(top.section("backoff")),
+            parking: Parking::read(top.section("parking")),
             shutdown: Shutdown::read(top.section("shutdown")),
             log: LogConfig::read(top.section("log")),
             output: Output::read(top.section("output")),

@@ -5,8 +5,10 @@
 //! the polling interval is a safety net, and a counter says how often it found what nothing had announced.
 
 mod act;
+mod clocks;
 mod control;
 mod ears;
+mod gates;
 mod local;
 mod overseer;
 mod processes;
@@ -20,8 +22,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 use ears::Ears;
+use gates::Gatekeeper;
 pub use local::LocalControlPlane;
 pub use overseer::Overseer;
 pub use processes::ProcessLayer;
@@ -77,6 +81,8 @@ pub struct Coordinator<C, P> {
     control: Arc<C>,
     processes: P,
     ears: Ears,
+    clocks: Clocks,
+    gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
@@ -114,6 +120,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let control = Arc::new(control);
         Self {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
+            clocks: Clocks::default(),
+            gatekeeper: Gatekeeper::default(),
             config,
             configured: None,
             overseer: Box::new(()),
@@ -280,21 +288,31 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the
     /// server's launches while its process is seen.
-    async fn observe(&self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
+    async fn observe(&mut self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
-        let linger = view.linger().unwrap_or(self.config.limits.linger);
+        let limits = Limits {
+            linger: view.linger().unwrap_or(self.config.limits.linger),
+            start_timeout: view.start_timeout(),
+            session_maximum: view.session_maximum(),
+            ..self.config.limits
+        };
+        let elapsed =
+            self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
-        let limits = Limits { linger, ..self.config.limits };
+        let free = gates::free(&limits, &self.config.state_dir);
+        self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
             instances,
+            elapsed,
             limits,
+            free,
         };
         Ok((view.run, snapshot))
     }

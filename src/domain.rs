@@ -1,6 +1,7 @@
 //! What is decided, and nothing else: plain values in, values out. No clock, no files, no sockets, no environment, no
 //! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
 
+pub mod account;
 pub mod activity;
 pub mod agent;
 pub mod authentication;
@@ -26,10 +27,12 @@ pub mod refusal;
 pub mod secret;
 pub mod server_address;
 pub mod session;
+pub mod stopwatch;
 pub mod task;
 pub mod time;
 mod words;
 
+pub use account::Account;
 pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;

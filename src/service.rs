@@ -3,12 +3,14 @@
 //! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
 //! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod accounts;
 mod activities;
 mod authenticate;
 mod caller;
 mod catalog;
 mod chat;
 mod cleanup;
+mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
@@ -68,6 +70,7 @@ pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
+use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
@@ -94,6 +97,8 @@ pub struct Settings {
     pub session_maximum: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
+    /// How long a failed account waits that names no end of it.
+    pub parking: Parking,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
@@ -123,6 +128,7 @@ pub struct Service {
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
     activities: activities::Activities,
+    clocks: clocks::Clocks,
 }
 
 /// Why a use case didn't succeed.
@@ -155,6 +161,7 @@ impl Service {
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
             activities: activities::Activities::default(),
+            clocks: clocks::Clocks::new(),
         }
     }
 

@@ -124,7 +124,7 @@ pub(super) fn descriptors() -> Option<u64> {
 
 /// What the tree of one agent may use.
 pub(super) fn limits(config: &Config) -> cgroup::Limits {
-    let AgentLimits { memory, processes } = config.agent_limits;
+    let AgentLimits { memory, processes } = config.limits.agent;
     cgroup::Limits { memory, processes }
 }
 

@@ -16,6 +16,7 @@ use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, StoreUrl};
 use crate::domain::Secret;
+use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::mcp::{self, McpServer};
 use crate::nudge::Nudge;
@@ -174,6 +175,7 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         session_default: config.session.default_timeout,
         session_maximum: config.session.max_timeout,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
         ticket_key: coordinator_token.derive("", "launch tickets"),

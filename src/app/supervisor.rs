@@ -12,7 +12,7 @@ use super::isolation;
 use super::parts::Parts;
 use super::{identity, notify};
 use crate::cgroup;
-use crate::config::{Config, Environment};
+use crate::config::{self, Config, Environment};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig, RemoteControlPlane,
 };
@@ -123,7 +123,7 @@ impl Seat {
         CoordinatorConfig {
             id: self.id.clone(),
             polling_interval: config.polling_interval,
-            limits: Limits { max_concurrent: config.max_concurrent, linger: config.run.linger },
+            limits: limits(config),
             providers: Providers {
                 entries: config.providers.clone(),
                 guidance: Guidance::new(config.language),
@@ -153,10 +153,28 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
         passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
         start_timeout: config.start.timeout,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
-        max_concurrent: config.max_concurrent,
+        limits: limits(config),
         state_dir: config.state_dir.clone(),
         polling_interval: config.polling_interval,
         only_seed_steps: false,
+    }
+}
+
+/// The limits that a coordinator keeps.
+pub(super) fn limits(config: &Config) -> Limits {
+    let config::Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent: _ } =
+        config.limits;
+    let config::Run { linger, max_runtime, silence_timeout } = config.run;
+    Limits {
+        per_project,
+        per_agent,
+        per_provider,
+        chat_reserve,
+        max_runtime,
+        silence_timeout,
+        min_free_disk,
+        min_free_memory,
+        ..Limits::of(config.max_concurrent, linger)
     }
 }
 

@@ -10,7 +10,7 @@ use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::config::Standing;
 use crate::domain::Timestamp;
 use crate::domain::instance::ExitHint;
-use crate::rest::routes::status::{CoordinatorBody, InstanceBody, StatusBody};
+use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
 }
 
 /// Longest text of a cell; `--json` has the whole of it.
-const MAX_CELL: usize = 60;
+const MAX_CELL: usize = 90;
 
 /// For a person.
 pub(super) const fn in_words(hint: ExitHint) -> &'static str {
@@ -82,6 +82,17 @@ fn state_of(instance: &InstanceBody) -> String {
     }
 }
 
+/// Why no agent of a provider starts, and until when.
+pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
+    let ParkedBody { provider, reason, until, .. } = parked;
+    let until = match &parked.tried_by {
+        Some(launch) => format!("{launch} tries whether it works again"),
+        None if *until <= now => "the next start tries whether it works again".to_owned(),
+        None => format!("no agent of it starts for {}, or until `resume --provider {provider}`", ago(now, *until)),
+    };
+    format!("parked: {provider} ({reason}): {until}")
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
@@ -99,6 +110,10 @@ fn describe(status: &StatusBody) -> String {
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));
+    }
+    if !status.parked.is_empty() {
+        let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
+        parts.push(parked.join("\n"));
     }
     if status.server.is_none() && status.coordinators.is_empty() {
         parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());
@@ -133,7 +148,10 @@ fn describe(status: &StatusBody) -> String {
                 deferred.agent_id.to_string(),
                 deferred.project_id.to_string(),
                 deferred.purpose.to_string(),
-                deferred.reason.to_string(),
+                deferred.detail.as_ref().map_or_else(
+                    || deferred.reason.to_string(),
+                    |detail| short(&format!("{}: {detail}", deferred.reason), MAX_CELL),
+                ),
                 deferred.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(status.at, until))),
             ]);
         }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, LogConfig, LogFormat, Notice, Output,
-    Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
+    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
+    Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
 };
 use crate::domain::{Language, Secret};
 
@@ -98,7 +98,8 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         coordinator_token,
         providers: _,
         agents: _,
-        agent_limits,
+        limits,
+        parking,
         session,
         start,
         stop,
@@ -128,7 +129,8 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         let of = |config: &Config| -> Option<Secret> { config.agents.get(agent).map(|known| known.passkey.clone()) };
         changes.hidden(Now, format!("agents.{agent}.passkey"), (&of(old), &of(new)));
     }
-    of_agent_limits(&mut changes, *agent_limits, new.agent_limits);
+    of_limits(&mut changes, limits, &new.limits);
+    of_parking(&mut changes, parking, &new.parking);
     of_sessions(&mut changes, session, &new.session);
     of_starts(&mut changes, (start, backoff), (&new.start, &new.backoff));
     of_ends(&mut changes, (stop, run, notice), (&new.stop, &new.run, &new.notice));
@@ -246,12 +248,26 @@ fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 6] {
     ]
 }
 
-fn of_agent_limits(changes: &mut Changes, old: AgentLimits, new: AgentLimits) {
-    let AgentLimits { memory, processes } = old;
+fn of_limits(changes: &mut Changes, old: &Limits, new: &Limits) {
+    let Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent } = old;
+    let AgentLimits { memory, processes } = agent;
     let size = |bytes: &Option<u64>| bytes.map_or_else(|| "none".to_owned(), units::show_size);
-    changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (&memory, &new.memory), size);
+    let number = |number: &Option<usize>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    changes.shown(Applies::Now, "limits.per_project", (per_project, &new.per_project), number);
+    changes.shown(Applies::Now, "limits.per_agent", (per_agent, &new.per_agent), number);
+    changes.shown(Applies::Now, "limits.per_provider", (per_provider, &new.per_provider), number);
+    changes.shown(Applies::Now, "limits.chat_reserve", (chat_reserve, &new.chat_reserve), usize::to_string);
+    changes.shown(Applies::Now, "limits.min_free_disk", (min_free_disk, &new.min_free_disk), size);
+    changes.shown(Applies::Now, "limits.min_free_memory", (min_free_memory, &new.min_free_memory), size);
+    changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (memory, &new.agent.memory), size);
     let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
-    changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (&processes, &new.processes), number);
+    changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (processes, &new.agent.processes), number);
+}
+
+fn of_parking(changes: &mut Changes, old: &Parking, new: &Parking) {
+    let Parking { initial, max } = old;
+    changes.shown(Applies::Now, "parking.initial", (initial, &new.initial), duration);
+    changes.shown(Applies::Now, "parking.max", (max, &new.max), duration);
 }
 
 fn of_sessions(changes: &mut Changes, old: &Session, new: &Session) {
@@ -276,8 +292,11 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     changes.shown(Applies::Now, "stop.timeout", (timeout, &new.0.timeout), duration);
     // Its keeper takes it with it.
     changes.shown(Applies::ToNewStarts, "stop.leak_grace", (leak_grace, &new.0.leak_grace), duration);
-    let Run { linger } = old.1;
+    let Run { linger, max_runtime, silence_timeout } = old.1;
+    let most = |most: &Option<Duration>| most.as_ref().map_or_else(|| "none".to_owned(), duration);
     changes.shown(Applies::Now, "run.linger", (linger, &new.1.linger), duration);
+    changes.shown(Applies::Now, "run.max_runtime", (max_runtime, &new.1.max_runtime), most);
+    changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), most);
     let Notice { grace } = old.2;
     changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
 }

@@ -110,11 +110,14 @@ agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
-run: { linger: 5 }
-limits: { memory_per_agent: 2 GiB, processes_per_agent: 300 }
+run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
+limits:
+  { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 1 GiB, min_free_memory: 64 KiB,
+    memory_per_agent: 2 GiB, processes_per_agent: 300 }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
+parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
@@ -145,7 +148,7 @@ fn every_setting_arrives() {
     assert_eq!(config.providers["fast"].cli_args, ["--bare"]);
     assert_eq!(config.providers["codex"], ProviderConfig::of_preset(Preset::Codex));
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
-    let seconds = Duration::from_secs;
+    let (seconds, hour) = (Duration::from_secs, Duration::from_hours(1));
     let expected = Config {
         polling_interval: Duration::from_millis(250),
         max_concurrent: 12,
@@ -159,18 +162,23 @@ fn every_setting_arrives() {
         coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
-        session: Session {
-            default_timeout: seconds(3_600),
-            max_timeout: seconds(7_200),
-            cleanup_interval: seconds(60),
-        },
-        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
+        session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
+        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
-        run: Run { linger: seconds(5) },
-        agent_limits: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
+        run: Run { linger: seconds(5), max_runtime: Some(3 * hour), silence_timeout: Some(seconds(1_200)) },
+        limits: Limits {
+            per_project: Some(4),
+            per_agent: Some(2),
+            per_provider: Some(6),
+            chat_reserve: 1,
+            min_free_disk: Some(1 << 30),
+            min_free_memory: Some(1 << 16),
+            agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
+        },
         notice: Notice { grace: seconds(60) },
-        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
+        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
+        parking: Parking { initial: seconds(60), max: 2 * hour },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {
             level: "warn,agent_coordinator=debug".to_owned(),
@@ -277,7 +285,7 @@ fn the_file_must_be_a_mapping() {
 #[test]
 fn cross_checks_name_both_sides() {
     insta::assert_snapshot!(report(&format!(
-        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\n",
+        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\nlimits: {{ chat_reserve: 3 }}\nparking: {{ initial: 2h }}\n",
         "d".repeat(100),
         "é".repeat(60)
     )));

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::pair::{Backoff, StartReason};
-use crate::domain::plan::ProcessReport;
+use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::{
     Activity, AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
 };
@@ -48,7 +48,8 @@ pub struct RemoteConfig {
     pub start_timeout: Duration,
     /// For a server that keeps no account of failures.
     pub backoff: Backoff,
-    pub max_concurrent: usize,
+    /// Whom there is no room for is not asked about.
+    pub limits: Limits,
     /// Where the output of its agents is.
     pub state_dir: PathBuf,
     /// Between two looks at a server that announces nothing.
@@ -220,7 +221,7 @@ impl RemoteControlPlane {
         };
         let start_timeout = claimed.deadline.map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
         let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
-        self.seed.note_claim(&launch, key);
+        self.seed.note_claim(&launch, key, &claimed.ai_type);
         ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FallocateFlags, RenameFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::clock::{BootInstant, wall_clock};
+use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::domain::instance::{Condition, ExitHint};
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
@@ -67,6 +67,9 @@ pub struct Started {
     /// Start time of that process in clock ticks since boot: with the pid, and until the next boot, its identity.
     pub start_ticks: u64,
     pub started_at: Timestamp,
+    /// The same moment on the clock that runs are measured by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_monotonic_ms: Option<MonotonicInstant>,
 }
 
 impl Record for Started {

@@ -129,6 +129,7 @@ impl Service {
         if launch.key.purpose == Purpose::Chat && of_chat.wanted_since.is_some() {
             changes.push(Change::Pair(of_chat.unwanted()));
         }
+        changes.extend(self.account_changes(&launch, now).await?);
         changes.push(Change::Event(launch_event(&launch, now)));
         changes.push(Change::Launch(launch));
         changes.push(Change::Session(session));

@@ -62,6 +62,7 @@ impl Service {
             changes.push(Change::Pair(record));
         }
         if before.state.as_str() != after.state.as_str() {
+            changes.extend(self.account_changes(&after, now).await?);
             changes.push(Change::Event(launch_event(&after, now)));
         }
         changes.push(Change::Launch(after));

@@ -53,6 +53,7 @@ impl Service {
         let hold =
             patience.map_or(self.settings().chat.poll_hold, |patience| patience.min(self.settings().chat.poll_hold));
         let asked_at = Instant::now();
+        let _held = self.activity.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
             // On the heap while it lasts: what a look needs is not held by the thousand who wait.
@@ -162,19 +163,17 @@ impl Service {
         session: &Session,
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
-        let now = self.now();
-        let idle_at = self.chat_deadline(launch).await?;
+        let until_idle = self.chat_left(launch).await?;
         let unread = self.newest_unread(&launch.key).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,
             handed_out: session.handed_out,
-            is_idle: idle_at.is_some_and(|at| at <= now),
+            is_idle: until_idle.is_some_and(|left| left.is_zero()),
             is_overdue,
         });
         let (action, messages) = match step {
             ChatStep::WaitForMessages => {
-                let until_idle = idle_at.map(|at| at.since(now));
                 let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
                 return Ok(Look::Wait { action: "wait_for_messages", until });
             }

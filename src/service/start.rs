@@ -56,7 +56,12 @@ impl Service {
             ..Launch::claimed(id, facts.key.clone(), ai_type.clone(), now, deadline)
         };
         let claim = Claim { launch: launch.id.clone(), ai_type, deadline, ticket };
-        let changes = vec![Change::Event(launch_event(&launch, now)), Change::Launch(launch)];
+        let mut changes = Vec::new();
+        // Of several that claim at the same time, one tries the account: the others read it anew.
+        if facts.account.parked.is_some() {
+            changes.push(Change::Account(facts.account.after_claim(&launch.id, now)));
+        }
+        changes.extend([Change::Event(launch_event(&launch, now)), Change::Launch(launch)]);
         // Also what a person may say in between: a stop that found nothing to stop must not be followed by a start.
         let pair = Expect::PairAt(facts.key.clone(), facts.record.revision);
         let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key), pair, Expect::NotPaused], changes };

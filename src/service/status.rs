@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
-use crate::domain::{Instance, InstanceKey, Launch, PairRecord, Timestamp};
+use crate::domain::{Account, Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
 use super::{Service, ServiceError};
@@ -123,6 +123,8 @@ pub struct StatusView {
     /// The last ones, the newest first.
     pub ended: Vec<Launch>,
     pub held: Vec<PairRecord>,
+    /// Accounts whose agents are not started.
+    pub parked: Vec<Account>,
 }
 
 /// How many ended launches `status` shows.
@@ -139,6 +141,7 @@ impl Service {
             open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
+            parked: self.store.parked_accounts().await?,
         })
     }
 

@@ -20,7 +20,7 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::Condition;
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::domain::redact::Redactor;
-use crate::instance_dir::clock::{BootInstant, wall_clock};
+use crate::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::instance_dir::order::Order;
 use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
 use crate::instance_dir::{self, proc_fs};
@@ -84,7 +84,9 @@ pub struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     pub fn new(dir: &'a Path, agent: Agent, streams: Streams, limits: Limits, redactor: Redactor) -> io::Result<Self> {
-        let started = Started { pid: agent.pid, start_ticks: agent.start_ticks, started_at: agent.started_at };
+        let started_monotonic_ms = Some(MonotonicInstant::now());
+        let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
+        let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
         if let Err(error) = record::write(dir, &started) {
             complain(dir, &error);
         }

@@ -10,6 +10,7 @@ mod ordinary_user;
 mod restart;
 mod secrets;
 mod starting;
+mod time_limits;
 mod trees;
 
 use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};

@@ -16,6 +16,7 @@ mod isolation;
 mod layering;
 mod main_job;
 mod mcp;
+mod policy;
 mod processes;
 mod quickstart;
 mod real_clis;

@@ -67,6 +67,7 @@ impl From<CoordinatorLook> for StatusBody {
             coordinators: vec![CoordinatorBody::from(&view)],
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
+            parked: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
         }

@@ -10,12 +10,14 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Standing;
+use crate::domain::account::Parked;
+use crate::domain::activity::FailureClass;
 use crate::domain::pair::StartReason;
 use crate::domain::plan::Deferred;
+use crate::domain::{Account, Launch, LaunchState, PairRecord};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
 };
-use crate::domain::{Launch, LaunchState, PairRecord};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
@@ -46,6 +48,9 @@ pub struct StatusBody {
     pub coordinators: Vec<CoordinatorBody>,
     pub instances: Vec<InstanceBody>,
     pub deferred: Vec<DeferredBody>,
+    /// Providers whose accounts failed, and wait.
+    #[serde(default)]
+    pub parked: Vec<ParkedBody>,
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
@@ -128,6 +133,35 @@ pub struct DeferredBody {
     pub reason: StartReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind the reason, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// A provider whose account is parked: none of its agents is started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParkedBody {
+    /// The `ai_type` of its agents.
+    pub provider: String,
+    /// `auth` or `quota`.
+    pub reason: FailureClass,
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// In a row.
+    pub n_failures: u32,
+    /// The launch that tries whether it works again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_by: Option<LaunchId>,
+}
+
+impl ParkedBody {
+    /// `None` for an account that works.
+    pub(super) fn of(account: Account) -> Option<Self> {
+        let Parked { class, since, until, n_failures, probe } = account.parked?;
+        let tried_by = probe.map(|probe| probe.launch);
+        Some(Self { provider: account.ai_type, reason: class, since, until, n_failures, tried_by })
+    }
 }
 
 impl From<StatusView> for StatusBody {
@@ -145,6 +179,7 @@ impl From<StatusView> for StatusBody {
             purpose: record.key.purpose,
             reason: StartReason::Held,
             until: None,
+            detail: None,
         });
         // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
         let held: Vec<DeferredBody> = held
@@ -178,6 +213,7 @@ impl From<StatusView> for StatusBody {
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
+            parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
         }
@@ -202,6 +238,7 @@ impl From<&Deferred> for DeferredBody {
             purpose: deferred.key.purpose,
             reason: deferred.reason,
             until: deferred.until,
+            detail: deferred.detail.clone(),
         }
     }
 }

@@ -115,7 +115,7 @@ fn an_empty_house_says_what_to_do_next() {
         json!({
             "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
             "configuration": configuration(&daemon),
-            "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "ended": [],
+            "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "parked": [], "ended": [],
             "counters": daemon.status()["counters"],
         })
     );
@@ -228,6 +228,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
                 with(pair("agt_failed"), json!({ "reason": "backoff", "until": "[until]" })),
                 with(pair("agt_waits"), json!({ "reason": "no_free_slot" })),
             ],
+            "parked": [],
             "ended": [launch("agt_failed", json!({
                 "state": "ended", "ended_at": "[ended_at]", "outcome": "never_authenticated", "exit_code": 3,
                 "failure": { "class": "crash" },
