@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::pair::{Backoff, StartLimit};
 use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
@@ -113,7 +114,9 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             startable: view.startable,
             launches: view.launches,
             instances: Vec::new(),
-            limits: Limits { max_concurrent: 1, linger: settings(folder.path()).linger },
+            elapsed: std::collections::BTreeMap::new(),
+            free: agent_coordinator::domain::plan::gates::Resources::default(),
+            limits: Limits::of(1, settings(folder.path()).linger),
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };
@@ -185,6 +188,7 @@ fn settings(state_dir: &Path) -> Settings {
         chat: ChatSettings { poll_hold: seconds(45), idle_timeout: seconds(600) },
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
+        parking: Parking { initial: seconds(300), max: seconds(3_600) },
         start_limit: StartLimit { failures: 5, interval: seconds(600) },
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
         ticket_key: Secret::new("no ticket is asked for"),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
 use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::plan::Limits;
 use agent_coordinator::service::world::SystemWorld;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -76,7 +77,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
             passkeys: passkeys.collect::<Result<_>>()?,
             start_timeout: Duration::from_mins(2),
             backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(1) },
-            max_concurrent: 3,
+            limits: Limits::of(3, Duration::from_secs(30)),
             state_dir: bed.path().join("none"),
             polling_interval: Duration::from_secs(10),
             only_seed_steps,

@@ -7,37 +7,44 @@
 mod http;
 mod identity;
 mod inherited;
+mod isolation;
 mod lock;
 mod notify;
 mod parts;
+mod reload;
 mod server;
 mod signals;
 mod socket;
 mod supervisor;
+mod watched_files;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use inherited::{Inherited, InheritedError};
+pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
 
 pub use crate::process::find_program;
 
 use crate::config::manifest::{self, Manifest};
-use crate::config::{AtShutdown, Config, ConfigError, Environment, Report};
-use crate::coordinator::{LocalControlPlane, Mode, RemoteConfig, RemoteControlPlane};
+use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
+use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::domain::ServerAddress;
-use crate::domain::pair::Backoff;
 use crate::nudge::Nudge;
-use crate::rest::{self, CoordinatorState};
+use crate::peer;
+use crate::rest::{self, ConfigurationDoor, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::store::Store;
+use crate::telemetry::LogLevel;
+use notify::ServiceManager;
 use parts::Parts;
+use reload::Reloader;
 use server::Server;
-use supervisor::{ReachedAt, Supervisor};
+use supervisor::{Control, Means, ReachedAt, Seat, Supervisor};
 
 /// What a daemon does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,21 +92,31 @@ const LEAVING_DEADLINE: Duration = Duration::from_secs(5);
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs a daemon until a signal ends it. `invocation` is how a person calls the command line for
-/// this daemon; the doors of `inherited` are open already.
+/// this daemon; the doors of `inherited` are open already; `level` is what is logged, which a reload may change.
 ///
 /// # Errors
 /// What kept it from starting.
 pub async fn run(
     role: Role,
-    config: Config,
+    loaded: Loaded,
     environment: &Environment,
     invocation: &str,
     inherited: Inherited,
     mut signals: Signals,
+    level: LogLevel,
 ) -> anyhow::Result<Ending> {
-    inherited.check(role, &config)?;
+    inherited.check(role, &loaded.config)?;
+    if role != Role::Serve {
+        isolation::check_users(&loaded.config)?;
+    }
+    peer::admit_agents_of(isolation::users(&loaded.config).values().map(|user| user.run_as.uid));
     let has_agents = AtomicBool::new(false);
-    let mut starting = std::pin::pin!(Daemon::start(role, &config, environment, invocation, inherited, &has_agents));
+    let manager = ServiceManager::of(environment, std::process::id());
+    let config = loaded.config.clone();
+    let (mut reloader, door) =
+        Reloader::new(loaded, environment, invocation, level, signals.hang_ups(), Arc::clone(&manager));
+    let start = Start { role, config: &config, environment, invocation, configuration: door, manager: &manager };
+    let mut starting = Box::pin(start.daemon(inherited, &has_agents));
     let (started, early) = tokio::select! {
         daemon = &mut starting => (daemon?, None),
         signal = signals.next() => {
@@ -112,17 +129,24 @@ pub async fn run(
             (starting.await?, Some(signal))
         }
     };
+    if early.is_none() {
+        manager.ready();
+    }
     let first = tokio::select! {
         biased;
         signal = next_or(&mut signals, early) => signal,
         () = started.parts.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
+        never = reloader.attend(&started) => match never {},
     };
+    // Who asks from now on is told that nobody reads it any more.
+    let config = reloader.in_use().clone();
+    drop(reloader);
     let policy = match first {
         Signal::Terminate => config.shutdown.sigterm,
         Signal::Interrupt => config.shutdown.sigint,
         Signal::Leave => AtShutdown::Keep,
     };
-    notify::stopping();
+    manager.stopping();
     tracing::info!(
         signal = first.as_str(),
         agents = if policy == AtShutdown::Keep { "kept" } else { "stopped" },
@@ -155,16 +179,20 @@ struct Daemon {
     parts: Parts,
 }
 
-impl Daemon {
+/// What a daemon is started with.
+struct Start<'a> {
+    role: Role,
+    config: &'a Config,
+    environment: &'a Environment,
+    invocation: &'a str,
+    configuration: ConfigurationDoor,
+    manager: &'a Arc<ServiceManager>,
+}
+
+impl Start<'_> {
     /// Sets `has_agents` before it takes over what lives.
-    async fn start(
-        role: Role,
-        config: &Config,
-        environment: &Environment,
-        invocation: &str,
-        inherited: Inherited,
-        has_agents: &AtomicBool,
-    ) -> anyhow::Result<Self> {
+    async fn daemon(self, inherited: Inherited, has_agents: &AtomicBool) -> anyhow::Result<Daemon> {
+        let Self { role, config, environment, invocation, .. } = self;
         let is_own = config.server == ServerAddress::Socket(config.mcp_socket.clone());
         match role {
             Role::Run | Role::Serve if !is_own => {
@@ -186,23 +214,25 @@ impl Daemon {
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
                 has_agents.store(true, Ordering::Release);
-                let processes = supervisor::adopt(config, nudge.clone()).await?;
-                server.serve(config, doors, &parts);
-                let control = LocalControlPlane::new(server.service.clone(), id.clone());
+                let means = Means::find(config)?;
+                let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
+                server.serve(config, doors, self.configuration, &parts);
+                let control = Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
                 let url = http_address.map(http::mcp_url);
                 let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
-                let coordinator = supervisor::coordinator_config(config, environment, id, reached_at)?;
-                let supervisor = Supervisor::start(coordinator, control, processes, &nudge, &parts);
+                let seat = Seat { id, reached_at, means, environment: environment.clone() };
+                let watch = self.manager.watch();
+                let supervisor = Supervisor::start(seat, config, control, processes, &nudge, watch, &parts);
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
                 let server = Server::start(config, environment, invocation, Nudge::new()).await?;
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
-                server.serve(config, doors, &parts);
+                server.serve(config, doors, self.configuration, &parts);
                 (Some(server), None)
             }
-            Role::Supervise => (None, Some(supervise(config, environment, has_agents, &parts).await?)),
+            Role::Supervise => (None, Some(self.supervise(has_agents, &parts).await?)),
         };
         tracing::info!(
             role = role.as_str(), version = env!("CARGO_PKG_VERSION"), pid = std::process::id(),
@@ -211,65 +241,51 @@ impl Daemon {
             mcp_socket = (role != Role::Supervise).then(|| tracing::field::display(config.mcp_socket.display())),
             http = http_address.map(tracing::field::display), "ready"
         );
-        notify::ready();
-        Ok(Self { server, supervisor, parts })
+        Ok(Daemon { server, supervisor, parts })
     }
-}
 
-/// A coordinator whose server may be away: it takes over its agents all the same.
-async fn supervise(
-    config: &Config,
-    environment: &Environment,
-    has_agents: &AtomicBool,
-    parts: &Parts,
-) -> anyhow::Result<Supervisor> {
-    identity::create_state_dir(&config.state_dir)?;
-    // Before anything in it is taken for one's own.
-    let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
-    let nudge = Nudge::new();
-    has_agents.store(true, Ordering::Release);
-    let processes = supervisor::adopt(config, nudge.clone()).await?;
-    let listener = socket::bind(&config.coordinator_socket)?;
-    if config.server.is_exposed() {
-        tracing::warn!(
-            server = %config.server,
-            "tokens and passkeys travel to the server unencrypted; use https, or a tunnel"
-        );
-    }
-    if config.agents.is_empty() {
-        tracing::warn!("the configuration has no passkeys (agents.ID.passkey): no agent will be started");
-    }
-    let control = Arc::new(RemoteControlPlane::new(
-        RemoteConfig {
-            server: config.server.clone(),
-            token: identity::token_for_server(config),
-            coordinator: id.clone(),
-            passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
-            start_timeout: config.start.timeout,
-            backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
-            max_concurrent: config.max_concurrent,
-            state_dir: config.state_dir.clone(),
-            polling_interval: config.polling_interval,
-            only_seed_steps: false,
-        },
-        Arc::new(SystemWorld),
-    ));
-    let (listening, woken, serves) = (Arc::clone(&control), nudge.clone(), parts.serving.clone());
-    parts.spawn(async move {
-        tokio::select! {
-            () = serves.cancelled() => {}
-            () = listening.listen(&woken) => {}
+    /// A coordinator whose server may be away: it takes over its agents all the same.
+    async fn supervise(self, has_agents: &AtomicBool, parts: &Parts) -> anyhow::Result<Supervisor> {
+        let config = self.config;
+        identity::create_state_dir(&config.state_dir)?;
+        // Before anything in it is taken for one's own.
+        let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
+        let nudge = Nudge::new();
+        has_agents.store(true, Ordering::Release);
+        let means = Means::find(config)?;
+        let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
+        let listener = socket::bind(&config.coordinator_socket, socket::For::Owner)?;
+        if config.server.is_exposed() {
+            tracing::warn!(
+                server = %config.server,
+                "tokens and passkeys travel to the server unencrypted; use https, or a tunnel"
+            );
         }
-    });
-    let reached_at = ReachedAt::from(&config.server);
-    let router = rest::coordinator_router(CoordinatorState {
-        look: supervisor::look(&control, &processes, config, &id),
-        state_dir: config.state_dir.clone(),
-        closing: parts.serving.clone(),
-    });
-    parts.spawn(rest::serve_control(listener, router, parts.serving.clone()));
-    let coordinator = supervisor::coordinator_config(config, environment, id, reached_at)?;
-    Ok(Supervisor::start(coordinator, control, processes, &nudge, parts))
+        if config.agents.is_empty() {
+            tracing::warn!("the configuration has no passkeys (agents.ID.passkey): no agent will be started");
+        }
+        let remote_config = supervisor::remote_config(config, &id);
+        let control = Arc::new(RemoteControlPlane::new(remote_config, Arc::new(SystemWorld)));
+        let (listening, woken, serves) = (Arc::clone(&control), nudge.clone(), parts.serving.clone());
+        parts.spawn(async move {
+            tokio::select! {
+                () = serves.cancelled() => {}
+                () = listening.listen(&woken) => {}
+            }
+        });
+        let reached_at = ReachedAt::from(&config.server);
+        let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
+        let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());
+        let supervisor = Supervisor::start(seat, config, remote, processes, &nudge, watch, parts);
+        let router = rest::coordinator_router(CoordinatorState {
+            look: supervisor.look(&control),
+            configuration: self.configuration,
+            state_dir: config.state_dir.clone(),
+            closing: parts.serving.clone(),
+        });
+        parts.spawn(rest::serve_control(listener, router, parts.serving.clone()));
+        Ok(supervisor)
+    }
 }
 
 /// The end, in its order: start nothing more and end the agents while the server still answers them, stop serving, close the
@@ -316,5 +332,8 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
 
 /// Whether an error is about the configuration, the service manager's included, so that the exit code says so.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {
-    error.is::<ConfigError>() || error.is::<ManifestProblems>() || error.is::<InheritedError>()
+    error.is::<ConfigError>()
+        || error.is::<ManifestProblems>()
+        || error.is::<InheritedError>()
+        || error.is::<UserProblem>()
 }

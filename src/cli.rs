@@ -15,9 +15,11 @@ mod error;
 mod http_bridge;
 mod http_door;
 mod logs;
+mod metrics;
 mod output;
 mod project;
 mod reference;
+mod reload;
 mod run;
 mod status;
 mod stop;
@@ -100,6 +102,8 @@ enum Question {
         #[command(flatten)]
         form: output::Form,
     },
+    /// Print counters and gauges for monitoring, in the text form of Prometheus
+    Metrics,
     /// Print what an agent printed
     Logs(logs::LogsArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
@@ -110,6 +114,14 @@ enum Question {
     Drain(drain::DrainArguments),
     /// Make coordinators look again at once
     Refresh,
+    /// Make the daemon read its configuration again, and print what is different
+    ///
+    /// A file that is wrong changes nothing; what is wrong is printed as `check` does. A change of the file does the same by itself,
+    /// and so does SIGHUP.
+    Reload {
+        #[command(flatten)]
+        form: output::Form,
+    },
     /// Show each rule that lets an agent start in a project or keeps it from that
     Why(why::WhyArguments),
     /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
@@ -230,12 +242,14 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
         match question {
             Question::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
             Question::Status { watch, form } => status::status(&client, watch, form).await,
+            Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
             Question::Pause => drain::pause(&client).await,
             Question::Drain(drain) => drain.drain(&client).await,
             Question::Refresh => drain::refresh(&client).await,
+            Question::Reload { form } => reload::reload(&client, form).await,
             Question::Why(why) => why.print(&client).await,
             Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,

@@ -11,13 +11,17 @@
 mod agents;
 mod backoff;
 mod chat;
+mod diff;
 mod environment;
 mod http;
 mod interpolate;
+mod limits;
+mod live;
 mod log;
 pub mod manifest;
 mod notice;
 mod output;
+mod parking;
 mod paths;
 mod providers;
 mod reader;
@@ -47,11 +51,15 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
+pub use diff::{Applies, Change, diff};
 pub use environment::Environment;
 pub use http::Http;
+pub use limits::{AgentLimits, Limits};
+pub use live::{Live, Rejected, Reloaded, Standing};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;
+pub use parking::Parking;
 pub use paths::StoreUrl;
 pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig};
 pub use report::Report;
@@ -74,6 +82,7 @@ pub struct Config {
     pub polling_interval: Duration,
     /// Agent instances alive at once, those that are starting or ending included; at least 1.
     pub max_concurrent: usize,
+    pub limits: Limits,
     /// Holds all that the daemon keeps between two runs.
     pub state_dir: PathBuf,
     /// Where agents reach the server.
@@ -101,6 +110,7 @@ pub struct Config {
     pub notice: Notice,
     pub chat: Chat,
     pub backoff: Backoff,
+    pub parking: Parking,
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
@@ -118,6 +128,7 @@ impl Config {
         Self {
             polling_interval: Duration::from_secs(10),
             max_concurrent: 3,
+            limits: Limits::default(),
             state_dir,
             mcp_socket,
             control_socket,
@@ -135,6 +146,7 @@ impl Config {
             notice: Notice::default(),
             chat: Chat::default(),
             backoff: Backoff::default(),
+            parking: Parking::default(),
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
             output: Output::default(),
@@ -148,12 +160,14 @@ impl Config {
         let default = Self::with_state_dir(&state_dir);
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
         let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
+        let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
         // Also one that is wrong is one; that is a problem of its own.
         let token = if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
         let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
         Self {
             polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
-            max_concurrent: top.integer("max_concurrent", default.max_concurrent, 1..=100_000),
+            max_concurrent,
+            limits: Limits::read(top.section("limits"), max_concurrent),
             state_dir,
             mcp_socket,
             control_socket,
@@ -171,6 +185,7 @@ impl Config {
             notice: Notice::read(top.section("notice")),
             chat: Chat::read(top.section("chat")),
             backoff: Backoff::read(top.section("backoff")),
+            parking: Parking::read(top.section("parking")),
             shutdown: Shutdown::read(top.section("shutdown")),
             log: LogConfig::read(top.section("log")),
             output: Output::read(top.section("output")),
@@ -206,6 +221,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Where what was expected, for a line of a log.
+    pub fn on_one_line(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}"),
+            Self::Invalid(report) => report.on_one_line(),
+        }
+    }
+
     /// The whole text, with the colours of a terminal.
     pub fn colored(&self) -> String {
         match self {
@@ -231,6 +254,16 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     Ok(Loaded { config, source: None })
 }
 
+/// Reads the file of `former` again; where there was none, looks for one as at the start.
+///
+/// # Errors
+/// As [`load`]; also a file that is gone.
+pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
+    let Some(path) = former else { return load(None, environment) };
+    let config = read(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)?;
+    Ok(Loaded { config, source: Some(path.to_owned()) })
+}
+
 /// Where a daemon is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
@@ -243,14 +276,19 @@ pub struct Places {
 }
 
 /// As [`load`], but only as far as a client of the daemon needs it: a passkey whose variable is set for the daemon alone, or a
-/// mistake that the running daemon doesn't have yet, doesn't keep a person from it.
+/// mistake that the running daemon doesn't have yet, doesn't keep a person from it; not even one that makes the file no YAML.
 ///
 /// # Errors
 /// As [`load`], for the keys that say where things lie.
 pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Places, ConfigError> {
     let nothing = || Source::new("the default settings", environment.working_directory(), "");
     let source = find(path, environment)?.unwrap_or_else(nothing);
-    let paths = Reader::new(&source, environment).peek(Paths::read).map_err(ConfigError::Invalid)?;
+    let peek = |source: &Source| Reader::new(source, environment).peek(Paths::read);
+    let paths = peek(&source).or_else(|report| {
+        let is_yaml = tree::parse(&source).is_ok();
+        let salvaged = if is_yaml { None } else { peek(&source.only_lines_of(&paths::KEYS)).ok() };
+        salvaged.ok_or(ConfigError::Invalid(report))
+    })?;
     let Paths { control_socket, coordinator_socket, server, .. } = paths;
     Ok(Places { control_socket, coordinator_socket, server })
 }

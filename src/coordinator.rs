@@ -5,9 +5,12 @@
 //! the polling interval is a safety net, and a counter says how often it found what nothing had announced.
 
 mod act;
+mod clocks;
 mod control;
 mod ears;
+mod gates;
 mod local;
+mod overseer;
 mod processes;
 mod remote;
 
@@ -17,16 +20,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 use ears::Ears;
+use gates::Gatekeeper;
 pub use local::LocalControlPlane;
+pub use overseer::Overseer;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
-use crate::domain::{CoordinatorId, Instance, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, Instance, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::Wakeups;
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -67,10 +73,16 @@ enum WokenBy {
 
 /// The loop and what it owns.
 pub struct Coordinator<C, P> {
+    /// The same for a whole cycle.
     config: CoordinatorConfig,
+    /// The newest one, where it may change.
+    configured: Option<watch::Receiver<CoordinatorConfig>>,
+    overseer: Box<dyn Overseer>,
     control: Arc<C>,
     processes: P,
     ears: Ears,
+    clocks: Clocks,
+    gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
@@ -108,7 +120,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let control = Arc::new(control);
         Self {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
+            clocks: Clocks::default(),
+            gatekeeper: Gatekeeper::default(),
             config,
+            configured: None,
+            overseer: Box::new(()),
             control,
             processes,
             wakeups,
@@ -122,13 +138,29 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
+    /// Goes by the newest of these from the next cycle on. Who it is and where it keeps things stays as it was made. Whoever
+    /// changes it wakes the loop.
+    #[must_use]
+    pub fn configured_by(mut self, configured: watch::Receiver<CoordinatorConfig>) -> Self {
+        self.configured = Some(configured);
+        self
+    }
+
+    /// Tells `overseer` how the loop goes.
+    #[must_use]
+    pub fn overseen_by(mut self, overseer: impl Overseer) -> Self {
+        self.overseer = Box::new(overseer);
+        self
+    }
+
     /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.
     pub async fn run(mut self) {
-        let mut poll =
-            tokio::time::interval_at(Instant::now() + self.config.polling_interval, self.config.polling_interval);
-        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut poll = self.poll();
         let mut woken_by = WokenBy::Start;
         loop {
+            if self.take_configuration() {
+                poll = self.poll();
+            }
             let mode = *self.mode.borrow_and_update();
             if mode == Mode::StoppingAgents && self.processes.instances().is_empty() {
                 return;
@@ -144,6 +176,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Ok(wake_in) => wake_in,
                 Err(error) => {
                     self.note_failure(&error);
+                    // Who watches from here doesn't need the server to know what runs.
+                    let deferred = self.reported.as_ref().map(|(_, status)| status.deferred.clone());
+                    self.overseer.changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
                     Some(self.retry_after(self.n_failed))
                 }
             };
@@ -151,20 +186,42 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return;
             }
             let deadline = wake_in.map(|wake_in| Instant::now() + wake_in.max(LEAST_PAUSE));
-            // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
-            woken_by = tokio::select! {
-                biased;
-                changed = self.mode.changed() => {
-                    if changed.is_err() {
-                        return;
+            woken_by = loop {
+                let turn_at = self.overseer.turned().map(|within| Instant::now() + within);
+                // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
+                break tokio::select! {
+                    biased;
+                    changed = self.mode.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                        WokenBy::Nudge
                     }
-                    WokenBy::Nudge
-                }
-                () = self.wakeups.woken() => WokenBy::Nudge,
-                () = sleep_until(deadline) => WokenBy::Deadline,
-                _ = poll.tick() => WokenBy::Poll,
+                    () = self.wakeups.woken() => WokenBy::Nudge,
+                    () = sleep_until(deadline) => WokenBy::Deadline,
+                    _ = poll.tick() => WokenBy::Poll,
+                    // Only to show that it still can.
+                    () = sleep_until(turn_at) => continue,
+                };
             };
         }
+    }
+
+    fn poll(&self) -> Interval {
+        let interval = self.config.polling_interval;
+        let mut poll = tokio::time::interval_at(Instant::now() + interval, interval);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        poll
+    }
+
+    /// Between two cycles. Whether it has another pace now.
+    fn take_configuration(&mut self) -> bool {
+        let Some(configured) = &mut self.configured else { return false };
+        if !configured.has_changed().unwrap_or(false) {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.config, configured.borrow_and_update().clone());
+        before.polling_interval != self.config.polling_interval
     }
 
     fn is_finished(&self, mode: Mode) -> bool {
@@ -216,6 +273,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
+        self.counters.leaked += n_leaked(&plan.actions, &snapshot.instances);
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
         self.report_status(&run, snapshot.now, deferred).await;
@@ -230,21 +288,31 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the
     /// server's launches while its process is seen.
-    async fn observe(&self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
+    async fn observe(&mut self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
-        let linger = view.linger().unwrap_or(self.config.limits.linger);
+        let limits = Limits {
+            linger: view.linger().unwrap_or(self.config.limits.linger),
+            start_timeout: view.start_timeout(),
+            session_maximum: view.session_maximum(),
+            ..self.config.limits
+        };
+        let elapsed =
+            self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
-        let limits = Limits { linger, ..self.config.limits };
+        let free = gates::free(&limits, &self.config.state_dir);
+        self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
             instances,
+            elapsed,
             limits,
+            free,
         };
         Ok((view.run, snapshot))
     }
@@ -280,18 +348,23 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
-        let status = CoordinatorStatus {
+    fn status(&self, now: Timestamp, deferred: Vec<Deferred>) -> CoordinatorStatus {
+        CoordinatorStatus {
             coordinator: self.config.id.clone(),
             at: now,
             max_concurrent: self.config.limits.max_concurrent,
             instances: self.processes.instances(),
             deferred,
             counters: self.counters,
-        };
+        }
+    }
+
+    async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
+        let status = self.status(now, deferred);
         let is_news =
             self.reported.as_ref().is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
         if is_news {
+            self.overseer.changed(&status);
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => tracing::debug!(error = %ErrorChain(&error), "the status was not taken"),
@@ -314,6 +387,18 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 }
 
+/// Of instances that are forgotten now, which happens once to each.
+fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
+    let is_forgotten = |launch: &LaunchId| {
+        actions.iter().any(|action| matches!(action, Action::Forget { launch: it } if it == launch))
+    };
+    let of = |instance: &Instance| match instance.phase {
+        Phase::Ended { n_leaked, .. } if is_forgotten(&instance.launch) => u64::from(n_leaked),
+        Phase::Starting | Phase::Running { .. } | Phase::Exited { .. } | Phase::Ended { .. } => 0,
+    };
+    instances.iter().map(of).sum()
+}
+
 fn log_stops(plan: &Plan) {
     for action in &plan.actions {
         if let Action::Stop { launch, reason } = action {
@@ -325,7 +410,10 @@ fn log_stops(plan: &Plan) {
 /// Whether two reports differ in nothing but their time and the number of cycles.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
-    a.instances == b.instances && a.deferred == b.deferred && counters(a) == counters(b)
+    a.max_concurrent == b.max_concurrent
+        && a.instances == b.instances
+        && a.deferred == b.deferred
+        && counters(a) == counters(b)
 }
 
 /// Returns when the mode becomes one that waits for nothing. Cancel-safe.

@@ -1,4 +1,5 @@
-//! The moments between the steps of a launch at which a test lets the daemon die, to see that the next one mends what is left.
+//! The moments between the steps of a launch at which a test lets the daemon die, to see that the next one mends what is left,
+//! or hang, to see that somebody notices.
 //!
 //! In builds with `debug_assertions` only; in all others [`reach`] is nothing. Knows no step: whoever has just taken one says
 //! so, in the daemon and in its keepers.
@@ -33,11 +34,14 @@ pub enum CrashPoint {
     FolderMoved,
 }
 
-/// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself.
+/// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with
+/// `hang` nobody dies, and whoever comes there never goes on.
 #[cfg(debug_assertions)]
 pub const VARIABLE: &str = "AGENT_COORDINATOR_CRASH_AT";
 #[cfg(debug_assertions)]
 const KEEPER: &str = "keeper";
+#[cfg(debug_assertions)]
+const HANG: &str = "hang";
 
 /// The end of the daemon, without a last word, if it was told to die at `point`.
 #[cfg(debug_assertions)]
@@ -49,6 +53,9 @@ pub fn reach(point: CrashPoint) {
         return;
     }
     let victim = match victim {
+        HANG => loop {
+            std::thread::park();
+        },
         KEEPER => Some(getpid()),
         // Of nobody else: a keeper whose daemon is gone has another parent.
         daemon => getppid().filter(|parent| parent.as_raw_nonzero().to_string() == daemon),

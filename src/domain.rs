@@ -1,6 +1,7 @@
 //! What is decided, and nothing else: plain values in, values out. No clock, no files, no sockets, no environment, no
 //! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
 
+pub mod account;
 pub mod activity;
 pub mod agent;
 pub mod authentication;
@@ -26,17 +27,19 @@ pub mod refusal;
 pub mod secret;
 pub mod server_address;
 pub mod session;
+pub mod stopwatch;
 pub mod task;
 pub mod time;
 mod words;
 
+pub use account::Account;
 pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
-pub use command::{CommandSpec, FileContent, LaunchFile};
+pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
 pub use guidance::Guidance;
 pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
-pub use instance::{Instance, Phase};
+pub use instance::{Condition, Instance, Phase};
 pub use key::{InstanceKey, Purpose};
 pub use language::Language;
 pub use launch::{Launch, LaunchFacts, LaunchState, Outcome, StopReason};

@@ -55,6 +55,13 @@ impl Folders {
         self.watch(dir, content | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF)
     }
 
+    /// Hears that files of `dir` were written, come, are replaced or go: for whoever wants to know when one is complete. What
+    /// happened before this is not seen.
+    pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
+        let whole = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
+        self.watch(dir, whole | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE)
+    }
+
     fn watch(&self, dir: &Path, flags: AddWatchFlags) -> io::Result<WatchId> {
         Ok(self.0.get_ref().0.add_watch(dir, flags | AddWatchFlags::IN_ONLYDIR)?)
     }

@@ -11,13 +11,14 @@
 //! | `started.json` | shim | the agent's process |
 //! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
 //! | `authenticated` | daemon | marker for the fuse |
+//! | `condition.json` | shim | stopped by a signal, unkillable; only where it was so |
 //! | `exit.json` | shim | `exited` at once, then `ended` when the tree is empty |
 //! | `output.log`, `.1` … | shim | what the agent printed |
 //! | `shim.log` | shim | its own troubles, rarely |
 //!
 //! None of it is synced: after a power loss no agent lives anyway.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ pub const OUTPUT_LOG: &str = "output.log";
 pub const SHIM_LOG: &str = "shim.log";
 const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
+/// What becomes the marker, so that a full disk doesn't keep it from being set.
+const UNAUTHENTICATED: &str = ".authenticated";
 
 /// Where the folders of live and unacknowledged instances are.
 pub fn instances(state_dir: &Path) -> PathBuf {
@@ -96,9 +99,18 @@ pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)
 }
 
+/// Makes what [`mark_authenticated`] needs, while there is still a place for it.
+pub fn prepare_mark(dir: &Path) -> io::Result<()> {
+    File::create_new(dir.join(UNAUTHENTICATED)).map(drop)
+}
+
 /// Disarms the fuse. Repeating it changes nothing.
 pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
-    std::fs::OpenOptions::new().create(true).append(true).open(dir.join(AUTHENTICATED)).map(drop)
+    if std::fs::rename(dir.join(UNAUTHENTICATED), dir.join(AUTHENTICATED)).is_ok() {
+        return Ok(());
+    }
+    // Marked already, or made by a version that prepared nothing.
+    OpenOptions::new().create(true).append(true).open(dir.join(AUTHENTICATED)).map(drop)
 }
 
 pub fn is_marked_authenticated(dir: &Path) -> bool {

@@ -11,11 +11,12 @@
 //! service                               use cases, one file each; who may do what
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  crash_point    leaves
+//! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  cgroup  crash_point    leaves
 //! domain                                pure decisions
 //! ```
 
 pub mod app;
+pub mod cgroup;
 pub mod chat_log;
 pub mod cli;
 pub mod config;

@@ -1,10 +1,13 @@
 //! Who is at the other end of a connection. On a Unix socket, a process of the daemon's own user is a person's or a script's,
 //! unless one of its ancestors is a keeper of agents: then it is an agent, and has no operator's or coordinator's rights
-//! (supervision.md, "Security with one uid"). Over the network nobody is anything before it shows a token.
+//! (supervision.md, "Security with one uid"). Of other users, only agents come in that run as them by the
+//! configuration (`run_as`). Over the network nobody is anything before it shows a token.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::{PoisonError, RwLock};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
@@ -63,6 +66,18 @@ pub struct LocalPeer {
     pub uid: u32,
 }
 
+/// Users of agents that are not the daemon's own (`run_as`). Of the process, as its sockets are.
+static ADMITTED: RwLock<BTreeSet<u32>> = RwLock::new(BTreeSet::new());
+
+/// From now on, processes of these users are agents where they are below a keeper; anything else of them stays a stranger.
+pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
+    *ADMITTED.write().unwrap_or_else(PoisonError::into_inner) = uids.into_iter().collect();
+}
+
+fn is_admitted(uid: u32) -> bool {
+    ADMITTED.read().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+}
+
 /// More ancestors than this are no process tree but a mistake.
 const MAX_ANCESTORS: usize = 4096;
 
@@ -74,7 +89,17 @@ impl LocalPeer {
     pub fn of(socket: &impl AsFd) -> std::io::Result<Self> {
         let credentials = getsockopt(socket, PeerCredentials)?;
         let (pid, uid) = (credentials.pid(), credentials.uid());
-        let kind = if uid == Uid::effective().as_raw() || uid == 0 { kind_of(pid) } else { PeerKind::Stranger };
+        let kind = if uid == Uid::effective().as_raw() || uid == 0 {
+            kind_of(pid)
+        } else if is_admitted(uid) {
+            // That it is below a keeper must be seen: what can't be told is more likely that user's own.
+            match kind_of(pid) {
+                PeerKind::Agent { launch: Some(launch) } => PeerKind::Agent { launch: Some(launch) },
+                PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => PeerKind::Stranger,
+            }
+        } else {
+            PeerKind::Stranger
+        };
         Ok(Self { kind, pid, uid })
     }
 }

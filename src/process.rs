@@ -13,12 +13,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::cgroup;
 use crate::domain::launch::StopReason;
 use crate::domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 pub use crate::instance_dir::clock::BootInstant;
 use crate::nudge::Nudge;
 
 mod adoption;
+mod entry;
 mod launcher;
 mod orphans;
 mod shims;
@@ -44,6 +46,12 @@ pub struct ProcessConfig {
     pub max_file: u64,
     /// Number of output files of an instance, the current one included.
     pub files: u32,
+    /// The soft limit of open files of agents; that of this process without it.
+    pub descriptors: Option<u64>,
+    /// Where each agent gets a control group of its own; without it, none does.
+    pub cgroups: Option<cgroup::Delegated>,
+    /// What one agent may use, as far as its control group can keep it to that.
+    pub limits: cgroup::Limits,
 }
 
 /// One agent to start.
@@ -128,6 +136,12 @@ impl ProcessTable {
         timeout: Option<Duration>,
     ) -> Result<bool, Gone> {
         self.ask(|reply| Request::Stop { launch: launch.clone(), reason, timeout, reply }).await
+    }
+
+    /// Goes by other times and sizes from the next stop and the next start on: what keepers were given stays with them. The
+    /// folder and the program stay, too.
+    pub async fn reconfigure(&self, config: ProcessConfig) -> Result<(), Gone> {
+        self.ask(|reply| Request::Reconfigure { config: Box::new(config), reply }).await
     }
 
     /// Disarms the fuse of `launch`. Repeating it, or marking an unknown launch, changes nothing.

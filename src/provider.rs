@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Template, fill};
 use crate::domain::agent::DEFAULT_AI_TYPE;
-use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, Secret};
+use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server};
 
@@ -32,6 +32,14 @@ pub struct LaunchRequest {
     pub working_directory: PathBuf,
     /// Stands for the passkey: the launch ticket, or the passkey itself where the server gave no ticket.
     pub passkey: Secret,
+}
+
+/// A user of this machine that agents run as, with what its processes are told of it.
+#[derive(Debug, Clone)]
+pub struct AgentUser {
+    pub run_as: RunAs,
+    pub home: PathBuf,
+    pub shell: PathBuf,
 }
 
 /// All that command lines are made from, besides the launch.
@@ -49,6 +57,10 @@ pub struct Providers {
     pub state_dir: PathBuf,
     /// The daemon's own program: the bridge to the server, and the client of agents that are scripts.
     pub program: PathBuf,
+    /// Those that providers name (`run_as`).
+    pub users: BTreeMap<String, AgentUser>,
+    /// Where the files of launches are that such users may read.
+    pub users_files: PathBuf,
 }
 
 /// Why there is no command line for a launch.
@@ -60,6 +72,8 @@ pub enum CommandError {
     /// A preset has to be told where the server is.
     #[error("provider `{provider}` needs the server's socket or URL, and neither is known")]
     Unreachable { provider: String },
+    #[error("provider `{provider}` runs as `{user}`, and this machine has no such user")]
+    NoUser { provider: String, user: String },
 }
 
 impl Providers {
@@ -94,7 +108,16 @@ impl Providers {
         for argument in &provider.cli_args {
             arguments.push(values.fill(argument)?);
         }
+        let mut wrap = Vec::with_capacity(provider.wrap.len());
+        for argument in &provider.wrap {
+            wrap.push(values.fill(argument)?);
+        }
+        let user = self.user_of(name, &provider)?;
+        let files_in = user.map(|_| self.users_files.join(request.launch.as_str()));
         let mut environment = self.passed_to(&provider);
+        if let Some(user) = user {
+            become_of(user, &mut environment);
+        }
         let mut set = BTreeMap::new();
         for (name, value) in &provider.environment {
             set.insert(name.clone(), Secret::new(values.fill(value.reveal())?));
@@ -119,7 +142,9 @@ impl Providers {
                     permissions: *permissions,
                     model: model.as_deref(),
                     extra: &arguments,
-                    files: &instance_dir::files(&instance_dir::instance(&self.state_dir, &request.launch)),
+                    files: &files_in.clone().unwrap_or_else(|| {
+                        instance_dir::files(&instance_dir::instance(&self.state_dir, &request.launch))
+                    }),
                     given: &given,
                 });
                 let Composition { environment: of_preset, .. } = &composition;
@@ -132,6 +157,9 @@ impl Providers {
         environment.extend(set);
         environment.extend(self.own_variables(request));
         Ok(CommandSpec {
+            wrap,
+            run_as: user.map(|user| user.run_as.clone()),
+            files_in,
             program,
             arguments,
             redact: secrets(&provider, request, &environment),
@@ -140,6 +168,12 @@ impl Providers {
             stdin,
             files,
         })
+    }
+
+    fn user_of(&self, name: &str, provider: &ProviderConfig) -> Result<Option<&AgentUser>, CommandError> {
+        let Some(user) = &provider.run_as else { return Ok(None) };
+        let no_user = || CommandError::NoUser { provider: name.to_owned(), user: user.clone() };
+        self.users.get(user).map(Some).ok_or_else(no_user)
     }
 
     fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
@@ -179,6 +213,14 @@ impl Providers {
         let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
         own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// What names the home and the folders of the daemon's user gives way to those of `user`.
+fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
+    environment.retain(|name, _| !name.starts_with("XDG_") && name != "TMPDIR");
+    let AgentUser { run_as: RunAs { name, .. }, home, shell } = user;
+    let own = [("HOME", text(home)), ("USER", name.clone()), ("LOGNAME", name.clone()), ("SHELL", text(shell))];
+    environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
 }
 
 /// What the agent's output is freed of: its passkey, and the logins of its preset.

@@ -12,11 +12,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::FromRef;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{Place, Problem};
+pub use routes::configuration::{ConfigurationDoor, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 
 use crate::http::{self, Limits};
@@ -28,8 +30,16 @@ pub struct RestState {
     pub service: Arc<Service>,
     /// Where the server listens for HTTP, for those who ask.
     pub http: Option<SocketAddr>,
+    /// How it is configured, and where that is read again.
+    pub configuration: ConfigurationDoor,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
+}
+
+impl FromRef<RestState> for ConfigurationDoor {
+    fn from_ref(state: &RestState) -> Self {
+        state.configuration.clone()
+    }
 }
 
 /// All routes, under `/api` and, for the seeds' clients, without it.

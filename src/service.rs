@@ -3,12 +3,14 @@
 //! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
 //! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod accounts;
 mod activities;
 mod authenticate;
 mod caller;
 mod catalog;
 mod chat;
 mod cleanup;
+mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
@@ -38,7 +40,7 @@ pub mod world;
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -68,6 +70,7 @@ pub use why::Why;
 
 pub use crate::store::{LaunchFilter, TaskFilter};
 
+use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
@@ -94,6 +97,8 @@ pub struct Settings {
     pub session_maximum: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
+    /// How long a failed account waits that names no end of it.
+    pub parking: Parking,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
@@ -113,8 +118,8 @@ pub struct ChatSettings {
 pub struct Service {
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
-    settings: Settings,
-    guidance: Guidance,
+    /// Replaced as a whole; whoever reads several of them takes them out once.
+    settings: RwLock<Arc<Settings>>,
     waiting: Waiting,
     /// Tells this run of the server from all others.
     run: u64,
@@ -123,6 +128,7 @@ pub struct Service {
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
     activities: activities::Activities,
+    clocks: clocks::Clocks,
 }
 
 /// Why a use case didn't succeed.
@@ -150,12 +156,12 @@ impl Service {
             ending: CancellationToken::new(),
             store,
             world,
-            guidance: Guidance::new(settings.language),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
             activities: activities::Activities::default(),
+            clocks: clocks::Clocks::new(),
         }
     }
 
@@ -175,12 +181,24 @@ impl Service {
     }
 
     /// The texts for agents.
-    pub const fn guidance(&self) -> Guidance {
-        self.guidance
+    pub fn guidance(&self) -> Guidance {
+        Guidance::new(self.settings().language)
     }
 
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// As they are now; they may be others at the next look.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes by other settings from the next decision on, and makes those look again whose deadlines they move. Where things are,
+    /// and what tickets are made with, stays: what lies and lives there is this server's.
+    pub fn reconfigure(&self, settings: Settings) {
+        let before = self.settings();
+        let settings =
+            Settings { state_dir: before.state_dir.clone(), ticket_key: before.ticket_key.clone(), ..settings };
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.waiting.deadlines.wake();
+        self.refresh();
     }
 
     /// The time by which everything here is measured.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::libc;
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
 use self::agent::Agent;
 use self::keeper::Keeper;
@@ -50,6 +50,11 @@ struct TakeOverError {
     what: &'static str,
     source: io::Error,
 }
+
+/// The kernel refused to move the agent; its keeper finds and ends its tree without that.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is not in its control group: no limits hold for it")]
+struct OutsideItsGroup;
 
 /// The whole life of a shim: `arguments` are those of the process.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -91,6 +96,9 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
         None => match Agent::start(&order, prompt) {
             Ok((agent, streams)) => {
                 crash_point::reach(CrashPoint::AgentForked);
+                if !agent.is_in_its_group() {
+                    complain(dir, &OutsideItsGroup);
+                }
                 let limits = keeper::Limits::of(&order);
                 let redactor = Redactor::new(order.redact.iter().map(|literal| literal.as_bytes()));
                 drop(order);
@@ -135,6 +143,13 @@ fn become_keeper() -> io::Result<()> {
     // The spawn did this already, except where it could not.
     let _ = rustix::process::setsid();
     keep_descriptors_from_agent()
+}
+
+/// A limit of file sizes is the agent's, not its keeper's, as far as that can be; returns the agent's.
+fn raise_file_size() -> Rlimit {
+    let before = rustix::process::getrlimit(Resource::Fsize);
+    let _ = rustix::process::setrlimit(Resource::Fsize, Rlimit { current: before.maximum, ..before });
+    before
 }
 
 /// The agent has 0, 1 and 2 only, whatever the daemon itself was started with.

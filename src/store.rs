@@ -16,8 +16,8 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session, Task,
-    TaskStatus, Timestamp,
+    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session,
+    Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -71,6 +71,7 @@ pub enum Change {
     /// newest [`MAX_OUTPUT_TAILS`] by their ids, which grow with time.
     OutputTail(LaunchId, String),
     Pair(PairRecord),
+    Account(Account),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
@@ -226,6 +227,10 @@ pub trait Store: Send + Sync + 'static {
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord>;
     /// Keys that are held, by key.
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>>;
+    /// What is remembered of the account of an `ai_type`; a fresh one if that is nothing.
+    fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account>;
+    /// Accounts that are parked, by `ai_type`.
+    fn parked_accounts(&self) -> Answer<'_, Vec<Account>>;
     /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
     /// for a chat, the wish for one in the record of the key.
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;

@@ -4,6 +4,7 @@
 //! `jq 'select(.launch_id == "…")'`. Doesn't know the configuration: its caller, `app`, says what was configured. The output
 //! of agents is not logged here but by their keepers.
 
+pub mod counters;
 mod lines;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Registry, reload};
 
 pub use lines::LineForm;
 use lines::Lines;
@@ -45,7 +47,33 @@ pub enum TelemetryError {
 /// Keeps the log going; when it is dropped, what was logged to a file so far is written.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log file"]
-pub struct TelemetryGuard(#[expect(dead_code, reason = "only its drop counts")] Option<WorkerGuard>);
+pub struct TelemetryGuard {
+    level: LogLevel,
+    _worker: Option<WorkerGuard>,
+}
+
+impl TelemetryGuard {
+    /// For whoever changes it while the log goes on.
+    pub fn level(&self) -> LogLevel {
+        self.level.clone()
+    }
+}
+
+/// What is logged, from now on.
+#[derive(Debug, Clone)]
+pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    /// `level` as for [`init`].
+    ///
+    /// # Errors
+    /// A filter that is none; the old one stays.
+    pub fn set(&self, level: &str) -> Result<(), TelemetryError> {
+        // It fails only once the log is gone, and then there is nothing to filter.
+        let _ = self.0.reload(filter(level)?);
+        Ok(())
+    }
+}
 
 /// Sets up logging for the whole process, once: to `file` (appended to) or to standard error.
 ///
@@ -54,8 +82,8 @@ pub struct TelemetryGuard(#[expect(dead_code, reason = "only its drop counts")] 
 /// # Errors
 /// A filter that is none, a file that can't be opened, a second call.
 pub fn init(level: &str, form: LineForm, file: Option<&Path>) -> Result<TelemetryGuard, TelemetryError> {
-    let filter = filter(level)?;
-    let (subscriber, guard) = match file {
+    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let (subscriber, worker) = match file {
         None => {
             let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, io::stderr));
             (lines, None)
@@ -64,13 +92,13 @@ pub fn init(level: &str, form: LineForm, file: Option<&Path>) -> Result<Telemetr
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file = file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
             // A full queue waits for the disk instead of losing lines: ours are few, and each counts.
-            let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
+            let (writer, worker) = NonBlockingBuilder::default().lossy(false).finish(file);
             let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, writer));
-            (lines, Some(guard))
+            (lines, Some(worker))
         }
     };
     tracing_subscriber::registry().with(subscriber.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
-    Ok(TelemetryGuard(guard))
+    Ok(TelemetryGuard { level: LogLevel(handle), _worker: worker })
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
@@ -124,10 +152,15 @@ mod tests {
             tracing::info!(i, launch_id = "lch_of_this_test", "agent started");
         }
         tracing::debug!(launch_id = "lch_of_this_test", "too quiet to be heard");
+        guard.level().set("debug").expect("a level");
+        tracing::debug!(launch_id = "lch_of_later", "heard from now on");
+        guard.level().set("a=b=c").expect_err("no level");
+        tracing::debug!(launch_id = "lch_of_later", "still heard");
         drop(guard);
         let text = std::fs::read_to_string(&path).expect("the log");
         assert!(text.starts_with("{\"message\":\"from the last run\"}\n{\"timestamp\":"), "appended");
         assert_eq!(text.lines().filter(|line| line.contains("lch_of_this_test")).count(), 1_000);
+        assert_eq!(text.lines().filter(|line| line.contains("lch_of_later")).count(), 2);
 
         let twice = init("info", LineForm::Text, None).expect_err("once per process");
         assert!(matches!(twice, TelemetryError::Twice(_)));

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::UnixListener;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
@@ -15,10 +16,11 @@ use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, StoreUrl};
 use crate::domain::Secret;
+use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::mcp::{self, McpServer};
 use crate::nudge::Nudge;
-use crate::rest::{self, RestState};
+use crate::rest::{self, ConfigurationDoor, RestState};
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 use crate::store::sqlite::SqliteStore;
@@ -28,7 +30,12 @@ use crate::telemetry::ErrorChain;
 pub(super) struct Server {
     pub(super) store: Arc<SqliteStore>,
     pub(super) service: Arc<Service>,
-    coordinator_token: Secret,
+    mcp: McpServer,
+    /// Where the configuration has none.
+    made_token: Secret,
+    /// As it was last applied.
+    manifest: Mutex<Option<Manifest>>,
+    cleanup_interval: watch::Sender<Duration>,
     /// Held for the life of the daemon.
     _locks: [lock::RoleLock; 2],
 }
@@ -67,16 +74,53 @@ impl Server {
         // Also where the configuration has another one: tickets are made with it, and outlive a change there.
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &made_token);
-        let coordinator_token = config.coordinator_token.clone().unwrap_or(made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
-        if let (Some(path), Some(manifest)) = (&config.manifest, &manifest) {
-            apply_manifest(&service, path, manifest, invocation).await?;
+        let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
+        let cleanup_interval = watch::Sender::new(config.session.cleanup_interval);
+        let server = Self {
+            store,
+            service,
+            mcp,
+            made_token,
+            manifest: Mutex::default(),
+            cleanup_interval,
+            _locks: [lock, store_lock],
+        };
+        server.learn_from(config, manifest, invocation).await?;
+        Ok(server)
+    }
+
+    /// Makes the state what the configuration and its manifest say of it; a manifest that says the same as before is not applied
+    /// again, so that what people have changed since stays. What is wrong changes nothing.
+    pub(super) async fn learn(
+        &self,
+        config: &Config,
+        environment: &Environment,
+        invocation: &str,
+    ) -> anyhow::Result<()> {
+        let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
+        self.learn_from(config, manifest, invocation).await
+    }
+
+    async fn learn_from(&self, config: &Config, manifest: Option<Manifest>, invocation: &str) -> anyhow::Result<()> {
+        let is_new = manifest != *self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(path), Some(manifest), true) = (&config.manifest, &manifest, is_new) {
+            apply_manifest(&self.service, path, manifest, invocation).await?;
         }
+        *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = manifest;
         let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
-        for unknown in service.learn_passkeys(passkeys).await? {
+        for unknown in self.service.learn_passkeys(passkeys).await? {
             tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
         }
-        Ok(Self { store, service, coordinator_token, _locks: [lock, store_lock] })
+        Ok(())
+    }
+
+    /// Goes by these settings from now on.
+    pub(super) fn reconfigure(&self, config: &Config) {
+        self.service.reconfigure(settings(config, &self.made_token));
+        self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
+        let interval = config.session.cleanup_interval;
+        self.cleanup_interval.send_if_modified(|before| std::mem::replace(before, interval) != interval);
     }
 
     /// Binds the sockets that weren't inherited.
@@ -87,17 +131,21 @@ impl Server {
         };
         let mcp = match inherited.mcp {
             Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
-            None => socket::bind(&config.mcp_socket)?,
+            None if config.providers.values().any(|provider| provider.run_as.is_some()) => {
+                socket::bind(&config.mcp_socket, socket::For::AgentsOfOthers)?
+            }
+            None => socket::bind(&config.mcp_socket, socket::For::Owner)?,
         };
-        Ok(Doors { mcp, control: socket::bind(&config.control_socket)?, http })
+        Ok(Doors { mcp, control: socket::bind(&config.control_socket, socket::For::Owner)?, http })
     }
 
     /// Serves until `parts.serving` is cancelled.
-    pub(super) fn serve(&self, config: &Config, doors: Doors, parts: &Parts) {
+    pub(super) fn serve(&self, config: &Config, doors: Doors, configuration: ConfigurationDoor, parts: &Parts) {
         let Self { service, store, .. } = self;
         let serving = &parts.serving;
-        let mcp_server = McpServer::new(service.clone(), self.coordinator_token.clone());
-        let rest_state = RestState { service: service.clone(), http: doors.http_address(), closing: serving.clone() };
+        let mcp_server = self.mcp.clone();
+        let http = doors.http_address();
+        let rest_state = RestState { service: service.clone(), http, configuration, closing: serving.clone() };
         if let Some(http) = doors.http {
             parts.spawn(http.serve(&mcp_server, rest_state.clone(), config.http.allowed_hosts.clone()));
         }
@@ -105,7 +153,7 @@ impl Server {
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
         let (mirroring, serves) = (service.clone(), serving.clone());
         parts.spawn(async move { mirroring.mirror_chats(serves).await });
-        parts.spawn(clean_up(service.clone(), config.session.cleanup_interval, serving.clone()));
+        parts.spawn(clean_up(service.clone(), self.cleanup_interval.subscribe(), serving.clone()));
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {
             tokio::select! {
@@ -127,20 +175,29 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         session_default: config.session.default_timeout,
         session_maximum: config.session.max_timeout,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
     }
 }
 
-async fn clean_up(service: Arc<Service>, interval: Duration, cancel: CancellationToken) {
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// What coordinators must show.
+fn coordinator_token(config: &Config, made_token: &Secret) -> Secret {
+    config.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
+}
+
+async fn clean_up(service: Arc<Service>, mut interval: watch::Receiver<Duration>, cancel: CancellationToken) {
+    let mut ticks = ticks_of(*interval.borrow_and_update());
     let mut deadlines = service.deadlines();
     let mut next_at: Option<Instant> = None;
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
+            Ok(()) = interval.changed() => {
+                ticks = ticks_of(*interval.borrow_and_update());
+                continue;
+            }
             _ = ticks.tick() => {
                 if let Err(error) = service.cleanup().await {
                     tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
@@ -164,8 +221,14 @@ async fn clean_up(service: Arc<Service>, interval: Duration, cancel: Cancellatio
     }
 }
 
+fn ticks_of(interval: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
 /// Returns at `at`, without one never.
-async fn until(at: Option<Instant>) {
+pub(super) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

@@ -1,7 +1,9 @@
-//! The signals that end the daemon.
+//! The signals that end the daemon, and the one that makes it read its configuration again.
 
 use nix::sys::signal::SigSet;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use crate::nudge::{Nudge, Wakeups};
 
 /// A signal that asks the daemon to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub struct Signals {
     interrupt: Stream,
     leave: Stream,
     hang_up: Stream,
+    hang_ups: Nudge,
     /// Never read: while somebody listens, a file that grows too large (`ulimit -f`) is an error of that write, as on a full
     /// disk, and not the end of the daemon.
     _file_size: Stream,
@@ -62,8 +65,14 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             leave: signal(SignalKind::user_defined1())?,
             hang_up: signal(SignalKind::hangup())?,
+            hang_ups: Nudge::new(),
             _file_size: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
+    }
+
+    /// Hears each SIGHUP that [`Signals::next`] meets.
+    pub fn hang_ups(&self) -> Wakeups {
+        self.hang_ups.listen()
     }
 
     /// The next signal to end. Cancel-safe: a signal is only taken by the call that returns it.
@@ -74,9 +83,7 @@ impl Signals {
                 Some(()) = self.interrupt.recv() => return Signal::Interrupt,
                 Some(()) = self.leave.recv() => return Signal::Leave,
                 // A closed terminal is no reason to end.
-                Some(()) = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: the configuration is read at start; restart to apply a change");
-                }
+                Some(()) = self.hang_up.recv() => self.hang_ups.wake(),
             }
         }
     }

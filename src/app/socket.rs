@@ -1,4 +1,5 @@
-//! Binding Unix sockets that only their owner can use, without taking one from a daemon that lives.
+//! Binding Unix sockets that only their owner can use, or agents of other users as well, without taking one from a daemon that
+//! lives.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
@@ -8,17 +9,41 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 
+/// Who may connect, as far as modes of files say it; who is at the other end is looked at as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Owner,
+    AgentsOfOthers,
+}
+
+impl For {
+    const fn socket_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::AgentsOfOthers => 0o666,
+        }
+    }
+
+    /// To be entered, and not to be listed.
+    const fn folder_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o700,
+            Self::AgentsOfOthers => 0o711,
+        }
+    }
+}
+
 /// Binds `path`; a socket that a dead daemon left is replaced.
 ///
 /// # Errors
 /// When somebody listens there, something else than a socket is there, or the folder isn't usable.
-pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
     clear(path)?;
     if let Some(folder) = path.parent() {
         let mut private = std::fs::DirBuilder::new();
         private
             .recursive(true)
-            .mode(0o700)
+            .mode(who.folder_mode())
             .create(folder)
             .with_context(|| format!("could not create the folder `{}` of the socket", folder.display()))?;
     }
@@ -27,7 +52,7 @@ pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     let bound = UnixListener::bind(path);
     nix::sys::stat::umask(before);
     let listener = bound.with_context(|| format!("could not bind the socket `{}`", path.display()))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(who.socket_mode()))
         .with_context(|| format!("could not protect the socket `{}`", path.display()))?;
     Ok(listener)
 }

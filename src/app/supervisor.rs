@@ -8,9 +8,15 @@ use anyhow::Context as _;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
+use super::isolation;
 use super::parts::Parts;
-use crate::config::{Config, Environment};
-use crate::coordinator::{ControlPlane, Coordinator, CoordinatorConfig, Mode, RemoteControlPlane};
+use super::{identity, notify};
+use crate::cgroup;
+use crate::config::{self, Config, Environment};
+use crate::coordinator::{
+    Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig, RemoteControlPlane,
+};
+use crate::domain::pair::Backoff;
 use crate::domain::plan::Limits;
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use crate::nudge::Nudge;
@@ -23,8 +29,19 @@ use crate::service::world::{SystemWorld, World};
 /// The table and the loop.
 pub(super) struct Supervisor {
     pub(super) processes: ProcessTable,
+    seat: Seat,
+    configured: watch::Sender<CoordinatorConfig>,
+    /// Of one whose server is elsewhere.
+    remote: Option<Arc<RemoteControlPlane>>,
+    nudge: Nudge,
     mode: watch::Sender<Mode>,
     coordinator: Mutex<JoinHandle<()>>,
+}
+
+/// The server, as the loop reaches it.
+pub(super) enum Control {
+    Local(LocalControlPlane),
+    Remote(Arc<RemoteControlPlane>),
 }
 
 /// For the loop to end its agents, or to tell the server of their ends, before that is done without it.
@@ -32,17 +49,34 @@ const LOOPS_TURN: Duration = Duration::from_secs(3);
 /// For spawns under way when nobody waits any longer.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
+/// What a coordinator is and stays, whatever its configuration says.
+#[derive(Clone)]
+pub(super) struct Seat {
+    pub(super) id: CoordinatorId,
+    pub(super) reached_at: ReachedAt,
+    pub(super) means: Means,
+    /// What agents may get of the daemon's variables.
+    pub(super) environment: Environment,
+}
+
+/// What this process and its machine have for agents, as it was found at the start.
+#[derive(Clone)]
+pub(super) struct Means {
+    /// This program: one that is replaced later has no file of its own any more.
+    program: PathBuf,
+    cgroups: Option<cgroup::Delegated>,
+}
+
+impl Means {
+    pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("could not find this program's own file")?;
+        Ok(Self { program, cgroups: isolation::find_cgroups(config) })
+    }
+}
+
 /// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
-pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<ProcessTable> {
-    let process_config = ProcessConfig {
-        state_dir: config.state_dir.clone(),
-        shim_program: program()?,
-        stop_timeout: config.stop.timeout,
-        leak_grace: config.stop.leak_grace,
-        max_file: config.output.max_file,
-        files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
-    };
-    let (processes, adoption) = process::open(process_config, nudge).await?;
+pub(super) async fn adopt(config: &Config, means: &Means, nudge: Nudge) -> anyhow::Result<ProcessTable> {
+    let (processes, adoption) = process::open(process_config(config, means), nudge).await?;
     tracing::info!(
         adopted = adoption.n_adopted,
         ended = adoption.n_ended,
@@ -52,11 +86,23 @@ pub(super) async fn adopt(config: &Config, nudge: Nudge) -> anyhow::Result<Proce
     Ok(processes)
 }
 
-fn program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("could not find this program's own file")
+/// What the table needs of the configuration.
+fn process_config(config: &Config, means: &Means) -> ProcessConfig {
+    ProcessConfig {
+        state_dir: config.state_dir.clone(),
+        shim_program: means.program.clone(),
+        stop_timeout: config.stop.timeout,
+        leak_grace: config.stop.leak_grace,
+        max_file: config.output.max_file,
+        files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
+        descriptors: isolation::descriptors(),
+        cgroups: means.cgroups.clone(),
+        limits: isolation::limits(config),
+    }
 }
 
 /// Where agents reach the server.
+#[derive(Clone)]
 pub(super) struct ReachedAt {
     pub(super) socket: Option<PathBuf>,
     pub(super) url: Option<String>,
@@ -71,66 +117,93 @@ impl From<&ServerAddress> for ReachedAt {
     }
 }
 
-/// What the loop needs of the configuration.
-pub(super) fn coordinator_config(
-    config: &Config,
-    environment: &Environment,
-    id: CoordinatorId,
-    server: ReachedAt,
-) -> anyhow::Result<CoordinatorConfig> {
-    Ok(CoordinatorConfig {
-        id,
-        polling_interval: config.polling_interval,
-        limits: Limits { max_concurrent: config.max_concurrent, linger: config.run.linger },
-        providers: Providers {
-            entries: config.providers.clone(),
-            guidance: Guidance::new(config.language),
-            environment: environment.variables().collect(),
-            mcp_socket: server.socket,
-            mcp_url: server.url,
+impl Seat {
+    /// What the loop needs of the configuration.
+    fn coordinator_config(&self, config: &Config) -> CoordinatorConfig {
+        CoordinatorConfig {
+            id: self.id.clone(),
+            polling_interval: config.polling_interval,
+            limits: limits(config),
+            providers: Providers {
+                entries: config.providers.clone(),
+                guidance: Guidance::new(config.language),
+                environment: self
+                    .environment
+                    .variables()
+                    .filter(|(name, _)| !notify::is_for_the_daemon(name))
+                    .collect(),
+                mcp_socket: self.reached_at.socket.clone(),
+                mcp_url: self.reached_at.url.clone(),
+                state_dir: config.state_dir.clone(),
+                program: self.means.program.clone(),
+                users: isolation::users(config),
+                users_files: isolation::users_files(config),
+            },
             state_dir: config.state_dir.clone(),
-            program: program()?,
-        },
-        state_dir: config.state_dir.clone(),
-    })
+        }
+    }
 }
 
-/// How a coordinator is looked at: its processes as they are now, the rest as of its last cycle.
-pub(super) fn look(
-    control: &RemoteControlPlane,
-    processes: &ProcessTable,
-    config: &Config,
-    id: &CoordinatorId,
-) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
-    let (said, link, processes) = (control.status(), control.link_state(), processes.clone());
-    let (id, server, max_concurrent) = (id.clone(), config.server.to_string(), config.max_concurrent);
-    Arc::new(move || {
-        let said = said.borrow().clone();
-        let world: &dyn World = &SystemWorld;
-        let status = CoordinatorStatus {
-            coordinator: id.clone(),
-            at: world.now(),
-            max_concurrent,
-            instances: processes.instances().to_vec(),
-            deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
-            counters: said.map(|said| said.counters).unwrap_or_default(),
-        };
-        CoordinatorLook { status, server: server.clone(), problem: link.borrow().problem.clone() }
-    })
+/// What a coordinator needs to know of a server elsewhere.
+pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig {
+    RemoteConfig {
+        server: config.server.clone(),
+        token: identity::token_for_server(config),
+        coordinator: id.clone(),
+        passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
+        start_timeout: config.start.timeout,
+        backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        limits: limits(config),
+        state_dir: config.state_dir.clone(),
+        polling_interval: config.polling_interval,
+        only_seed_steps: false,
+    }
+}
+
+/// The limits that a coordinator keeps.
+pub(super) fn limits(config: &Config) -> Limits {
+    let config::Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent: _ } =
+        config.limits;
+    let config::Run { linger, max_runtime, silence_timeout } = config.run;
+    Limits {
+        per_project,
+        per_agent,
+        per_provider,
+        chat_reserve,
+        max_runtime,
+        silence_timeout,
+        min_free_disk,
+        min_free_memory,
+        ..Limits::of(config.max_concurrent, linger)
+    }
 }
 
 impl Supervisor {
     /// Starts the loop. It is woken by `nudge`.
     pub(super) fn start(
-        config: CoordinatorConfig,
-        control: impl ControlPlane,
+        seat: Seat,
+        config: &Config,
+        control: Control,
         processes: ProcessTable,
         nudge: &Nudge,
+        overseer: impl Overseer,
         parts: &Parts,
     ) -> Self {
         let (mode, mode_seen) = watch::channel(Mode::Running);
-        let coordinator = Coordinator::new(config, control, processes.clone(), nudge.listen(), mode_seen);
-        let coordinator = parts.spawn_apart(coordinator.run());
+        let configured = watch::Sender::new(seat.coordinator_config(config));
+        let newest = configured.subscribe();
+        let first = newest.borrow().clone();
+        let (table, wakeups) = (processes.clone(), nudge.listen());
+        let (coordinator, remote) = match control {
+            Control::Local(local) => {
+                let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen);
+                (parts.spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()), None)
+            }
+            Control::Remote(remote) => {
+                let coordinator = Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen);
+                (parts.spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()), Some(remote))
+            }
+        };
         // Without its owner the loop would run on as half a coordinator.
         let (table, serves) = (processes.clone(), parts.serving.clone());
         parts.spawn(async move {
@@ -139,7 +212,38 @@ impl Supervisor {
                 () = table.closed() => tracing::error!("the process table ended"),
             }
         });
-        Self { processes, mode, coordinator: Mutex::new(coordinator) }
+        Self { processes, seat, configured, remote, nudge: nudge.clone(), mode, coordinator: Mutex::new(coordinator) }
+    }
+
+    /// Goes by these settings from the next cycle on, which comes at once.
+    pub(super) async fn reconfigure(&self, config: &Config) {
+        // A table that is gone ends the daemon anyway.
+        let _ = self.processes.reconfigure(process_config(config, &self.seat.means)).await;
+        if let Some(remote) = &self.remote {
+            remote.reconfigure(remote_config(config, &self.seat.id));
+        }
+        self.configured.send_replace(self.seat.coordinator_config(config));
+        self.nudge.wake();
+    }
+
+    /// How it is looked at where it has no server: its processes as they are now, the rest as of its last cycle.
+    pub(super) fn look(&self, control: &RemoteControlPlane) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
+        let (said, link, processes) = (control.status(), control.link_state(), self.processes.clone());
+        let (id, configured) = (self.seat.id.clone(), self.configured.subscribe());
+        let server = control.server().to_string();
+        Arc::new(move || {
+            let said = said.borrow().clone();
+            let world: &dyn World = &SystemWorld;
+            let status = CoordinatorStatus {
+                coordinator: id.clone(),
+                at: world.now(),
+                max_concurrent: configured.borrow().limits.max_concurrent,
+                instances: processes.instances().to_vec(),
+                deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
+                counters: said.map(|said| said.counters).unwrap_or_default(),
+            };
+            CoordinatorLook { status, server: server.clone(), problem: link.borrow().problem.clone() }
+        })
     }
 
     /// Starts nothing more, and returns when the agents are left to their keepers or have ended, as `mode` says.

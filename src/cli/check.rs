@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::output::print_line;
+use crate::app;
 use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
-use crate::domain::{FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
+use crate::domain::{CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
 use crate::provider::{LaunchRequest, Providers};
 
 /// Shorter values are words or numbers; what begins with a slash is a path.
@@ -31,6 +32,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             manifest.tasks.len()
         ))?;
     }
+    app::check_users(config).map_err(|problem| CliError::Failed(problem.to_string()))?;
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
     let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
     print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
@@ -45,6 +47,8 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         mcp_url: None,
         state_dir: config.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
+        users: app::users(config),
+        users_files: app::users_files(config),
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
@@ -119,7 +123,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
             return lines;
         }
     };
-    match crate::app::find_program(&command) {
+    match app::find_program(&command) {
         Ok(found) => lines.push(format!("  program: {}", found.display())),
         Err(error) => {
             let path = command.environment.iter().find(|(name, _)| name == "PATH");
@@ -131,8 +135,16 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
             }
         }
     }
-    let words: Vec<String> =
-        std::iter::once(&command.program).chain(&command.arguments).map(|word| quoted(word)).collect();
+    if let Some(wrapper) = command.wrap.first() {
+        let of_wrapper = CommandSpec { program: wrapper.clone(), ..command.clone() };
+        lines.push(match app::find_program(&of_wrapper) {
+            Ok(found) => format!("  started by: {}", found.display()),
+            Err(error) => format!("  not startable: {error}"),
+        });
+    }
+    lines.extend(command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)));
+    let words = command.wrap.iter().chain(std::iter::once(&command.program)).chain(&command.arguments);
+    let words: Vec<String> = words.map(|word| quoted(word)).collect();
     let variables: Vec<&str> = command.environment.iter().map(|(name, _)| name.as_str()).collect();
     let stdin = if command.stdin.is_some() { "the prompt" } else { "nothing" };
     lines.extend(hint(&providers.find(name).1));

@@ -7,6 +7,7 @@ use super::Pair;
 use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
+use super::status::in_words as hint_in_words;
 use crate::domain::{Failure, LaunchId, OutputFact, printable};
 use crate::provider::output::{Lines, recognise};
 use crate::rest::routes::activity::UsageBody;
@@ -65,6 +66,11 @@ impl LogsArguments {
             .await?;
         if let Shown::InWords(mut lines) = shown {
             stdout.write_all(in_words(|words| lines.finish(words)).as_bytes())?;
+        }
+        // Beside the output, which may go into a program.
+        let launch: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
+        for hint in launch.exit_hints {
+            eprintln!("agent-coordinator: of the end of this agent: {}", hint_in_words(hint));
         }
         if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
             eprintln!("agent-coordinator: this is the end of it; the whole output is on its coordinator's host");

@@ -17,8 +17,8 @@ const DESCRIPTORS: u64 = 65_536;
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
     // First of all: it changes the environment, which is no business for a process with threads.
     let inherited = Inherited::take();
-    let Loaded { config, source } = loaded;
-    let _guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
+    let Loaded { config, source } = &loaded;
+    let guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
         Ok(guard) => guard,
         Err(error) => {
             let _ = writeln!(io::stderr(), "agent-coordinator: {}", telemetry::ErrorChain(&error));
@@ -30,7 +30,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     if let Err(error) = nix::sys::prctl::set_dumpable(false) {
         tracing::warn!(%error, "could not make the daemon undumpable");
     }
-    if let Some(path) = &source {
+    if let Some(path) = source {
         tracing::info!(config = %path.display(), "configuration read");
     } else {
         tracing::info!("no configuration file found: all settings have their defaults");
@@ -48,13 +48,13 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
         }
     };
     let program = std::env::args().next().unwrap_or_else(|| "agent-coordinator".to_owned());
-    let invocation = match &source {
+    let invocation = match source {
         Some(path) => format!("{program} --config {}", path.display()),
         None => program,
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        app::run(role, config, environment, &invocation, inherited?, signals).await
+        app::run(role, loaded, environment, &invocation, inherited?, signals, guard.level()).await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();
@@ -77,6 +77,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let wanted = hard.min(DESCRIPTORS);
+        app::give_agents_descriptors(soft);
         if soft < wanted { setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) } else { Ok(()) }
     });
     if let Err(error) = raised {

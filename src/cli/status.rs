@@ -7,8 +7,10 @@ use super::activity::{doing, short, trouble, used};
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
+use crate::config::Standing;
 use crate::domain::Timestamp;
-use crate::rest::routes::status::{CoordinatorBody, StatusBody};
+use crate::domain::instance::ExitHint;
+use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
 
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +34,16 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
 }
 
 /// Longest text of a cell; `--json` has the whole of it.
-const MAX_CELL: usize = 60;
+const MAX_CELL: usize = 90;
+
+/// For a person.
+pub(super) const fn in_words(hint: ExitHint) -> &'static str {
+    match hint {
+        ExitHint::OutOfMemory => "out of memory",
+        ExitHint::KilledFromOutside => "killed from outside",
+        ExitHint::CoreDumped => "core dumped",
+    }
+}
 
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
@@ -43,6 +54,43 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
             coordinator.running
         )
     })
+}
+
+/// Only what a person should know: that what is on disk is not what is in use, and why.
+fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
+    let rejected = standing.rejected.as_ref().map(|rejected| {
+        let since = ago(rejected.since, now);
+        format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
+    });
+    let waiting: Vec<String> = standing.waiting.iter().map(|change| format!("\n  {change}")).collect();
+    let waiting = (!waiting.is_empty()).then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
+    let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("\n"))
+}
+
+/// With whatever is out of the ordinary about it.
+fn state_of(instance: &InstanceBody) -> String {
+    let remarks = [
+        (instance.adopted, "adopted"),
+        (instance.suspended_since.is_some(), "stopped by a signal"),
+        (instance.unkillable_since.is_some(), "unkillable"),
+    ];
+    let remarks: Vec<&str> = remarks.into_iter().filter_map(|(is_so, remark)| is_so.then_some(remark)).collect();
+    match remarks.as_slice() {
+        [] => instance.launch.state.clone(),
+        remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
+    }
+}
+
+/// Why no agent of a provider starts, and until when.
+pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
+    let ParkedBody { provider, reason, until, .. } = parked;
+    let until = match &parked.tried_by {
+        Some(launch) => format!("{launch} tries whether it works again"),
+        None if *until <= now => "the next start tries whether it works again".to_owned(),
+        None => format!("no agent of it starts for {}, or until `resume --provider {provider}`", ago(now, *until)),
+    };
+    format!("parked: {provider} ({reason}): {until}")
 }
 
 fn describe(status: &StatusBody) -> String {
@@ -58,9 +106,14 @@ fn describe(status: &StatusBody) -> String {
         let problem = server.problem.as_ref().map_or_else(String::new, |problem| format!("; cut off: {problem}"));
         parts.push(format!("coordinator of {}{problem}", server.address));
     }
+    parts.extend(status.configuration.as_ref().and_then(|standing| of_configuration(standing, status.at)));
     let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));
+    }
+    if !status.parked.is_empty() {
+        let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
+        parts.push(parked.join("\n"));
     }
     if status.server.is_none() && status.coordinators.is_empty() {
         parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());
@@ -73,12 +126,11 @@ fn describe(status: &StatusBody) -> String {
         for instance in &status.instances {
             let launch = &instance.launch;
             let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
-            let adopted = if instance.adopted { " (adopted)" } else { "" };
             running.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                format!("{}{adopted}", launch.state),
+                state_of(instance),
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
@@ -96,7 +148,10 @@ fn describe(status: &StatusBody) -> String {
                 deferred.agent_id.to_string(),
                 deferred.project_id.to_string(),
                 deferred.purpose.to_string(),
-                deferred.reason.to_string(),
+                deferred.detail.as_ref().map_or_else(
+                    || deferred.reason.to_string(),
+                    |detail| short(&format!("{}: {detail}", deferred.reason), MAX_CELL),
+                ),
                 deferred.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(status.at, until))),
             ]);
         }
@@ -115,6 +170,8 @@ fn describe(status: &StatusBody) -> String {
                 (None, Some(signal)) => format!("signal {signal}"),
                 (None, None) => "-".to_owned(),
             };
+            let hints = launch.exit_hints.iter().map(|hint| format!(", {}", in_words(*hint)));
+            let exit = hints.fold(exit, |exit, hint| exit + &hint);
             ended.add_row([
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::output::print_line;
+use super::status::parked_line;
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::operate::{StoppedBody, TargetRequest};
+use crate::rest::routes::status::StatusBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArguments {
@@ -40,6 +42,9 @@ pub(super) struct ResumeArguments {
     /// Only for this purpose: task or chat
     #[arg(long, requires = "agent")]
     purpose: Option<Purpose>,
+    /// Start agents with this ai_type again, although its account is parked
+    #[arg(long, value_name = "AI_TYPE", conflicts_with_all = ["agent", "project", "purpose"])]
+    provider: Option<String>,
 }
 
 /// After so many looks a person is told what is waited for, and a forced end is insisted on again.
@@ -55,6 +60,7 @@ impl StopArguments {
             project_id: self.project,
             purpose: self.purpose,
             force: self.force,
+            provider: None,
         };
         let stopped: StoppedBody = client.post("/stop", &target).await?;
         if stopped.launches.is_empty() && stopped.abandoned.is_empty() {
@@ -112,10 +118,13 @@ async fn wait_until_ended(client: &Client, launch: &LaunchId, target: &TargetReq
 
 impl ResumeArguments {
     pub(super) async fn resume(self, client: &Client) -> Result<(), CliError> {
-        let all = self.agent.is_none();
-        let target =
-            TargetRequest { all, agent_id: self.agent, project_id: self.project, purpose: self.purpose, force: false };
+        let all = self.agent.is_none() && self.provider.is_none();
+        let Self { agent: agent_id, project: project_id, purpose, provider } = self;
+        let target = TargetRequest { all, agent_id, project_id, purpose, force: false, provider };
         client.post_only("/resume", &target).await?;
-        print_line("resumed")
+        print_line("resumed")?;
+        // That is a trouble of its own, and not undone by the way.
+        let status: StatusBody = client.get("/status").await?;
+        status.parked.iter().try_for_each(|parked| print_line(&format!("still {}", parked_line(parked, status.at))))
     }
 }

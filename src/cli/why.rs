@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
+use super::status::parked_line;
 use crate::domain::pair::StartReason;
 use crate::domain::{AgentId, ProjectId, Purpose};
 use crate::rest::routes::why::WhyBody;
@@ -43,15 +44,20 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
         0 => String::new(),
         n => format!(" ({n} failures in a row)"),
     };
+    let parked = why.parked.as_ref().map_or_else(String::new, |parked| format!("\n{}", parked_line(parked, why.at)));
     let mut rules = table(&["RULE", "", "UNTIL"]);
     for rule in &why.rules {
         rules.add_row([
             demand(rule.rule, why.purpose).to_owned(),
-            if rule.keeps { format!("no: {}", rule.rule) } else { "yes".to_owned() },
+            match &rule.detail {
+                Some(detail) => format!("no: {} ({detail})", rule.rule),
+                None if rule.keeps => format!("no: {}", rule.rule),
+                None => "yes".to_owned(),
+            },
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
         ]);
     }
-    format!("{agent} in {project} for a {} {verdict}{failures}\n{}", why.purpose, lines(&rules))
+    format!("{agent} in {project} for a {} {verdict}{failures}{parked}\n{}", why.purpose, lines(&rules))
 }
 
 /// What the rule with this reason asks for.
@@ -68,9 +74,17 @@ const fn demand(reason: StartReason, purpose: Purpose) -> &'static str {
         },
         StartReason::Held => "nobody holds it (`resume` ends that)",
         StartReason::Suspended => "it has not failed too often (`resume` ends that)",
+        StartReason::Misconfigured => "it can work as it is configured (`resume` after mending it ends that)",
+        StartReason::Parked => "the account of its provider works (`resume --provider` ends that)",
         StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
         StartReason::Backoff => "it does not wait after a failure",
         StartReason::NoFreeSlot => "a slot is free",
+        StartReason::ChatReserve => "a slot is free that is not kept for chats (`limits.chat_reserve`)",
+        StartReason::ProjectLimit => "its project has less than `limits.per_project`",
+        StartReason::AgentLimit => "the agent has less than `limits.per_agent`",
+        StartReason::ProviderLimit => "its provider has less than `limits.per_provider`",
+        StartReason::LowDisk => "there is enough free disk (`limits.min_free_disk`)",
+        StartReason::LowMemory => "there is enough free memory (`limits.min_free_memory`)",
         StartReason::NoPasskey => "its coordinator has a passkey for it",
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::{AgentId, Secret};
+use crate::domain::{AgentId, Secret, limits};
 
 use super::reader::Section;
+use super::report::Problem;
 
 /// Credentials of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +17,15 @@ pub struct AgentCredentials {
 pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<AgentId, AgentCredentials> {
     let reader = top.reader();
     let read_one = |(name, mut section): (super::reader::Name, Section<'_, '_>)| {
-        let passkey = section.required("passkey").and_then(|field| field.secret());
+        let passkey = section.required("passkey").and_then(|field| {
+            let passkey = field.secret()?;
+            let is_taken = limits::PASSKEY.take(passkey.reveal());
+            // As its agent's door would say it, where the place is no more known.
+            is_taken
+                .map_err(|refusal| field.note(Problem::new(refusal.to_string(), field.span()).label("here")))
+                .ok()?;
+            Some(passkey)
+        });
         Some((name.id(reader)?, AgentCredentials { passkey: passkey? }))
     };
     top.named_sections("agents").into_iter().filter_map(read_one).collect()

@@ -39,7 +39,7 @@ pub struct Located<T> {
 }
 
 /// A whole manifest, in the order of the file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     pub agents: Vec<AgentEntry>,
     pub projects: Vec<ProjectEntry>,
@@ -49,7 +49,7 @@ pub struct Manifest {
 }
 
 /// An agent as the manifest lists it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentEntry {
     pub id: Located<AgentId>,
     /// The id where the file gives none.
@@ -64,7 +64,7 @@ pub struct AgentEntry {
 }
 
 /// A project as the manifest lists it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectEntry {
     pub id: Located<ProjectId>,
     /// The id where the file gives none.
@@ -76,7 +76,7 @@ pub struct ProjectEntry {
 }
 
 /// A task as the manifest lists it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskEntry {
     pub id: Located<TaskId>,
     pub project: Located<ProjectId>,

@@ -16,6 +16,9 @@ const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 }
 /// The state folder where nothing says otherwise.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
 
+/// The keys that say where a daemon is reached.
+pub(super) const KEYS: [&str; 3] = ["state_dir", "mcp_socket_path", "server"];
+
 /// Where the server keeps its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {

@@ -114,6 +114,10 @@ pub struct ProviderConfig {
     pub environment: BTreeMap<String, Secret>,
     /// Which of the daemon's variables it gets.
     pub pass_environment: PassEnvironment,
+    /// A program and its arguments that start the command line; templates are not replaced yet. Empty: nothing does.
+    pub wrap: Vec<String>,
+    /// The user of this machine that its agents run as; the daemon's own without it.
+    pub run_as: Option<String>,
 }
 
 impl ProviderConfig {
@@ -130,7 +134,7 @@ impl ProviderConfig {
 
     fn of(command_line: CommandLine) -> Self {
         let (environment, pass_environment) = (BTreeMap::new(), PassEnvironment::default());
-        Self { command_line, cli_args: Vec::new(), environment, pass_environment }
+        Self { command_line, cli_args: Vec::new(), environment, pass_environment, wrap: Vec::new(), run_as: None }
     }
 
     fn read(mut section: Section<'_, '_>) -> Option<Self> {
@@ -143,7 +147,9 @@ impl ProviderConfig {
         let cli_args = arguments.iter().filter_map(|argument| read_argument(argument, is_preset)).collect();
         let environment = section.field("environment").map(read_environment).unwrap_or_default();
         let pass_environment = section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
-        Some(Self { command_line: command_line?, cli_args, environment, pass_environment })
+        let wrap = section.field("wrap").map(read_wrap).unwrap_or_default();
+        let run_as = section.optional("run_as").and_then(|field| field.word());
+        Some(Self { command_line: command_line?, cli_args, environment, pass_environment, wrap, run_as })
     }
 }
 
@@ -232,6 +238,16 @@ fn read_argument(field: &Field<'_, '_>, is_preset: bool) -> Option<String> {
         field.note(Problem::new("`{prompt}` has no meaning beside `preset`", field.span()).help(PRESET_PROMPT));
     }
     Some(argument)
+}
+
+/// The first is a program; none of them may hold the prompt, which is not for others to read.
+fn read_wrap(field: Field<'_, '_>) -> Vec<String> {
+    let items = field.list();
+    let read_one = |(i, item): (usize, &Field<'_, '_>)| match i {
+        0 => read_command(item),
+        _ => read_argument(item, true),
+    };
+    items.iter().enumerate().filter_map(read_one).collect()
 }
 
 /// A text in which templates may stand.

@@ -323,6 +323,17 @@ impl<'r, 'a> Field<'r, 'a> {
         self.parsed(&what, |text| units::parse_duration(text).filter(|duration| range.contains(duration)))
     }
 
+    /// The same; `None` also for `off`.
+    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let (least, most) = (units::show_duration(*range.start()), units::show_duration(*range.end()));
+        let what = format!("`off` or a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m");
+        self.parsed(&what, |text| match text {
+            "off" => Some(None),
+            text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some),
+        })
+        .flatten()
+    }
+
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
         let what = format!("a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB");

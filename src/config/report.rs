@@ -13,6 +13,8 @@ use super::tree::Span;
 
 /// Problems shown in full; the others are counted.
 const MAX_SHOWN: usize = 50;
+/// The same for a line of a log.
+const MAX_ON_ONE_LINE: usize = 3;
 /// Longer lines are cut around the place in question, in bytes.
 const MAX_LINE: usize = 160;
 
@@ -44,7 +46,7 @@ impl Problem {
 }
 
 /// A file as reports may show it: its name and its text, with secrets masked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Transcript {
     name: String,
     text: Arc<str>,
@@ -92,6 +94,26 @@ impl Report {
         let mut text = String::new();
         self.render(&mut text, GraphicalTheme::unicode()).expect("writing to a String can't fail");
         text
+    }
+
+    /// The first problems, each with its place and what to do, on one line.
+    pub fn on_one_line(&self) -> String {
+        let mut lines: Vec<String> = self
+            .problems
+            .iter()
+            .take(MAX_ON_ONE_LINE)
+            .map(|problem| {
+                let advice = [problem.label.as_deref().filter(|label| *label != "here"), problem.help.as_deref()];
+                let advice: Vec<&str> = advice.into_iter().flatten().collect();
+                let heading = Shown::new(self, problem).heading;
+                if advice.is_empty() { heading } else { format!("{heading} ({})", advice.join("; ")) }
+            })
+            .collect();
+        let n_others = self.problems.len().saturating_sub(MAX_ON_ONE_LINE);
+        if n_others > 0 {
+            lines.push(format!("and {n_others} more"));
+        }
+        lines.join("; ")
     }
 
     fn render(&self, f: &mut impl fmt::Write, theme: GraphicalTheme) -> fmt::Result {

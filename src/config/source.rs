@@ -66,6 +66,13 @@ impl Source {
         }
     }
 
+    /// What is left of a text that is no YAML where only these keys matter: their own lines at the top level.
+    pub fn only_lines_of(&self, keys: &[&str]) -> Self {
+        let is_of = |line: &str| line.split_once(':').is_some_and(|(key, _)| keys.contains(&key.trim_end()));
+        let text: String = self.text.split_inclusive('\n').filter(|line| is_of(line)).collect();
+        Self::new(self.name.clone(), self.folder.clone(), &text)
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod live;
+
 /// A made-up machine: the tests never depend on the real environment.
 fn environment() -> Environment {
     Environment::new(
@@ -80,10 +82,8 @@ fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
     assert_eq!(valid(&format!("\u{feff}{}", SEED.replace('\n', "\r\n"))), valid(SEED));
 }
 
-#[test]
-fn every_setting_arrives() {
-    let config = valid(
-        r#"
+/// Each setting with another value than its default.
+const EVERY_SETTING: &str = r#"
 polling_interval: 250ms
 max_concurrent: 12
 language: ja
@@ -102,27 +102,38 @@ ai_providers:
     environment: { A: 007, B: "${DEV_PASSKEY}" }
     pass_environment: [API_KEY, MY_*]
     passkey_in_prompt: true
+    wrap: [./jail.sh, "{working_directory}"]
+    run_as: worker
   fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
-run: { linger: 5 }
+run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
+limits:
+  { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 1 GiB, min_free_memory: 64 KiB,
+    memory_per_agent: 2 GiB, processes_per_agent: 300 }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
+parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-"#,
-    );
+"#;
+
+#[test]
+fn every_setting_arrives() {
+    let config = valid(EVERY_SETTING);
     let local = &config.providers["local"];
     let program = "/etc/ac/agent.sh".to_owned();
     let own = CommandLine::Own { program, prompt: PromptVia::Stdin, passkey_in_prompt: true };
     assert_eq!(local.command_line, own);
     assert_eq!(local.cli_args, ["--turns", "10", "/home/me/x", "$HOME", "a$b"]);
     assert_eq!(local.environment["A"].reveal(), "007");
+    assert_eq!(local.wrap, ["/etc/ac/jail.sh", "{working_directory}"]);
+    assert_eq!(local.run_as.as_deref(), Some("worker"));
     assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
     for (name, is_passed) in [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)] {
         assert_eq!(local.pass_environment.passes(name), is_passed, "{name}");
@@ -137,7 +148,7 @@ output: { max_file: 1 MiB, files: 2 }
     assert_eq!(config.providers["fast"].cli_args, ["--bare"]);
     assert_eq!(config.providers["codex"], ProviderConfig::of_preset(Preset::Codex));
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
-    let seconds = Duration::from_secs;
+    let (seconds, hour) = (Duration::from_secs, Duration::from_hours(1));
     let expected = Config {
         polling_interval: Duration::from_millis(250),
         max_concurrent: 12,
@@ -151,17 +162,23 @@ output: { max_file: 1 MiB, files: 2 }
         coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
-        session: Session {
-            default_timeout: seconds(3_600),
-            max_timeout: seconds(7_200),
-            cleanup_interval: seconds(60),
-        },
-        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: seconds(3_600) },
+        session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
+        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
-        run: Run { linger: seconds(5) },
+        run: Run { linger: seconds(5), max_runtime: Some(3 * hour), silence_timeout: Some(seconds(1_200)) },
+        limits: Limits {
+            per_project: Some(4),
+            per_agent: Some(2),
+            per_provider: Some(6),
+            chat_reserve: 1,
+            min_free_disk: Some(1 << 30),
+            min_free_memory: Some(1 << 16),
+            agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
+        },
         notice: Notice { grace: seconds(60) },
-        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: seconds(3_600) },
+        chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
+        parking: Parking { initial: seconds(60), max: 2 * hour },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {
             level: "warn,agent_coordinator=debug".to_owned(),
@@ -268,7 +285,7 @@ fn the_file_must_be_a_mapping() {
 #[test]
 fn cross_checks_name_both_sides() {
     insta::assert_snapshot!(report(&format!(
-        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\n",
+        "state_dir: /{}\nmcp_socket_path: /{}\nsession:\n  default_timeout: 25h\nbackoff:\n  initial: 2s\n  max: 1s\nlimits: {{ chat_reserve: 3 }}\nparking: {{ initial: 2h }}\n",
         "d".repeat(100),
         "é".repeat(60)
     )));

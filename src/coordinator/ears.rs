@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -46,9 +46,13 @@ struct Wanted {
 pub(super) struct Ears {
     wanted: watch::Sender<Wanted>,
     questions: mpsc::Sender<Question>,
+    heard_at: HeardAt,
     /// Aborted with the handle.
     _task: JoinSet<()>,
 }
+
+/// When each of those that are followed printed something; at first, since when it is followed.
+type HeardAt = Arc<Mutex<BTreeMap<LaunchId, Instant>>>;
 
 /// Read it to its end; what does it amount to?
 struct Question {
@@ -61,6 +65,7 @@ impl Ears {
     pub(super) fn new<C: ControlPlane>(state_dir: PathBuf, control: Arc<C>) -> Self {
         let (wanted, wanted_seen) = watch::channel(Wanted::default());
         let (questions, asked) = mpsc::channel(INBOX);
+        let heard_at = HeardAt::default();
         let mut task = JoinSet::new();
         match Folders::new() {
             Ok(folders) => {
@@ -75,6 +80,7 @@ impl Ears {
                     look_at: Instant::now(),
                     retry_at: None,
                     telling: JoinSet::new(),
+                    heard_at: Arc::clone(&heard_at),
                 };
                 task.spawn(listener.run(wanted_seen, asked));
             }
@@ -82,7 +88,7 @@ impl Ears {
                 tracing::warn!(error = %ErrorChain(&error), "could not watch the agents' output; usage is not known");
             }
         }
-        Self { wanted, questions, _task: task }
+        Self { wanted, questions, heard_at, _task: task }
     }
 
     /// Follows these and no others; those that have no folder yet are not followed.
@@ -95,6 +101,11 @@ impl Ears {
             *before = wanted;
             is_news
         });
+    }
+
+    /// How long ago it printed anything; `None` if it isn't followed.
+    pub(super) fn quiet_for(&self, launch: &LaunchId) -> Option<Duration> {
+        lock(&self.heard_at).get(launch).map(Instant::elapsed)
     }
 
     /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.
@@ -115,6 +126,8 @@ struct Ear {
     told: Activity,
     /// It is just being told.
     is_telling: bool,
+    /// Bytes, ever.
+    n_read: u64,
 }
 
 struct Listener<C> {
@@ -131,6 +144,11 @@ struct Listener<C> {
     /// When the server is told what it didn't take.
     retry_at: Option<Instant>,
     telling: JoinSet<(LaunchId, bool)>,
+    heard_at: HeardAt,
+}
+
+fn lock(heard_at: &HeardAt) -> MutexGuard<'_, BTreeMap<LaunchId, Instant>> {
+    heard_at.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C: ControlPlane> Listener<C> {
@@ -175,6 +193,7 @@ impl<C: ControlPlane> Listener<C> {
             self.ears.keys().filter(|launch| !wanted.launches.contains(*launch)).cloned().collect();
         for launch in gone {
             self.stirred.remove(&launch);
+            lock(&self.heard_at).remove(&launch);
             if let Some(ear) = self.ears.remove(&launch) {
                 self.folders.unwatch(ear.watch);
                 self.watched.remove(&ear.watch);
@@ -201,6 +220,7 @@ impl<C: ControlPlane> Listener<C> {
             (Ok(watch), Ok(reader)) => {
                 self.watched.insert(watch, launch.clone());
                 self.stirred.insert(launch.clone());
+                lock(&self.heard_at).insert(launch.clone(), Instant::now());
                 let ear = Ear {
                     reader,
                     watch,
@@ -208,6 +228,7 @@ impl<C: ControlPlane> Listener<C> {
                     tally: Tally::default(),
                     told: Activity::default(),
                     is_telling: false,
+                    n_read: 0,
                 };
                 self.ears.insert(launch, ear);
             }
@@ -221,7 +242,12 @@ impl<C: ControlPlane> Listener<C> {
     async fn look(&mut self) {
         for launch in std::mem::take(&mut self.stirred) {
             let Some(ear) = self.ears.get_mut(&launch) else { continue };
-            match ear.read(MAX_LOOK).await {
+            let n_before = ear.n_read;
+            let read = ear.read(MAX_LOOK).await;
+            if ear.n_read > n_before {
+                lock(&self.heard_at).insert(launch.clone(), Instant::now());
+            }
+            match read {
                 Ok(Read::All) => {}
                 Ok(Read::Part) => drop(self.stirred.insert(launch.clone())),
                 Err(error) => {
@@ -296,6 +322,7 @@ impl Ear {
                 0 => return Ok(Read::All),
                 n => {
                     n_read += n;
+                    self.n_read += n as u64;
                     self.lines.push(&chunk[..n], |line| hear(&mut self.tally, line));
                     tokio::task::yield_now().await;
                 }

@@ -11,7 +11,7 @@ mod seed;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::pair::{Backoff, StartReason};
-use crate::domain::plan::ProcessReport;
+use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::{
     Activity, AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
 };
@@ -48,7 +48,8 @@ pub struct RemoteConfig {
     pub start_timeout: Duration,
     /// For a server that keeps no account of failures.
     pub backoff: Backoff,
-    pub max_concurrent: usize,
+    /// Whom there is no room for is not asked about.
+    pub limits: Limits,
     /// Where the output of its agents is.
     pub state_dir: PathBuf,
     /// Between two looks at a server that announces nothing.
@@ -66,7 +67,8 @@ pub struct LinkState {
 
 /// Calls a server elsewhere.
 pub struct RemoteControlPlane {
-    config: RemoteConfig,
+    /// Replaced as a whole.
+    config: RwLock<Arc<RemoteConfig>>,
     world: Arc<dyn World>,
     link: Link,
     seed: SeedSteps,
@@ -107,9 +109,25 @@ impl RemoteControlPlane {
             clock_offset: AtomicI64::new(0),
             status: watch::Sender::new(None),
             announces: Mutex::new(false),
-            config,
+            config: RwLock::new(Arc::new(config)),
             world,
         }
+    }
+
+    fn config(&self) -> Arc<RemoteConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes by these from the next call on; a connection that was made with another token is made again. The server stays the
+    /// one it is.
+    pub fn reconfigure(&self, config: RemoteConfig) {
+        self.link.set_token(config.token.clone());
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// Where the server is.
+    pub fn server(&self) -> &ServerAddress {
+        self.link.server()
     }
 
     /// How it stands with the server, now and whenever that changes.
@@ -142,7 +160,7 @@ impl RemoteControlPlane {
                     seen = Some(news);
                 }
                 // It announces nothing: the loop polls. It may be replaced by one that does.
-                Ok(None) => tokio::time::sleep(self.config.polling_interval).await,
+                Ok(None) => tokio::time::sleep(self.config().polling_interval).await,
                 Err(error) => {
                     tracing::debug!(error = %ErrorChain(&error), "could not listen to the server");
                     seen = None;
@@ -161,7 +179,7 @@ impl RemoteControlPlane {
         if !announces {
             return Ok(None);
         }
-        let mut arguments = json!({ "coordinator_id": self.config.coordinator, "timeout_seconds": HOLD.as_secs() });
+        let mut arguments = json!({ "coordinator_id": self.config().coordinator, "timeout_seconds": HOLD.as_secs() });
         if let Some(seen) = seen {
             arguments["seen"] = seen.into();
         }
@@ -170,16 +188,17 @@ impl RemoteControlPlane {
     }
 
     fn asks_for_work(&self, client: &McpClient) -> bool {
-        !self.config.only_seed_steps && client.offers(WAIT_FOR_WORK)
+        !self.config().only_seed_steps && client.offers(WAIT_FOR_WORK)
     }
 
     async fn ask_for_work(&self, client: &Arc<McpClient>) -> Result<ServerView, LinkError> {
-        let arguments = json!({ "coordinator_id": self.config.coordinator });
+        let arguments = json!({ "coordinator_id": self.config().coordinator });
         let work: Work = self.link.call(client, WAIT_FOR_WORK, arguments, PATIENCE).await?;
         let mut view = work.view;
         self.set_clock(view.at);
+        let config = self.config();
         for candidate in &mut view.startable {
-            if !self.config.passkeys.contains_key(&candidate.key.agent) && candidate.reason == StartReason::Ready {
+            if !config.passkeys.contains_key(&candidate.key.agent) && candidate.reason == StartReason::Ready {
                 candidate.reason = StartReason::NoPasskey;
             }
         }
@@ -190,19 +209,19 @@ impl RemoteControlPlane {
     async fn ask_for_start(&self, client: &Arc<McpClient>, key: &InstanceKey) -> Result<Option<Claimed>, LinkError> {
         let arguments = json!({
             "agent_id": key.agent, "project_id": key.project, "purpose": key.purpose,
-            "coordinator_id": self.config.coordinator
+            "coordinator_id": self.config().coordinator
         });
         let answer: answers::ShouldStart = self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
         Ok(answer.claimed())
     }
 
     fn granted(&self, key: &InstanceKey, claimed: Claimed) -> ClaimAnswer {
-        let Some(ticket) = claimed.ticket.or_else(|| self.config.passkeys.get(&key.agent).cloned()) else {
+        let Some(ticket) = claimed.ticket.or_else(|| self.config().passkeys.get(&key.agent).cloned()) else {
             return ClaimAnswer::NotNow;
         };
-        let start_timeout = claimed.deadline.map_or(self.config.start_timeout, |deadline| deadline.since(self.now()));
+        let start_timeout = claimed.deadline.map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
         let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
-        self.seed.note_claim(&launch, key);
+        self.seed.note_claim(&launch, key, &claimed.ai_type);
         ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
     }
 
@@ -224,7 +243,7 @@ impl RemoteControlPlane {
 
     /// For those who ask the server: the output itself stays here.
     fn output_tail(&self, launch: &LaunchId) -> Option<String> {
-        let dir = instance_dir::find(&self.config.state_dir, launch)?;
+        let dir = instance_dir::find(&self.config().state_dir, launch)?;
         instance_dir::output_tail(&dir, MAX_TAIL).ok()
     }
 
@@ -288,7 +307,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         if !self.asks_for_work(&client) {
             return self.report_by_seed_steps(&client, launch, report).await.map_err(failed(REPORT));
         }
-        let (tool, mut arguments) = answers::report(&self.config.coordinator, launch, report);
+        let (tool, mut arguments) = answers::report(&self.config().coordinator, launch, report);
         if let (ProcessReport::Ended { .. }, Some(tail)) = (report, self.output_tail(launch)) {
             arguments["output_tail"] = tail.into();
         }
@@ -296,13 +315,13 @@ impl ControlPlane for Arc<RemoteControlPlane> {
     }
 
     async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
-        let arguments = answers::activity(&self.config.coordinator, launch, activity);
+        let arguments = answers::activity(&self.config().coordinator, launch, activity);
         self.tell("report_activity", arguments).await.map_err(failed(REPORT_ACTIVITY))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
         let arguments = json!({
-            "coordinator_id": self.config.coordinator, "launch_id": launch, "reason": reason
+            "coordinator_id": self.config().coordinator, "launch_id": launch, "reason": reason
         });
         self.tell("report_process_stopping", arguments).await.map_err(failed(WANT_STOP))
     }

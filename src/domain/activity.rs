@@ -81,6 +81,13 @@ words! {
     }
 }
 
+impl FailureClass {
+    /// Whether everybody with the same account would have it.
+    pub const fn parks_account(self) -> bool {
+        matches!(self, Self::Auth | Self::Quota)
+    }
+}
+
 /// The trouble of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failure {

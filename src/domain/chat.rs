@@ -49,11 +49,6 @@ impl Message {
     }
 }
 
-/// Since when nobody has said anything in a chat that began then. What lies in the future was written by a clock that was wrong.
-pub fn idle_since(began_at: Timestamp, newest_message: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    newest_message.filter(|at| *at <= now).map_or(began_at, |at| at.max(began_at)).min(now)
-}
-
 /// What is said, as it is kept.
 ///
 /// # Errors
@@ -91,7 +86,7 @@ pub fn after_end(
     let verdict = match outcome {
         Outcome::Stopped(_) => Verdict::Fine,
         _ if is_ended_by_person => Verdict::Fine,
-        _ if leaves_messages || launch.authenticated_at.is_none() => Verdict::Failure,
+        _ if leaves_messages || launch.authenticated_at.is_none() => launch.failed_verdict(),
         _ => Verdict::Fine,
     };
     let record = record.after_end(verdict, launch.claimed_at, at, limit);
@@ -102,21 +97,6 @@ pub fn after_end(
 mod tests {
     use super::super::key::{InstanceKey, Purpose};
     use super::*;
-
-    #[track_caller]
-    fn check(began_at: i64, newest: Option<i64>, expected: i64) {
-        let at = Timestamp::from_millis;
-        assert_eq!(idle_since(at(began_at), newest.map(at), at(100)), at(expected));
-    }
-
-    #[test]
-    fn a_chat_is_idle_since_its_beginning_or_its_last_message() {
-        check(10, None, 10);
-        check(10, Some(5), 10);
-        check(10, Some(50), 50);
-        check(10, Some(500), 10);
-        check(400, None, 100);
-    }
 
     const LIMIT: StartLimit = StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
 

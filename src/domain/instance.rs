@@ -6,6 +6,7 @@ use super::id::LaunchId;
 use super::key::InstanceKey;
 use super::launch::{ExitStatus, ProcessEnd, StopReason};
 use super::time::Timestamp;
+use super::words::words;
 
 /// A launch as its coordinator sees it on its own machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,38 @@ pub struct Instance {
     pub stop: Option<StopReason>,
     /// Whether its keeper knows that it authenticated.
     pub is_marked_authenticated: bool,
+    /// What keeps it from going its way.
+    #[serde(flatten)]
+    pub condition: Condition,
+}
+
+/// What may be wrong with an instance that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Condition {
+    /// Its leader was stopped by a signal, not by us, and waits to be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<Timestamp>,
+    /// Something of its tree was sent KILL some seconds ago and lives. It keeps its slot and is asked again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkillable_since: Option<Timestamp>,
+}
+
+impl Condition {
+    /// With its times as another clock shows them.
+    pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
+        Self { suspended_since: self.suspended_since.map(&clock), unkillable_since: self.unkillable_since.map(&clock) }
+    }
+}
+
+words! {
+    /// What an exit status alone doesn't tell.
+    pub enum ExitHint as "exit hint" {
+        /// The kernel killed a process of its tree for want of memory.
+        OutOfMemory = "out_of_memory",
+        /// KILL, and not from its keeper: from the kernel, for want of memory, or from somebody's hand.
+        KilledFromOutside = "killed_from_outside",
+        CoreDumped = "core_dumped",
+    }
 }
 
 /// How far an instance has come.
@@ -74,7 +107,7 @@ impl Instance {
                 Phase::Ended { pid, started_at: started_at.map(&clock), end, at: clock(at), n_leaked }
             }
         };
-        Self { phase, ..self }
+        Self { phase, condition: self.condition.moved(clock), ..self }
     }
 
     /// Whether something of it may be alive.

@@ -12,206 +12,19 @@
 //!
 //! The key and the slot of a launch are free at `Ended`, which means: its process tree is empty, or there never was one.
 
-use std::fmt;
+mod endings;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::activity::Activity;
+use super::activity::{Activity, FailureClass};
 use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
 use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
 
-/// Why an agent is to end before its own end. The first reason wins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// It reported its result; it has `run.linger` to go by itself.
-    Reported,
-    /// It called `logout`; it has `run.linger` to go by itself.
-    LoggedOut,
-    /// A person asked for it (`stop AGENT PROJECT`).
-    Person,
-    /// A person asked to stop everything (`stop --all`).
-    StopAll,
-    /// The daemon ends and its policy is to end its agents.
-    Shutdown,
-    /// It was told of a change of its work and did not end its session within `notice.grace`.
-    NoticeIgnored,
-    /// It was told to stop and logged out.
-    Noticed,
-    /// A person ended the chat.
-    ChatEnded,
-    /// Nobody said anything in the chat for `chat.idle_timeout`.
-    ChatIdle,
-    /// It did not authenticate by `start.timeout`.
-    StartTimeout,
-    /// Its session is older than `session.max_timeout`.
-    SessionMaximum,
-    /// The server does not know it any more, or knows it as ended.
-    Unknown,
-}
-
-impl StopReason {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reported => "reported",
-            Self::LoggedOut => "logged_out",
-            Self::Person => "person",
-            Self::StopAll => "stop_all",
-            Self::Shutdown => "shutdown",
-            Self::NoticeIgnored => "notice_ignored",
-            Self::Noticed => "noticed",
-            Self::ChatEnded => "chat_ended",
-            Self::ChatIdle => "chat_idle",
-            Self::StartTimeout => "start_timeout",
-            Self::SessionMaximum => "session_maximum",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Which limit of time ended a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TimeLimit {
-    /// `session.default_timeout`: a session without a process of ours made no call for that long.
-    SessionIdle,
-    /// `session.max_timeout`.
-    SessionMaximum,
-}
-
-/// How a launch ended. Success is what the server saw (`report_completed`), never an exit code.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It reported success, or its chat came to its end.
-    Completed,
-    /// It reported that it is blocked.
-    Blocked,
-    /// It reported failure.
-    Failed,
-    Stopped(StopReason),
-    /// It authenticated and ended without a report, whatever its exit code.
-    ExitedWithoutReport,
-    /// It ended, or was ended, without ever authenticating.
-    NeverAuthenticated,
-    /// No agent process came to be; the text says which object failed and how.
-    StartFailed(String),
-    TimedOut(TimeLimit),
-    /// Nobody saw how it ended: its keeper was killed, or its files are gone.
-    Lost,
-}
-
-impl Outcome {
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Blocked => "blocked",
-            Self::Failed => "failed",
-            Self::Stopped(_) => "stopped",
-            Self::ExitedWithoutReport => "exited_without_report",
-            Self::NeverAuthenticated => "never_authenticated",
-            Self::StartFailed(_) => "start_failed",
-            Self::TimedOut(_) => "timed_out",
-            Self::Lost => "lost",
-        }
-    }
-
-    /// The detail behind the word, where there is one.
-    pub fn reason(&self) -> Option<String> {
-        match self {
-            Self::Stopped(reason) => Some(reason.to_string()),
-            Self::StartFailed(reason) => Some(reason.clone()),
-            Self::TimedOut(TimeLimit::SessionIdle) => Some("session_idle".to_owned()),
-            Self::TimedOut(TimeLimit::SessionMaximum) => Some("session_maximum".to_owned()),
-            _ => None,
-        }
-    }
-}
-
-/// What an end means for the next start of its pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    Fine,
-    /// The pair waits before it is started again, longer with each one in a row.
-    Failure,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())?;
-        self.reason().map_or(Ok(()), |reason| write!(f, " ({reason})"))
-    }
-}
-
-/// What an agent says of its work (`report_completed`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportResult {
-    Success,
-    Failed,
-    Blocked,
-}
-
-impl ReportResult {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failed => "failed",
-            Self::Blocked => "blocked",
-        }
-    }
-}
-
-/// How the leading process of an instance went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ExitStatus {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<i32>,
-}
-
-/// What the keeper of a process found out at the end of its whole tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProcessEnd {
-    /// The leader ran and went; its tree is empty.
-    Exited(ExitStatus),
-    /// No agent process came to be: the object that failed, and how.
-    StartFailed(String),
-    /// The keeper didn't execute the agent, because the start deadline had passed.
-    FuseBurnt,
-    /// Nobody saw the end.
-    Lost,
-}
-
-impl ProcessEnd {
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Exited(_) => "exited",
-            Self::StartFailed(_) => "start_failed",
-            Self::FuseBurnt => "fuse_burnt",
-            Self::Lost => "lost",
-        }
-    }
-
-    /// The leader's own exit, where there was one.
-    pub const fn exit(&self) -> Option<ExitStatus> {
-        match self {
-            Self::Exited(exit) => Some(*exit),
-            Self::StartFailed(_) | Self::FuseBurnt | Self::Lost => None,
-        }
-    }
-}
+pub use endings::{ExitStatus, Outcome, ProcessEnd, ReportResult, StopReason, TimeLimit, Verdict};
 
 /// Where a launch stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,6 +92,17 @@ pub struct Launch {
     pub revision: i64,
 }
 
+/// What a claim is given before it lapses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LapseLimits {
+    /// To authenticate.
+    pub start: Duration,
+    /// To end when told to.
+    pub stop: Duration,
+    /// Beyond both.
+    pub margin: Duration,
+}
+
 /// An open launch, as far as a coordinator needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
@@ -289,12 +113,19 @@ pub struct LaunchFacts {
     /// Whose process it is.
     #[serde(rename = "coordinator_id", default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<CoordinatorId>,
+    /// What it was started with; empty where nobody says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ai_type: String,
     #[serde(flatten)]
     pub state: LaunchState,
     /// Once its coordinator reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     pub is_authenticated: bool,
+    /// How long ago its agent called, in milliseconds, by a clock that nobody sets; a call that is being held is now. Only of one
+    /// that runs, and where its server says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
 }
 
 /// What happens to a launch.
@@ -371,9 +202,11 @@ impl From<Launch> for LaunchFacts {
     fn from(launch: Launch) -> Self {
         Self {
             is_authenticated: launch.authenticated_at.is_some(),
+            idle_ms: None,
             id: launch.id,
             key: launch.key,
             coordinator: launch.coordinator,
+            ai_type: launch.ai_type,
             state: launch.state,
             pid: launch.pid,
         }
@@ -417,15 +250,16 @@ impl Launch {
     }
 
     /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
-    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up.
-    pub fn has_lapsed(&self, start: Duration, stop: Duration, margin: Duration, now: Timestamp) -> bool {
-        let patience = match self.state {
-            _ if self.pid.is_some() => return false,
-            LaunchState::Starting { .. } => self.claimed_at + start + stop,
-            LaunchState::Stopping { ladder_at, .. } => (self.claimed_at + start).max(ladder_at) + stop,
-            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => return false,
-        };
-        now > patience + margin
+    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up. `claimed_for` and
+    /// `on_ladder_for` are how long ago it was claimed and was to be ended, by a clock that nobody sets.
+    pub fn has_lapsed(&self, limits: LapseLimits, claimed_for: Duration, on_ladder_for: Duration) -> bool {
+        let LapseLimits { start, stop, margin } = limits;
+        let is_old = self.pid.is_none() && claimed_for > start + stop + margin;
+        match self.state {
+            LaunchState::Starting { .. } => is_old,
+            LaunchState::Stopping { .. } => is_old && on_ladder_for > stop + margin,
+            LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => false,
+        }
     }
 
     pub const fn is_open(&self) -> bool {
@@ -455,7 +289,16 @@ impl Launch {
             | Outcome::NeverAuthenticated
             | Outcome::StartFailed(_)
             | Outcome::TimedOut(_)
-            | Outcome::Lost => Verdict::Failure,
+            | Outcome::Lost => self.failed_verdict(),
+        }
+    }
+
+    /// Whose failure it is that this launch failed.
+    pub fn failed_verdict(&self) -> Verdict {
+        match self.activity.failure.map(|failure| failure.class) {
+            Some(FailureClass::Auth | FailureClass::Quota) => Verdict::AccountFailed,
+            Some(FailureClass::Config) => Verdict::Misconfigured,
+            Some(FailureClass::Overload | FailureClass::Crash) | None => Verdict::Failure,
         }
     }
 
@@ -569,6 +412,8 @@ impl Launch {
             }
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,
             (None, Some(StopReason::SessionMaximum)) => return Outcome::TimedOut(TimeLimit::SessionMaximum),
+            (None, Some(StopReason::RunMaximum)) => return Outcome::TimedOut(TimeLimit::RunMaximum),
+            (None, Some(StopReason::Silence)) => return Outcome::TimedOut(TimeLimit::Silence),
             (None, Some(StopReason::Unknown)) => return Outcome::Lost,
             (None, Some(StopReason::ChatEnded | StopReason::ChatIdle)) => return Outcome::Completed,
             (

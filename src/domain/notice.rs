@@ -3,8 +3,6 @@
 //! A notice belongs to one launch. It is unread, then read, then settled: by the agent's report, by the end of its launch, or
 //! because the reason for it is gone. An agent that leaves one unsettled for longer than the grace is stopped.
 
-use std::time::Duration;
-
 use super::agent::{AgentStatus, Assignment, ProjectStatus};
 use super::id::{AgentId, LaunchId, NoticeId, ProjectId, TaskId};
 use super::key::{InstanceKey, Purpose};
@@ -100,10 +98,10 @@ impl Notice {
         self.settled_at.is_none()
     }
 
-    /// When the patience with it ends; reading it begins the patience once more, and once only. `None`: it is not waited for.
-    pub fn deadline(&self, grace: Duration) -> Option<Timestamp> {
+    /// When the patience with it began; reading it begins the patience once more, and once only. `None`: it is not waited for.
+    pub fn waited_for_since(&self) -> Option<Timestamp> {
         let is_waited_for = self.is_open() && self.demand == NoticeDemand::End;
-        is_waited_for.then(|| self.read_at.unwrap_or(self.created_at) + grace)
+        is_waited_for.then(|| self.read_at.unwrap_or(self.created_at))
     }
 
     /// The agent has it.

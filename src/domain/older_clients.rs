@@ -17,9 +17,17 @@ pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) ->
         StartReason::Stopping => 3,
         StartReason::Held
         | StartReason::Suspended
+        | StartReason::Misconfigured
+        | StartReason::Parked
         | StartReason::Paused
         | StartReason::Backoff
         | StartReason::NoFreeSlot
+        | StartReason::ChatReserve
+        | StartReason::ProjectLimit
+        | StartReason::AgentLimit
+        | StartReason::ProviderLimit
+        | StartReason::LowDisk
+        | StartReason::LowMemory
         | StartReason::NoPasskey => 4,
         StartReason::NoWork => 5,
         StartReason::Inactive | StartReason::NotAssigned | StartReason::Unknown => 6,

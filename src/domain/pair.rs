@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::account::{Account, Standing};
 use super::agent::{AgentStatus, ProjectStatus};
 use super::id::LaunchId;
 use super::key::{InstanceKey, Purpose};
@@ -25,6 +26,8 @@ pub struct PairRecord {
     pub failed_at: Vec<Timestamp>,
     /// It failed too often in too short a time: no start until `resume`, or until a task of it is set in progress again.
     pub suspended_since: Option<Timestamp>,
+    /// It is suspended because it can't work as it is configured.
+    pub is_misconfigured: bool,
     /// Since when somebody wants it started although no task says so (seed 003, PendingAgentPurpose). Ends when its agent
     /// authenticates, not when a start fails.
     pub wanted_since: Option<Timestamp>,
@@ -42,6 +45,7 @@ impl PairRecord {
             last_end_at: None,
             failed_at: Vec::new(),
             suspended_since: None,
+            is_misconfigured: false,
             wanted_since: None,
             read_up_to: 0,
             revision: 0,
@@ -51,9 +55,13 @@ impl PairRecord {
     /// After the end of a launch that began at `claimed_at`: a failure adds to the row, anything else breaks it, and so does a
     /// run that was stable before it failed.
     pub fn after_end(self, verdict: Verdict, claimed_at: Timestamp, at: Timestamp, limit: StartLimit) -> Self {
-        if verdict == Verdict::Fine {
-            return Self { n_failures: 0, failed_at: Vec::new(), last_end_at: Some(at), ..self };
-        }
+        let is_misconfigured = match verdict {
+            Verdict::Fine => return Self { n_failures: 0, failed_at: Vec::new(), last_end_at: Some(at), ..self },
+            // It waits for its account, and no longer than that.
+            Verdict::AccountFailed => return self,
+            Verdict::Failure => false,
+            Verdict::Misconfigured => true,
+        };
         let was_stable = at.since(claimed_at) >= limit.interval;
         let n_failures = if was_stable { 1 } else { self.n_failures.saturating_add(1) };
         let mut failed_at = self.failed_at;
@@ -61,8 +69,9 @@ impl PairRecord {
         failed_at.retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
         failed_at.push(at);
         let is_too_often = limit.failures > 0 && failed_at.len() >= limit.failures;
-        let suspended_since = self.suspended_since.or(is_too_often.then_some(at));
-        Self { n_failures, failed_at, suspended_since, last_end_at: Some(at), ..self }
+        let suspended_since = self.suspended_since.or((is_too_often || is_misconfigured).then_some(at));
+        let is_misconfigured = self.is_misconfigured || is_misconfigured;
+        Self { n_failures, failed_at, suspended_since, is_misconfigured, last_end_at: Some(at), ..self }
     }
 
     pub fn held(self, at: Timestamp) -> Self {
@@ -91,7 +100,8 @@ impl PairRecord {
 
     /// A person said to try again.
     pub fn released(self) -> Self {
-        Self { held_since: None, n_failures: 0, failed_at: Vec::new(), suspended_since: None, ..self }
+        let (n_failures, failed_at) = (0, Vec::new());
+        Self { held_since: None, n_failures, failed_at, suspended_since: None, is_misconfigured: false, ..self }
     }
 }
 
@@ -160,6 +170,8 @@ pub struct PairFacts {
     pub waiting_since: Option<Timestamp>,
     pub open: Option<OpenLaunch>,
     pub record: PairRecord,
+    /// Of the agent's provider.
+    pub account: Account,
     pub is_paused: bool,
 }
 
@@ -181,10 +193,26 @@ words! {
         Held = "held",
         /// It failed too often in too short a time, and waits for a person.
         Suspended = "suspended",
+        /// It can't work as it is configured, and waits for a person.
+        Misconfigured = "misconfigured",
+        /// The account of its provider failed, and waits; or another one is trying whether it works again.
+        Parked = "parked",
         /// It failed lately and waits before the next try.
         Backoff = "backoff",
         /// All slots are taken.
         NoFreeSlot = "no_free_slot",
+        /// What is free is kept for chats.
+        ChatReserve = "chat_reserve",
+        /// Its project has as many as it may.
+        ProjectLimit = "project_limit",
+        /// Its agent has as many as it may.
+        AgentLimit = "agent_limit",
+        /// Its provider has as many as it may.
+        ProviderLimit = "provider_limit",
+        /// There is too little free space where the daemon keeps its state.
+        LowDisk = "low_disk",
+        /// There is too little free memory.
+        LowMemory = "low_memory",
         /// The coordinator's configuration has no passkey for the agent (seed 004).
         NoPasskey = "no_passkey",
     }
@@ -203,16 +231,37 @@ pub struct Candidate {
     /// When the reason is over, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Its start is to show whether the account of its provider works again: one is enough.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_probe: bool,
+}
+
+impl StartReason {
+    /// Whether coordinators give this reason, and not their server.
+    pub const fn is_of_coordinator(self) -> bool {
+        matches!(
+            self,
+            Self::NoFreeSlot
+                | Self::ChatReserve
+                | Self::ProjectLimit
+                | Self::AgentLimit
+                | Self::ProviderLimit
+                | Self::LowDisk
+                | Self::LowMemory
+                | Self::NoPasskey
+        )
+    }
 }
 
 impl PairFacts {
     /// The facts judged; `None` where there is no work, or no such agent or project.
     pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
-        let reason = self.reason(backoff, now);
-        let until = backoff.until(&self.record, now).filter(|_| reason == StartReason::Backoff);
+        let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
+        let (reason, until) = keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
+        let is_probe = self.account.standing(now) == Standing::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let waiting_since = self.waiting_since?;
-        Some(Candidate { key: self.key, ai_type, working_directory, waiting_since, reason, until })
+        Some(Candidate { key: self.key, ai_type, working_directory, waiting_since, reason, until, is_probe })
     }
 
     /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
@@ -222,7 +271,7 @@ impl PairFacts {
     }
 
     /// Every rule in its order: what it says of this key.
-    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 9] {
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 11] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
         let is_active = self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
             && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
@@ -233,6 +282,11 @@ impl PairFacts {
             Some(LaunchState::Ended { .. }) | None => ruling(StartReason::Running, false),
         };
         let until = backoff.until(&self.record, now);
+        let is_suspended = self.record.suspended_since.is_some();
+        let parked_until = match self.account.standing(now) {
+            Standing::Parked(until) | Standing::BeingTried(until) => Some(until),
+            Standing::Works | Standing::MayBeTried => None,
+        };
         [
             ruling(StartReason::Unknown, self.agent.is_none() || self.project.is_none()),
             ruling(StartReason::NotAssigned, !self.is_assigned),
@@ -240,8 +294,10 @@ impl PairFacts {
             open,
             ruling(StartReason::NoWork, self.waiting_since.is_none()),
             ruling(StartReason::Held, self.record.held_since.is_some()),
-            ruling(StartReason::Suspended, self.record.suspended_since.is_some()),
+            ruling(StartReason::Suspended, is_suspended && !self.record.is_misconfigured),
+            ruling(StartReason::Misconfigured, is_suspended && self.record.is_misconfigured),
             ruling(StartReason::Paused, self.is_paused),
+            Ruling { until: parked_until, ..ruling(StartReason::Parked, parked_until.is_some()) },
             Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
         ]
     }

@@ -3,6 +3,9 @@
 //! The plan names every detail and acting makes no choices; a cycle that died half-way is mended by the next one, because
 //! everything in the plan can be done twice. Reconciling (what started, exited, ended, is to stop) comes before starts.
 
+pub mod gates;
+pub mod slots;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,18 +14,75 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase};
-use super::key::InstanceKey;
+use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
 use super::pair::{Candidate, StartReason};
 use super::time::Timestamp;
+use gates::{Closed, Resources};
+use slots::Slots;
 
 /// The limits a coordinator keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most instances at the same time, those that start and those that are being ended included.
     pub max_concurrent: usize,
+    /// Most of them in one project; `None`: any number.
+    pub per_project: Option<usize>,
+    /// Most of one agent.
+    pub per_agent: Option<usize>,
+    /// Most of one provider (`ai_type`).
+    pub per_provider: Option<usize>,
+    /// So many of `max_concurrent` are never taken by tasks.
+    pub chat_reserve: usize,
     /// Longest time from a report to the stop ladder.
     pub linger: Duration,
+    /// From the start of an agent to its stop; `None`: as long as it likes.
+    pub max_runtime: Option<Duration>,
+    /// From the last sign of life of an agent to its stop.
+    pub silence_timeout: Option<Duration>,
+    /// Least free space on the file system of the state directory for a start, in bytes.
+    pub min_free_disk: Option<u64>,
+    /// Least free memory for a start, in bytes.
+    pub min_free_memory: Option<u64>,
+    /// As its server says: the same as `max_runtime`, of an agent with a session.
+    pub session_maximum: Option<Duration>,
+    /// As its server says: how long an agent may take to authenticate.
+    pub start_timeout: Option<Duration>,
+}
+
+/// What clocks that nobody sets show of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Elapsed {
+    /// How long its coordinator knows of it.
+    pub known: Duration,
+    /// How long its agent runs; `None` before it does.
+    pub ran: Option<Duration>,
+    /// How long ago it printed anything; `None` where nobody listens.
+    pub quiet: Option<Duration>,
+    /// How long it is known to be silent for too long.
+    pub suspected: Option<Duration>,
+    /// How long it has until the stop ladder, if it is to be stopped.
+    pub until_ladder: Option<Duration>,
+}
+
+impl Limits {
+    /// No limit but one.
+    pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
+        Self {
+            max_concurrent,
+            per_project: None,
+            per_agent: None,
+            per_provider: None,
+            chat_reserve: 0,
+            linger,
+            max_runtime: None,
+            silence_timeout: None,
+            min_free_disk: None,
+            min_free_memory: None,
+            session_maximum: None,
+            start_timeout: None,
+        }
+    }
 }
 
 /// Everything a plan is made from. `instances` must have been read before `startable` and `launches`: what was claimed is
@@ -37,7 +97,10 @@ pub struct Snapshot {
     pub launches: Vec<LaunchFacts>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
+    /// How long they last, of those that live.
+    pub elapsed: BTreeMap<LaunchId, Elapsed>,
     pub limits: Limits,
+    pub free: Resources,
 }
 
 /// One thing to do. Doing it twice is the same as once.
@@ -84,6 +147,9 @@ pub struct Deferred {
     /// When the reason is over, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind it, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// What to do now, what waits, and when to look again at the latest.
@@ -98,6 +164,11 @@ impl Plan {
     fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
+
+    fn defer(&mut self, candidate: &Candidate, reason: StartReason) {
+        let until = candidate.until.filter(|_| reason == candidate.reason);
+        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until, detail: None });
+    }
 }
 
 /// Why a claim of ours has no process.
@@ -110,7 +181,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         snapshot.launches.iter().map(|launch| (&launch.id, launch)).collect();
     for instance in &snapshot.instances {
         match launches.get(&instance.launch) {
-            Some(launch) => reconcile(instance, launch, snapshot.now, snapshot.limits, &mut plan),
+            Some(launch) => reconcile(instance, launch, snapshot, &mut plan),
             None => disown(instance, &mut plan),
         }
     }
@@ -120,7 +191,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Brings the server's view of a launch and its process together.
-fn reconcile(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
+fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
     let id = &launch.id;
     let report = |report| Action::Report { launch: id.clone(), report };
     let started = match &instance.phase {
@@ -144,31 +215,78 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: 
                 plan.actions.push(report(ProcessReport::Exited { exit: *exit }));
             }
         }
-        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, now, limits, plan),
+        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, snapshot, plan),
     }
 }
 
-fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, now: Timestamp, limits: Limits, plan: &mut Plan) {
-    let id = &launch.id;
+fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
+    let (id, now, limits) = (&launch.id, snapshot.now, &snapshot.limits);
+    let elapsed = snapshot.elapsed.get(id).copied();
     match launch.state {
-        LaunchState::Starting { deadline } if now >= deadline => {
-            plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
+        LaunchState::Starting { deadline } => {
+            let by_steady_clock = elapsed.zip(limits.start_timeout).map(|(it, most)| most.saturating_sub(it.known));
+            let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
+            if left.is_zero() {
+                plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
+            } else {
+                plan.wake(now + left);
+            }
         }
-        LaunchState::Starting { deadline } => plan.wake(deadline),
         LaunchState::Running { .. } => {}
-        // A ladder that is further away than anybody would wait: the clock was set back meanwhile.
-        LaunchState::Stopping { reason, ladder_at } if now >= ladder_at || ladder_at > now + limits.linger => {
-            if instance.stop.is_none() {
+        LaunchState::Stopping { reason, ladder_at } => {
+            let left = elapsed.and_then(|elapsed| elapsed.until_ladder).unwrap_or_else(|| ladder_at.since(now));
+            // One that is further away than anybody would wait: the clock was set back meanwhile.
+            if !left.is_zero() && left <= limits.linger {
+                plan.wake(now + left);
+            } else if instance.stop.is_none() {
                 plan.actions.push(Action::Stop { launch: id.clone(), reason });
             }
         }
-        LaunchState::Stopping { ladder_at, .. } => plan.wake(ladder_at),
         LaunchState::Ending | LaunchState::Ended { .. } => {}
+    }
+    let goes_on = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
+    if let (Some(elapsed), true, None) = (elapsed, goes_on, instance.stop) {
+        match time_left(launch, elapsed, limits) {
+            // At once, and told to the server then: one that doesn't answer gives nobody more time.
+            Err(reason) => plan.actions.push(Action::Stop { launch: id.clone(), reason }),
+            Ok(Some(left)) => plan.wake(now + left),
+            Ok(None) => {}
+        }
     }
     // While nobody can tell the server which process it is, its claim may lapse: the fuse must burn by then.
     let is_known = launch.pid.is_some() || !matches!(instance.phase, Phase::Starting);
     if launch.is_authenticated && !instance.is_marked_authenticated && is_known {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
+    }
+}
+
+/// Silence is believed at a second look, so long after the first: what was called and printed while this program didn't run is
+/// heard by then.
+pub const SECOND_LOOK: Duration = Duration::from_secs(2);
+
+/// How long an agent neither called nor printed anything; `None` where that isn't known.
+pub fn silence(elapsed: &Elapsed, launch: &LaunchFacts) -> Option<Duration> {
+    let idle = launch.idle_ms.filter(|_| matches!(launch.state, LaunchState::Running { .. }))?;
+    Some(elapsed.quiet?.min(Duration::from_millis(idle)))
+}
+
+/// How long an agent has until the first limit of time that it has any; the one that is over.
+fn time_left(launch: &LaunchFacts, elapsed: Elapsed, limits: &Limits) -> Result<Option<Duration>, StopReason> {
+    let left = |limit: Option<Duration>, lasted: Option<Duration>| {
+        limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
+    };
+    let silent = match elapsed.suspected {
+        Some(suspected) => limits.silence_timeout.map(|_| SECOND_LOOK.saturating_sub(suspected)),
+        None => left(limits.silence_timeout, silence(&elapsed, launch)).map(|left| left.max(Duration::from_millis(1))),
+    };
+    let all = [
+        (StopReason::RunMaximum, left(limits.max_runtime, elapsed.ran)),
+        (StopReason::SessionMaximum, left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated))),
+        (StopReason::Silence, silent),
+    ];
+    match all.iter().find(|(_, left)| left.is_some_and(|left| left.is_zero())) {
+        Some((reason, _)) => Err(*reason),
+        None => Ok(all.iter().filter_map(|(_, left)| *left).min()),
     }
 }
 
@@ -196,79 +314,83 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Fills the free slots, each with a key of the project that has the fewest, the longest waiting first.
+/// Fills the free slots, those for chats first: each with a key of the project that has the fewest, the longest waiting first.
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let live: BTreeSet<&InstanceKey> =
         snapshot.instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
-    let mut ready: BTreeMap<&ProjectId, Vec<&Candidate>> = BTreeMap::new();
+    let mut chats = Waiting::new();
+    let mut tasks = Waiting::new();
     for candidate in &snapshot.startable {
         let reason = match candidate.reason {
             // A process of ours lives, whatever the server says.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
             reason => reason,
         };
-        if reason == StartReason::Ready {
-            ready.entry(&candidate.key.project).or_default().push(candidate);
+        if reason != StartReason::Ready {
+            if let Some(until) = candidate.until {
+                plan.wake(until);
+            }
+            plan.defer(candidate, reason);
             continue;
         }
-        if let Some(until) = candidate.until {
-            plan.wake(until);
+        let waiting = match candidate.key.purpose {
+            Purpose::Chat => &mut chats,
+            Purpose::Task => &mut tasks,
+        };
+        waiting.entry(&candidate.key.project).or_default().push(candidate);
+    }
+    if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
+        for candidate in chats.into_values().chain(tasks.into_values()).flatten() {
+            plan.defer(candidate, reason);
+            plan.deferred.last_mut().expect("it was just put off").detail = Some(detail.clone());
+            plan.wake(snapshot.now + GATE_PAUSE);
         }
-        plan.deferred.push(Deferred { key: candidate.key.clone(), reason, until: candidate.until });
+        return;
     }
-
-    let mut occupied = occupied_slots(snapshot);
-    let n_free = snapshot.limits.max_concurrent.saturating_sub(occupied.values().sum());
-    for waiting in ready.values_mut() {
-        waiting.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
+    let mut slots = Slots::of(snapshot);
+    for (purpose, mut waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
+        for candidates in waiting.values_mut() {
+            candidates.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
+        }
+        let all_kept = loop {
+            if let Some(reason) = slots.keeping_all(purpose) {
+                break reason;
+            }
+            // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
+            let Some(next) = take_fairest(&mut waiting, &slots) else { break StartReason::NoFreeSlot };
+            let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
+            if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
+                plan.defer(next, reason);
+                continue;
+            }
+            slots.take(&next.key, &next.ai_type);
+            if next.is_probe {
+                slots.note_probe(&next.ai_type);
+            }
+            plan.actions.push(Action::Start {
+                key: next.key.clone(),
+                ai_type: next.ai_type.clone(),
+                working_directory: next.working_directory.clone(),
+            });
+        };
+        waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
     }
-    for _ in 0..n_free {
-        let Some(next) = take_fairest(&mut ready, &occupied) else { break };
-        *occupied.entry(&next.key.project).or_default() += 1;
-        plan.actions.push(Action::Start {
-            key: next.key.clone(),
-            ai_type: next.ai_type.clone(),
-            working_directory: next.working_directory.clone(),
-        });
-    }
-    let left = ready.into_values().flatten();
-    plan.deferred.extend(left.map(|candidate| Deferred {
-        key: candidate.key.clone(),
-        reason: StartReason::NoFreeSlot,
-        until: None,
-    }));
 }
+
+/// Between two looks at a gate that is closed: nothing announces that it opens.
+const GATE_PAUSE: Duration = Duration::from_secs(10);
+
+/// By project, the longest waiting last.
+type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;
 
 /// The next one of the project with the fewest slots; of several such projects, the longest waiting.
-fn take_fairest<'a>(
-    ready: &mut BTreeMap<&ProjectId, Vec<&'a Candidate>>,
-    occupied: &BTreeMap<&ProjectId, usize>,
-) -> Option<&'a Candidate> {
-    let share = |project: &ProjectId| occupied.get(project).copied().unwrap_or(0);
-    let (_, waiting) =
-        ready.iter_mut().filter(|(_, waiting)| !waiting.is_empty()).min_by_key(|(project, waiting)| {
-            (share(project), waiting.last().map(|candidate| (candidate.waiting_since, &candidate.key)))
+fn take_fairest<'a>(waiting: &mut Waiting<'a>, slots: &Slots<'_>) -> Option<&'a Candidate> {
+    let (_, candidates) =
+        waiting.iter_mut().filter(|(_, candidates)| !candidates.is_empty()).min_by_key(|(project, candidates)| {
+            let longest = candidates.last().map(|candidate| (candidate.waiting_since, &candidate.key));
+            (slots.of_project(project), longest)
         })?;
-    waiting.pop()
-}
-
-/// Slots in use by project: each open launch of this coordinator, and each live process that the server doesn't know.
-fn occupied_slots(snapshot: &Snapshot) -> BTreeMap<&ProjectId, usize> {
-    let mine = snapshot
-        .launches
-        .iter()
-        .filter(|launch| launch.coordinator.as_ref() == Some(&snapshot.coordinator))
-        .map(|launch| (&launch.id, &launch.key.project));
-    let live = snapshot
-        .instances
-        .iter()
-        .filter(|instance| instance.is_live())
-        .map(|instance| (&instance.launch, &instance.key.project));
-    let taken: BTreeMap<&LaunchId, &ProjectId> = mine.chain(live).collect();
-    taken.into_values().fold(BTreeMap::new(), |mut slots, project| {
-        *slots.entry(project).or_default() += 1;
-        slots
-    })
+    candidates.pop()
 }
 
 #[cfg(test)]

@@ -3,6 +3,18 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// A number of bytes as people read it: `12.3 GiB`.
+pub fn bytes(n: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| n >> shift > 0) {
+        Some((shift, unit)) => {
+            let tenths = (u128::from(n) * 10) >> shift;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{n} B"),
+    }
+}
+
 /// Characters that would change how a terminal shows the rest: control characters (ANSI sequences begin with one), and those
 /// that reorder text.
 pub fn is_unprintable(c: char) -> bool {

@@ -4,6 +4,8 @@
 //! Line by line: a secret that an agent itself spreads over two lines, or encodes in another way, is not found.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
 
 use super::secret::{COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX, SESSION_TOKEN_PREFIX, TICKET_PREFIX};
 
@@ -16,26 +18,47 @@ const MIN_LITERAL: usize = 4;
 const MIN_TOKEN: usize = 16;
 
 /// What is to be taken out: our tokens, by their prefixes, and these secrets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Redactor {
     /// As [`Characters`] has them.
     literals: Vec<Vec<char>>,
+    beginnings: Beginnings,
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self::new([])
+    }
 }
 
 impl Redactor {
     pub fn new<'a>(literals: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let long_enough = literals.into_iter().filter(|literal| literal.len() >= MIN_LITERAL);
         let characters = long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
-        Self { literals: characters.filter(|literal| !literal.is_empty()).collect() }
+        let literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
+        let mut beginnings = Beginnings::none();
+        for prefix in PREFIXES {
+            beginnings.add(prefix.chars());
+        }
+        for literal in &literals {
+            beginnings.add(literal.iter().copied());
+        }
+        Self { literals, beginnings }
     }
 
     /// `line` with each token of ours cut to its prefix and each secret replaced. Allocates nothing while nothing is found: the
     /// keeper runs every line of output through it.
     pub fn redact<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        self.redact_where(line, |at| self.beginnings.find(line, at))
+    }
+
+    /// As [`Redactor::redact`], looking where `candidate` says, which is told from where on.
+    fn redact_where<'a>(&self, line: &'a [u8], candidate: impl Fn(usize) -> Option<usize>) -> Cow<'a, [u8]> {
         let mut redacted: Option<Vec<u8>> = None;
         let mut kept_from = 0;
         let mut at = 0;
-        while at < line.len() {
+        while let Some(found) = candidate(at) {
+            at = found;
             let Some((length, prefix, mask)) = self.find_secret_at(&line[at..]) else {
                 // Backslashes together are one escape. Looking at each of them would take long for a line of nothing else.
                 at += n_backslashes(&line[at..]).max(1);
@@ -77,6 +100,81 @@ impl Redactor {
             }
         }
         None
+    }
+}
+
+/// The pairs of bytes that a secret may begin with, a bit for each: what most of an agent's output is skipped by, at the speed at
+/// which it is read.
+struct Beginnings(Box<[u64; 1024]>);
+
+impl Beginnings {
+    /// Only an escape can be the beginning of anything.
+    fn none() -> Self {
+        let mut none = Self(Box::new([0; 1024]));
+        none.add_all(b'\\', 0..=u8::MAX);
+        none
+    }
+
+    fn add(&mut self, mut secret: impl Iterator<Item = char>) {
+        let Some(first) = secret.next() else { return };
+        let (first, second) = (Bytes::of(first), secret.next().map(Bytes::of));
+        for high in first.first.clone() {
+            match (first.second, &second) {
+                // The rest of the same character.
+                (Some(low), _) => self.add_all(high, low..=low),
+                (None, Some(second)) if first.is_ascii() => {
+                    self.add_all(high, b'\\'..=b'\\');
+                    self.add_all(high, second.first.clone());
+                }
+                (None, _) => self.add_all(high, 0..=u8::MAX),
+            }
+        }
+    }
+
+    fn add_all(&mut self, high: u8, low: RangeInclusive<u8>) {
+        for low in low {
+            let bit = usize::from(u16::from_be_bytes([high, low]));
+            self.0[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    /// The first place from `at` on where a secret may begin. The last byte always may.
+    fn find(&self, line: &[u8], at: usize) -> Option<usize> {
+        let is_one = |pair: &[u8]| {
+            let bit = usize::from(u16::from_be_bytes([pair[0], pair[1]]));
+            self.0[bit / 64] >> (bit % 64) & 1 == 1
+        };
+        let rest = line.get(at..).filter(|rest| !rest.is_empty())?;
+        Some(at + rest.windows(2).position(is_one).unwrap_or(rest.len() - 1))
+    }
+}
+
+impl fmt::Debug for Beginnings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Beginnings")
+    }
+}
+
+/// How a character that is not escaped begins.
+struct Bytes {
+    first: RangeInclusive<u8>,
+    /// Where it is certain.
+    second: Option<u8>,
+}
+
+impl Bytes {
+    fn of(c: char) -> Self {
+        // It stands for any byte that is no UTF-8, too.
+        if c == char::REPLACEMENT_CHARACTER {
+            return Self { first: 0x80..=u8::MAX, second: None };
+        }
+        let mut bytes = [0; 4];
+        let bytes = c.encode_utf8(&mut bytes).as_bytes();
+        Self { first: bytes[0]..=bytes[0], second: bytes.get(1).copied() }
+    }
+
+    fn is_ascii(&self) -> bool {
+        self.first.end().is_ascii()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Sessions: one authenticated conversation of an agent, and the record of what it worked on.
 
-use std::time::Duration;
-
 use super::activity::{Failure, Usage};
 use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
 use super::key::InstanceKey;
@@ -58,11 +56,6 @@ impl Session {
                 Err(Refusal::SessionEnded)
             }
         }
-    }
-
-    /// Whether a session without a process of ours was silent for longer than `default_timeout` (seed 004).
-    pub fn is_idle_for(&self, default_timeout: Duration, last_seen_at: Timestamp, now: Timestamp) -> bool {
-        now.since(self.last_seen_at.max(last_seen_at)) > default_timeout
     }
 }
 

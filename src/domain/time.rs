@@ -1,4 +1,5 @@
-//! Moments, as values. The domain has no clock: whoever calls it says what time it is.
+//! Moments on the wall clock, as values. The domain has no clock: whoever calls it says what time it is. Which clock is for what
+//! stands in [`super::stopwatch`].
 
 use std::fmt;
 use std::time::Duration;

@@ -1,12 +1,13 @@
 //! What the daemon tells a shim to run. It travels in a memfd, because it contains secrets; it is never a file.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::clock::BootInstant;
+use crate::domain::RunAs;
 
 /// First argument of a process that is a shim; the second is its instance folder.
 pub const SHIM_ARGUMENT: &str = "shim";
@@ -21,6 +22,15 @@ pub mod fd {
     pub const LOCK: RawFd = 3;
     /// A memfd that becomes the agent's standard input; only with `has_prompt`.
     pub const PROMPT: RawFd = 4;
+}
+
+/// The control group of one agent: to be made, and left empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupOrder {
+    pub dir: PathBuf,
+    /// In bytes.
+    pub memory_max: Option<u64>,
+    pub pids_max: Option<u64>,
 }
 
 /// One agent to run. Deliberately without `Debug`: most of it is secret.
@@ -39,6 +49,12 @@ pub struct Order<'a> {
     #[serde(borrow)]
     pub redact: Vec<Cow<'a, str>>,
     pub has_prompt: bool,
+    /// Whose process the agent becomes; the keeper's own user's without it.
+    pub run_as: Option<RunAs>,
+    /// Where its tree lives, apart from its keeper.
+    pub cgroup: Option<CgroupOrder>,
+    /// The soft limit of open files that the daemon was started with; it may have raised its own.
+    pub descriptors: Option<u64>,
     /// Not executed from then on, and ended then unless marked as authenticated.
     pub fuse_boottime_ms: BootInstant,
     /// From TERM to KILL where the request to stop doesn't say.

@@ -21,6 +21,8 @@ pub struct Process {
     pub start_ticks: u64,
     /// Dead, and not yet reaped by its parent.
     pub is_zombie: bool,
+    /// Stopped by a signal.
+    pub is_stopped: bool,
 }
 
 impl Process {
@@ -75,7 +77,8 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     let start_ticks = fields.nth(1)?.parse().ok()?;
     // The state is that of the first thread, which others may outlive.
     let is_zombie = matches!(state, "Z" | "X") && n_threads <= 1;
-    Some(Process { pid, parent, group, session, start_ticks, is_zombie })
+    let is_stopped = state == "T";
+    Some(Process { pid, parent, group, session, start_ticks, is_zombie, is_stopped })
 }
 
 /// All processes of this pid namespace, or an error: never some of them. About 12 ms with 1,000 of them: not for paths that
@@ -148,7 +151,9 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_is_no_trouble() {
         let stat = "42 (a) R 1 (b) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
         let process = parse_stat(42, stat).unwrap();
-        assert_eq!(process, Process { pid: 42, parent: 7, group: 8, session: 9, start_ticks: 12345, is_zombie: false });
+        let expected = (42, 7, 8, 9, 12345);
+        assert_eq!((process.pid, process.parent, process.group, process.session, process.start_ticks), expected);
+        assert!(!process.is_zombie && !process.is_stopped);
     }
 
     #[test]
@@ -174,7 +179,15 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let process = |pid, parent| Process { pid, parent, group: 0, session: 0, start_ticks: 0, is_zombie: false };
+        let process = |pid, parent| Process {
+            pid,
+            parent,
+            group: 0,
+            session: 0,
+            start_ticks: 0,
+            is_zombie: false,
+            is_stopped: false,
+        };
         let all = [process(5, 4), process(1, 0), process(3, 2), process(2, 1), process(4, 2), process(9, 8)];
         let pids: Vec<i32> = descendants(&all, 2).iter().map(|p| p.pid).collect();
         assert_eq!(pids, [3, 4, 5]);

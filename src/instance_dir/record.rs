@@ -11,7 +11,8 @@ use rustix::fs::{CWD, FallocateFlags, RenameFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::clock::{BootInstant, wall_clock};
+use super::clock::{BootInstant, MonotonicInstant, wall_clock};
+use crate::domain::instance::{Condition, ExitHint};
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 
@@ -41,6 +42,12 @@ pub struct Spec {
     pub environment: Vec<String>,
     pub working_directory: PathBuf,
     pub fuse_boottime_ms: BootInstant,
+    /// The folder of its files, where that isn't in this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<PathBuf>,
+    /// The control group of its tree, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
     pub created_at: Timestamp,
 }
 
@@ -60,6 +67,9 @@ pub struct Started {
     /// Start time of that process in clock ticks since boot: with the pid, and until the next boot, its identity.
     pub start_ticks: u64,
     pub started_at: Timestamp,
+    /// The same moment on the clock that runs are measured by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_monotonic_ms: Option<MonotonicInstant>,
 }
 
 impl Record for Started {
@@ -92,7 +102,15 @@ impl Record for Stop {
     const FILE: &'static str = "stop.json";
 
     fn draft(&self) -> &'static str {
-        ".stop.json"
+        STOP_DRAFT
+    }
+}
+
+impl Record for Condition {
+    const FILE: &'static str = "condition.json";
+
+    fn draft(&self) -> &'static str {
+        ".condition.json"
     }
 }
 
@@ -131,6 +149,9 @@ pub struct Exit {
     /// Killed, but not by its keeper: by the kernel, for want of memory, or by somebody's hand.
     #[serde(default)]
     pub was_killed_by_others: bool,
+    /// Processes of its tree that the kernel killed for want of memory; counted where its control group limits memory.
+    #[serde(default)]
+    pub n_oom_kills: u32,
     /// Output lines that could not be written.
     #[serde(default)]
     pub n_dropped_lines: u64,
@@ -154,8 +175,21 @@ impl Exit {
             n_leaked: 0,
             has_dumped_core: false,
             was_killed_by_others: false,
+            n_oom_kills: 0,
             n_dropped_lines: 0,
         }
+    }
+}
+
+impl Exit {
+    /// What is worth a word beside the exit status.
+    pub fn hints(&self) -> Vec<ExitHint> {
+        let hints = [
+            (self.n_oom_kills > 0, ExitHint::OutOfMemory),
+            (self.n_oom_kills == 0 && self.was_killed_by_others, ExitHint::KilledFromOutside),
+            (self.has_dumped_core, ExitHint::CoreDumped),
+        ];
+        hints.into_iter().filter_map(|(is_so, hint)| is_so.then_some(hint)).collect()
     }
 }
 
@@ -171,6 +205,7 @@ impl Record for Exit {
 }
 
 const STARTED_DRAFT: &str = ".started.json";
+const STOP_DRAFT: &str = ".stop.json";
 const EXITED_DRAFT: &str = ".exited.json";
 const ENDED_DRAFT: &str = ".ended.json";
 
@@ -244,9 +279,10 @@ fn open_draft(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Reserves space for the records that a shim writes, so that a full disk loses no exit.
+/// Reserves space for the records that must be written whatever happens, so that a full disk loses no exit and keeps no stop
+/// from its reason.
 pub fn reserve(dir: &Path) -> io::Result<()> {
-    for name in [STARTED_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
+    for name in [STARTED_DRAFT, STOP_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
         let file = open_draft(&dir.join(name))?;
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED) {
             // Not every file system can reserve; there, the record is as safe as any other file.

@@ -14,6 +14,7 @@ use rmcp::model::{
     ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -37,7 +38,7 @@ const LONGEST_NAME: usize = 80;
 pub struct McpServer {
     service: Arc<Service>,
     tools: Arc<Tools>,
-    coordinator_token: Arc<Secret>,
+    coordinator_token: watch::Sender<Arc<Secret>>,
     gate: Arc<Gate>,
     /// Calls that are being answered; the shutdown waits for them.
     calls: TaskTracker,
@@ -49,10 +50,15 @@ impl McpServer {
         Self {
             service,
             tools: Arc::new(tools::all()),
-            coordinator_token: Arc::new(coordinator_token),
+            coordinator_token: watch::Sender::new(Arc::new(coordinator_token)),
             gate: Arc::default(),
             calls: TaskTracker::new(),
         }
+    }
+
+    /// From the next call on a coordinator shows this one, and no other.
+    pub fn set_coordinator_token(&self, token: Secret) {
+        self.coordinator_token.send_replace(Arc::new(token));
     }
 
     /// Returns when no call is being answered.
@@ -96,10 +102,11 @@ impl Connection {
         };
         let _in_flight = self.server.calls.token();
         let arguments = request.arguments.unwrap_or_default();
+        let coordinator_token = Arc::clone(&self.server.coordinator_token.borrow());
         let incoming = Incoming {
             service: &self.server.service,
             sender,
-            coordinator_token: &self.server.coordinator_token,
+            coordinator_token: &coordinator_token,
             arguments: &arguments,
         };
         let span = tracing::info_span!(

@@ -20,17 +20,17 @@ use super::orphans::SpawnPermit;
 use super::shims::{self, Child};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{CommandSpec, FileContent, LaunchFile, Secret};
+use crate::domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
-use crate::instance_dir::order::{self, Order};
+use crate::instance_dir::order::{self, CgroupOrder, Order};
 use crate::instance_dir::record::{self, Spec};
 use crate::instance_dir::{self, MARK_VARIABLE, lock};
 
 /// Where a program is looked for when the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Part of its descriptors that a daemon doesn't spend on agents, and the most of them: without any it could neither read how one
-/// ended nor answer it, and none would ever be free again.
+/// Which part of its descriptors a daemon doesn't spend on agents, and how many at most: without any it could neither read how an
+/// agent ended nor answer it, and none would ever be free again.
 const SPARE_PART: u64 = 4;
 const MOST_SPARE: u64 = 64;
 /// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
@@ -50,7 +50,7 @@ pub fn spawn(
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
     check_spare_descriptors().map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
-    let program = find_program(&request.command)?;
+    let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);
     match instance_dir::create_private(&dir) {
         Ok(()) => {}
@@ -60,10 +60,13 @@ pub fn spawn(
         Err(source) => return Err(StartError::Folder { path: dir, source }),
     }
     crash_point::reach(CrashPoint::FolderMade);
-    let spawned = spawn_in(&dir, config, installation_id, folders, request, &program);
+    let spawned = spawn_in(&dir, config, installation_id, folders, request, &programs);
     if spawned.is_err() {
         // Best effort: a folder that stays is recognised as "never started" by the next daemon.
         let _ = std::fs::remove_dir_all(&dir);
+        if let Some(files) = &request.command.files_in {
+            let _ = std::fs::remove_dir_all(files);
+        }
     }
     spawned
 }
@@ -74,7 +77,7 @@ fn spawn_in(
     installation_id: &str,
     folders: &Folders,
     request: &StartRequest,
-    program: &Path,
+    programs: &Programs,
 ) -> Result<Spawned, StartError> {
     let in_folder = |source| StartError::Folder { path: dir.to_owned(), source };
     let in_order = |source| StartError::Order { launch: request.launch.clone(), source };
@@ -83,18 +86,27 @@ fn spawn_in(
     let spec = Spec {
         launch_id: request.launch.clone(),
         key: request.key.clone(),
-        program: program.to_owned(),
+        program: programs.first.clone(),
         environment: command.environment.iter().map(|(name, _)| name.clone()).collect(),
         working_directory: command.working_directory.clone(),
         fuse_boottime_ms: request.fuse,
+        files: command.files_in.clone().filter(|_| !command.files.is_empty()),
+        cgroup: config.cgroups.as_ref().map(|cgroups| cgroups.group_of(installation_id, request.launch.as_str())),
         created_at: wall_clock(),
     };
-    record::write(dir, &spec).and_then(|()| record::reserve(dir)).map_err(in_folder)?;
-    write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?;
+    let prepared = record::write(dir, &spec).and_then(|()| record::reserve(dir));
+    prepared.and_then(|()| instance_dir::prepare_mark(dir)).map_err(in_folder)?;
+    match (&spec.files, &command.run_as) {
+        (Some(files), Some(user)) => {
+            let failed = |source| StartError::Folder { path: files.clone(), source };
+            write_files_of(user, files, &command.files).map_err(failed)?;
+        }
+        _ => write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?,
+    }
     // Before the spawn, so that nothing the shim writes is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
-    let order = order(config, request, program, &mark);
+    let order = order(config, request, programs, &mark, spec.cgroup);
     let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| memfd("order", &text));
     let prompt = command.stdin.as_ref().map(|text| memfd("prompt", text.reveal().as_bytes())).transpose();
     let handed = Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
@@ -103,8 +115,8 @@ fn spawn_in(
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
 }
 
-/// Fails as an `open` without descriptors would, while there are some left for others. Taken is surer than counted. Before there is a
-/// folder: without descriptors it could not be removed either.
+/// Fails as an `open` without descriptors would, while there are some left for others. Taken is surer than counted. To be asked
+/// before there is a folder: without descriptors it could not be removed either.
 fn check_spare_descriptors() -> io::Result<()> {
     // Two who look at the same time would take one another's for used.
     static LOOKING: Mutex<()> = Mutex::new(());
@@ -114,6 +126,27 @@ fn check_spare_descriptors() -> io::Result<()> {
     let spare = (0..MOST_SPARE.min(limit / SPARE_PART)).map(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0));
     spare.collect::<Result<Vec<OwnedFd>, _>>()?;
     Ok(())
+}
+
+/// Where another user finds them, and may change them.
+fn write_files_of(user: &RunAs, dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        // To be entered, and not to be listed.
+        DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
+    }
+    instance_dir::create_private(dir)?;
+    write_files(dir, files)?;
+    give_to(user, dir)
+}
+
+/// The folder last: until then, nobody else can change anything below it.
+fn give_to(user: &RunAs, path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give_to(user, &entry?.path())?;
+        }
+    }
+    std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid))
 }
 
 /// No folder where there are no files.
@@ -133,17 +166,27 @@ fn write_files(dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
     Ok(())
 }
 
-fn order<'a>(config: &ProcessConfig, request: &'a StartRequest, program: &'a Path, mark: &'a str) -> Order<'a> {
+fn order<'a>(
+    config: &ProcessConfig,
+    request: &'a StartRequest,
+    programs: &'a Programs,
+    mark: &'a str,
+    cgroup: Option<PathBuf>,
+) -> Order<'a> {
     let command = &request.command;
+    let limits = config.cgroups.as_ref().map(|cgroups| cgroups.kept(config.limits)).unwrap_or_default();
     let reveal = |secret: &'a Secret| Cow::Borrowed(secret.reveal());
     let environment = command.environment.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), reveal(value)));
     Order {
-        program: Cow::Borrowed(program),
-        arguments: command.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect(),
+        program: Cow::Borrowed(&programs.first),
+        arguments: programs.arguments(command).collect(),
         environment: environment.chain([(Cow::Borrowed(MARK_VARIABLE), Cow::Borrowed(mark))]).collect(),
         working_directory: Cow::Borrowed(&command.working_directory),
         redact: command.redact.iter().map(reveal).collect(),
         has_prompt: command.stdin.is_some(),
+        run_as: command.run_as.clone(),
+        cgroup: cgroup.map(|dir| CgroupOrder { dir, memory_max: limits.memory, pids_max: limits.processes }),
+        descriptors: config.descriptors,
         fuse_boottime_ms: request.fuse,
         stop_timeout: config.stop_timeout,
         leak_grace: config.leak_grace,
@@ -152,10 +195,38 @@ fn order<'a>(config: &ProcessConfig, request: &'a StartRequest, program: &'a Pat
     }
 }
 
+/// What is executed, and what that executes in turn.
+struct Programs {
+    first: PathBuf,
+    /// The agent's own program, where another one starts it.
+    wrapped: Option<String>,
+}
+
+impl Programs {
+    fn find(command: &CommandSpec) -> Result<Self, StartError> {
+        let own = find_program(command)?;
+        let Some(wrapper) = command.wrap.first() else { return Ok(Self { first: own, wrapped: None }) };
+        // Found here as well: a wrapper may see another file system, or look in another PATH.
+        let wrapped = own
+            .into_os_string()
+            .into_string()
+            .map_err(|_| StartError::ProgramNotFound { program: command.program.clone() })?;
+        Ok(Self { first: find_in_path(wrapper, command)?, wrapped: Some(wrapped) })
+    }
+
+    fn arguments<'a>(&'a self, command: &'a CommandSpec) -> impl Iterator<Item = Cow<'a, str>> {
+        let of_wrapper = command.wrap.iter().skip(1).map(String::as_str).chain(self.wrapped.as_deref());
+        of_wrapper.chain(command.arguments.iter().map(String::as_str)).map(Cow::Borrowed)
+    }
+}
+
 /// The absolute path of what `command` runs: a bare name is looked up in the agent's own `PATH`, a relative path is one from
 /// its working directory. Whether a path leads to something executable is found out by executing it.
 pub fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
-    let program = &command.program;
+    find_in_path(&command.program, command)
+}
+
+fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartError> {
     if program.contains('/') {
         return Ok(command.working_directory.join(program));
     }
@@ -165,7 +236,7 @@ pub fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
     candidates
         .into_iter()
         .find(|path| !program.is_empty() && path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok())
-        .ok_or_else(|| StartError::ProgramNotFound { program: program.clone() })
+        .ok_or_else(|| StartError::ProgramNotFound { program: program.to_owned() })
 }
 
 /// A file in memory, to be read from its start, that nobody can change any more.

@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn an_orphan_is_of_any_shim_that_did_not_live_beside_it() {
-        let orphan = |pid| Process { pid, parent: 1, group: 0, session: 0, start_ticks: 7, is_zombie: false };
+        let orphan =
+            |pid| Process { pid, parent: 1, group: 0, session: 0, start_ticks: 7, is_zombie: false, is_stopped: false };
         let (old, new) = (orphan(100), orphan(200));
         let (first, second) = ((10, 1), (20, 1));
         let mut unmarked = Unmarked(BTreeMap::new());

@@ -13,17 +13,19 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::adoption::{self, Found};
+use super::entry::Entry;
 use super::launcher::{self, Spawned};
-use super::shims::{self, Child, Shim};
+use super::shims::{self, Child};
 use super::state_dir::StateDir;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
+use crate::cgroup::{self, Group};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use crate::domain::{Instance, InstanceKey, LaunchId, Phase};
+use crate::domain::launch::{ExitStatus, StopReason};
+use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::lock::{self, LockState};
-use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
+use crate::instance_dir::record::{self, Exit, Stop};
 use crate::instance_dir::{self};
 use crate::nudge::Nudge;
 
@@ -33,6 +35,8 @@ const INBOX: usize = 256;
 const MAX_SPAWNING: usize = 8;
 /// After something could not be read for want of descriptors or the like.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// What a lost keeper left behind is unkillable when it lives so long after the first KILL.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// What a handle asks of the owner.
 pub enum Request {
@@ -40,18 +44,8 @@ pub enum Request {
     Stop { launch: LaunchId, reason: StopReason, timeout: Option<Duration>, reply: oneshot::Sender<bool> },
     MarkAuthenticated { launch: LaunchId, reply: oneshot::Sender<()> },
     Forget { launch: LaunchId, reply: oneshot::Sender<()> },
+    Reconfigure { config: Box<ProcessConfig>, reply: oneshot::Sender<()> },
     Leave { reply: oneshot::Sender<()> },
-}
-
-struct Entry {
-    instance: Instance,
-    dir: PathBuf,
-    shim: Arc<Shim>,
-    watch: Option<WatchId>,
-    /// The stop that was asked for, with its time from TERM to KILL.
-    stop: Option<Stop>,
-    /// The folder is complete: a shim was spawned, now or earlier.
-    has_shim: bool,
 }
 
 /// A spawn that is done, and who waits for it.
@@ -81,6 +75,8 @@ struct Table {
     shims: JoinSet<LaunchId>,
     /// One task for each instance that lost its shim; it returns when nothing of it lives.
     clearing: JoinSet<LaunchId>,
+    /// One task for each of those; it returns when that takes remarkably long.
+    overdue: JoinSet<LaunchId>,
 }
 
 pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
@@ -94,6 +90,15 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         Ok::<_, OpenError>((state, stock))
     });
     let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
+    if let Some(cgroups) = config.cgroups.clone() {
+        let installation_id = state.installation_id.clone();
+        let live = stock.found.iter().map(|found| found.spec.launch_id.to_string()).collect();
+        let swept =
+            tokio::task::spawn_blocking(move || cgroups.sweep(&installation_id, &live)).await.unwrap_or_default();
+        if swept > 0 {
+            info!(n_groups = swept, "control groups of launches that are over are removed");
+        }
+    }
     let ended = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
     let (n_strays, n_set_aside) = ended.map_err(|source| OpenError::Strays { source })?;
 
@@ -115,6 +120,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         starts: JoinSet::new(),
         shims: JoinSet::new(),
         clearing: JoinSet::new(),
+        overdue: JoinSet::new(),
     };
     let mut adoption = Adoption { n_strays, n_set_aside, ..Adoption::default() };
     for found in stock.found {
@@ -153,6 +159,7 @@ impl Table {
                 Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
+                Some(Ok(launch)) = self.overdue.join_next() => self.on_overdue(&launch),
                 () = tokio::time::sleep(RETRY_AFTER), if self.is_deaf || !self.unread.is_empty() => {
                     let unread = std::mem::take(&mut self.unread);
                     if std::mem::take(&mut self.is_deaf) {
@@ -194,6 +201,11 @@ impl Table {
                 self.forget(&launch);
                 self.answer(reply, ());
             }
+            Request::Reconfigure { config, reply } => {
+                let ProcessConfig { state_dir, shim_program, .. } = (*self.config).clone();
+                self.config = Arc::new(ProcessConfig { state_dir, shim_program, ..*config });
+                self.answer(reply, ());
+            }
             // `run` ends with it.
             Request::Leave { reply } => drop(reply),
         }
@@ -205,7 +217,8 @@ impl Table {
             return;
         }
         let dir = instance_dir::instance(&self.config.state_dir, &request.launch);
-        self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
+        let entry = self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
+        entry.files.clone_from(&request.command.files_in);
         let (config, state) = (Arc::clone(&self.config), Arc::clone(&self.state));
         let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
         self.starts.spawn(async move {
@@ -238,6 +251,7 @@ impl Table {
             adopted: origin == Origin::Adopted,
             stop: None,
             is_marked_authenticated: false,
+            condition: Condition::default(),
         };
         self.is_changed = true;
         self.entries.entry(launch).or_insert(Entry {
@@ -247,6 +261,8 @@ impl Table {
             watch: None,
             stop: None,
             has_shim: origin == Origin::Adopted,
+            files: None,
+            cgroup: None,
         })
     }
 
@@ -293,6 +309,7 @@ impl Table {
         entry.instance.is_marked_authenticated = instance_dir::is_marked_authenticated(&entry.dir);
         entry.stop = entry.read(&launch);
         entry.instance.stop = entry.stop.as_ref().map(|stop| stop.reason);
+        (entry.cgroup, entry.files) = (spec.cgroup, spec.files);
         if let Some(watch) = watch {
             self.watched.insert(watch, launch.clone());
         }
@@ -349,8 +366,26 @@ impl Table {
         if entry.instance.stop.is_none() && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. })) {
             entry.instance.stop = entry.read::<Stop>(launch).map(|stop| stop.reason);
         }
+        let condition = entry.read_condition(launch, phase.as_ref());
         if let Some(phase) = phase.filter(|phase| *phase != entry.instance.phase) {
             self.set_phase(launch, phase);
+        }
+        self.set_condition(launch, condition);
+    }
+
+    fn set_condition(&mut self, launch: &LaunchId, condition: Condition) {
+        let Some(entry) = self.entries.get_mut(launch).filter(|entry| entry.instance.condition != condition) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.instance.condition, condition);
+        self.is_changed = true;
+        match (before.suspended_since, condition.suspended_since) {
+            (None, Some(_)) => info!(launch_id = %launch, "agent process is stopped by a signal"),
+            (Some(_), None) => info!(launch_id = %launch, "agent process is not stopped any more"),
+            _ => {}
+        }
+        if before.unkillable_since.is_none() && condition.unkillable_since.is_some() {
+            warn!(launch_id = %launch, "processes of the agent live on after KILL; its slot stays taken");
         }
     }
 
@@ -379,10 +414,36 @@ impl Table {
         let Some(entry) = self.entries.get(launch) else { return };
         let shim = lock::look(&entry.dir).ok().and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
         let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
+        let group = self.group_of(&launch);
+        let late = launch.clone();
+        self.overdue.spawn(async move {
+            tokio::time::sleep(UNKILLABLE_AFTER).await;
+            late
+        });
         self.clearing.spawn(async move {
+            if let Some(group) = group {
+                // First: it ends also what could be found in no other way.
+                let _ = tokio::task::spawn_blocking(move || group.end()).await;
+            }
             orphans::clear(mark, shim).await;
             launch
         });
+    }
+
+    /// The control group of a launch, where it has one that this installation made.
+    fn group_of(&self, launch: &LaunchId) -> Option<Group> {
+        let id = &self.state.installation_id;
+        let noted = self.entries.get(launch).and_then(|entry| entry.cgroup.clone());
+        let made_now = || self.config.cgroups.as_ref().map(|cgroups| cgroups.group_of(id, launch.as_str()));
+        let dir = noted.filter(|dir| cgroup::is_group_of(dir, id, launch.as_str())).or_else(made_now)?;
+        Some(Group::at(dir))
+    }
+
+    /// Still being cleared after all that time.
+    fn on_overdue(&mut self, launch: &LaunchId) {
+        let Some(entry) = self.entries.get(launch).filter(|entry| !entry.instance.phase.is_ended()) else { return };
+        let since = entry.instance.condition.unkillable_since.or_else(|| Some(wall_clock()));
+        self.set_condition(launch, Condition { unkillable_since: since, ..entry.instance.condition });
     }
 
     /// Nothing of an instance lives that has no shim to say so.
@@ -440,6 +501,10 @@ impl Table {
             return;
         }
         let Some(entry) = self.entries.remove(launch) else { return };
+        if let Some(files) = &entry.files {
+            // Litter at worst, where it can't be.
+            let _ = std::fs::remove_dir_all(files);
+        }
         let ended = instance_dir::ended_instance(&self.config.state_dir, launch);
         if let Err(error) = std::fs::rename(&entry.dir, ended) {
             // The next daemon reports it once more, which changes nothing.
@@ -468,82 +533,6 @@ impl Table {
 enum Origin {
     Fresh,
     Adopted,
-}
-
-impl Entry {
-    /// Where the folder isn't there yet, it is written when it is.
-    fn write_stop(&self) {
-        let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else { return };
-        let written = match record::write_first(&self.dir, stop) {
-            Ok(true) => Ok(()),
-            // The reason stays, also that of the fuse; the time may have become shorter.
-            Ok(false) => match self.read::<Stop>(&self.instance.launch) {
-                Some(first) => record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() }),
-                None => record::write(&self.dir, stop),
-            },
-            Err(error) => Err(error),
-        };
-        if let Err(error) = written {
-            // The shim stops without it as well, with the time of its order.
-            warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write why the agent is to stop");
-        }
-    }
-
-    /// A record of the folder; what can't be used is set aside.
-    fn read<T: Record>(&self, launch: &LaunchId) -> Option<T> {
-        self.try_read(launch).ok().flatten()
-    }
-
-    /// As `read`; an error is one that may pass.
-    fn try_read<T: Record>(&self, launch: &LaunchId) -> Result<Option<T>, RecordError> {
-        match record::read(&self.dir) {
-            Err(error @ (RecordError::Damaged { .. } | RecordError::Newer { .. })) => {
-                adoption::set_record_aside::<T>(&self.dir, launch, &error);
-                Ok(None)
-            }
-            other => other,
-        }
-    }
-
-    /// How far the folder says it has come; `None` if it says nothing.
-    fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
-        if let Some(exit) = self.try_read::<Exit>(launch)? {
-            match (exit.state, exit.pid, exit.started_at, exit.end) {
-                (ExitState::Ended, pid, started_at, end) => {
-                    let at = exit.ended_at.unwrap_or(exit.exited_at);
-                    return Ok(Some(Phase::Ended { pid, started_at, end, at, n_leaked: exit.n_leaked }));
-                }
-                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
-                    return Ok(Some(Phase::Exited { pid, started_at, exit }));
-                }
-                // Whatever it was that exited, something of the tree may live.
-                (ExitState::Exited, ..) => {}
-            }
-        }
-        let started = self.try_read::<Started>(launch)?;
-        Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
-    }
-
-    /// The end of an instance whose shim is gone without having written it.
-    fn end_without_record(&self, launch: &LaunchId) -> (Option<i32>, Option<crate::domain::Timestamp>, ProcessEnd) {
-        match self.instance.phase {
-            Phase::Exited { pid, started_at, exit } => (Some(pid), Some(started_at), ProcessEnd::Exited(exit)),
-            Phase::Running { pid, started_at } => (Some(pid), Some(started_at), ProcessEnd::Lost),
-            Phase::Starting | Phase::Ended { .. } => {
-                let never_was = matches!(lock::look(&self.dir), Ok(LockState::Free(None)))
-                    && self.read::<Started>(launch).is_none()
-                    && self.dir.exists();
-                let end = if !never_was {
-                    ProcessEnd::Lost
-                } else if self.instance.adopted {
-                    ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned())
-                } else {
-                    ProcessEnd::StartFailed("its keeper died before the agent was started".to_owned())
-                };
-                (None, None, end)
-            }
-        }
-    }
 }
 
 fn log_phase(instance: &Instance, phase: &Phase) {

@@ -23,6 +23,8 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         mcp_url: None,
         state_dir: PathBuf::from("/state"),
         program: PathBuf::from("/bin/agent-coordinator"),
+        users: BTreeMap::new(),
+        users_files: PathBuf::from("/run/files"),
     }
 }
 

@@ -4,9 +4,11 @@
 pub mod activity;
 pub mod agents;
 pub mod chat;
+pub mod configuration;
 pub mod coordinator;
 pub mod launches;
 pub mod manifest;
+mod metrics;
 pub mod operate;
 pub mod projects;
 pub mod status;
@@ -25,6 +27,7 @@ pub(super) fn health() -> Router<RestState> {
 pub(super) fn all() -> Router<RestState> {
     Router::new()
         .merge(status::routes())
+        .merge(metrics::routes())
         .merge(agents::routes())
         .merge(projects::routes())
         .merge(tasks::routes())
@@ -33,4 +36,5 @@ pub(super) fn all() -> Router<RestState> {
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
+        .merge(configuration::routes())
 }

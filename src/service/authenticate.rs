@@ -10,6 +10,7 @@ use crate::domain::secret::{PasskeyHash, SESSION_TOKEN_PREFIX, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::{Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp};
 use crate::store::{Change, Commit, Expect};
+use crate::telemetry::counters;
 
 use super::launches::launch_event;
 use super::{Service, ServiceError};
@@ -27,6 +28,8 @@ pub struct Authenticated {
     pub working_directory: std::path::PathBuf,
     pub launch: LaunchId,
     pub session: SessionId,
+    /// Since the claim, if it is the first session of a launch that was claimed for it.
+    pub waited: Option<Duration>,
 }
 
 impl Service {
@@ -73,7 +76,12 @@ impl Service {
             self.open_session(grant, of_chat.record, agent, project).await
         })
         .await
-        .inspect(|_| crash_point::reach(CrashPoint::Authenticated))
+        .inspect(|authenticated| {
+            if let Some(waited) = authenticated.waited {
+                counters::UNTIL_AUTHENTICATED.observe(waited);
+            }
+            crash_point::reach(CrashPoint::Authenticated);
+        })
     }
 
     async fn open_session(
@@ -89,7 +97,7 @@ impl Service {
             Grant::On(launch) => (*launch, Vec::new()),
             Grant::OnNewLaunch(purpose) => {
                 let key = InstanceKey { purpose, ..of_chat.key.clone() };
-                let deadline = now + self.settings.start_timeout;
+                let deadline = now + self.settings().start_timeout;
                 let id = self.world.new_id(LaunchId::PREFIX);
                 let launch = Launch::claimed(id, key.clone(), agent.ai_type, now, deadline);
                 (launch, vec![Expect::NoOpenLaunch(key)])
@@ -111,15 +119,17 @@ impl Service {
             agent_name: agent.name,
             project_name: project.name,
             system_prompt: agent.system_prompt,
-            instruction: self.guidance.authenticated(launch.key.purpose),
+            instruction: self.guidance().authenticated(launch.key.purpose),
             purpose: launch.key.purpose,
             working_directory: project.working_directory,
             launch: launch.id.clone(),
             session: session.id.clone(),
+            waited: (launch.is_kept() && before.authenticated_at.is_none()).then(|| now.since(before.claimed_at)),
         };
         if launch.key.purpose == Purpose::Chat && of_chat.wanted_since.is_some() {
             changes.push(Change::Pair(of_chat.unwanted()));
         }
+        changes.extend(self.account_changes(&launch, now).await?);
         changes.push(Change::Event(launch_event(&launch, now)));
         changes.push(Change::Launch(launch));
         changes.push(Change::Session(session));
@@ -128,7 +138,7 @@ impl Service {
 
     /// A kept session lives as long as its process, at most the maximum.
     fn session_lifetime(&self, launch: &Launch) -> Duration {
-        if launch.is_kept() { self.settings.session_maximum } else { self.settings.session_default }
+        if launch.is_kept() { self.settings().session_maximum } else { self.settings().session_default }
     }
 }
 

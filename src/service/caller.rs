@@ -1,7 +1,10 @@
 //! Who calls: an agent, by the token of its session. Every agent tool begins here.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::SessionEndReason;
@@ -20,19 +23,62 @@ pub struct Caller {
 /// When each open session made its last call. Kept in memory and written behind by the cleanup, because a commit per call
 /// would cost more than the call.
 #[derive(Debug, Default)]
-pub(super) struct Activity(Mutex<HashMap<SessionId, Timestamp>>);
+pub(super) struct Activity(Mutex<HashMap<SessionId, Seen>>);
+
+#[derive(Debug)]
+struct Seen {
+    at: Timestamp,
+    /// The same moment, for measuring.
+    steady: Instant,
+    /// Calls that are being held.
+    n_held: u32,
+}
+
+/// A call that is being held: as long as this is there, its session is alive.
+pub(super) struct Held<'a> {
+    activity: &'a Activity,
+    session: &'a SessionId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(seen) = self.activity.lock().get_mut(self.session) {
+            seen.n_held = seen.n_held.saturating_sub(1);
+            seen.steady = Instant::now();
+        }
+    }
+}
 
 impl Activity {
     fn touch(&self, session: &SessionId, now: Timestamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone(), now);
+        let mut all = self.lock();
+        let seen = all.entry(session.clone()).or_insert_with(|| Seen { at: now, steady: Instant::now(), n_held: 0 });
+        (seen.at, seen.steady) = (now, Instant::now());
+    }
+
+    /// A call of this session is held from now on.
+    pub(super) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
+        if let Some(seen) = self.lock().get_mut(session) {
+            seen.n_held += 1;
+        }
+        Held { activity: self, session }
     }
 
     pub(super) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(session).copied()
+        self.lock().get(session).map(|seen| seen.at)
+    }
+
+    /// How long ago it called, by a clock that nobody sets; `None` if it didn't since this program began.
+    pub(super) fn idle_for(&self, session: &SessionId) -> Option<Duration> {
+        self.lock().get(session).map(|seen| if seen.n_held > 0 { Duration::ZERO } else { seen.steady.elapsed() })
     }
 
     pub(super) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|session, _| is_open(session));
+        self.lock().retain(|session, _| is_open(session));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,8 +166,7 @@ impl Service {
         if caller.launch.is_kept() || !matches!(caller.launch.state, LaunchState::Running { .. }) {
             return false;
         }
-        let last_seen = self.activity.last_seen(&caller.session.id).unwrap_or(caller.session.last_seen_at);
-        caller.session.is_idle_for(self.settings.session_default, last_seen, now)
-            || now.since(caller.session.created_at) > self.settings.session_maximum
+        let idle = self.activity.idle_for(&caller.session.id).unwrap_or_else(|| now.since(caller.session.last_seen_at));
+        idle > self.settings().session_default
     }
 }

@@ -118,7 +118,7 @@ impl Service {
         let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
         let seen = Expect::NoMessageAfter(Assignment { project: project.clone(), agent: agent.clone() }, newest);
         let unread = self.newest_unread_after(&launch.key, record.read_up_to).await?;
-        Ok((after_end(record, launch, outcome, unread, at, self.settings.start_limit), seen))
+        Ok((after_end(record, launch, outcome, unread, at, self.settings().start_limit), seen))
     }
 
     /// The number of the newest message that the agent of a chat hasn't answered.

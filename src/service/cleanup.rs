@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
-use crate::domain::launch::{LaunchEvent, StopReason};
+use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use crate::domain::session::SessionEndReason;
+use crate::domain::stopwatch::AtFirst;
 use crate::domain::{Launch, LaunchState, Session, SessionId, Timestamp};
 use crate::store::{Change, Commit};
 
+use super::clocks::{Look, Subject};
 use super::coordination::log_end;
 use super::{Service, ServiceError, Settings};
 use crate::telemetry::ErrorChain;
@@ -20,51 +22,63 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 impl Service {
     /// Ends what has run out of time and writes down when each session was last seen.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
-        let now = self.now();
+        let began = self.moment();
         let sessions = self.store.open_sessions().await?;
         let open = self.store.open_launches().await?;
         self.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         for launch in open {
             // One that can't be ended doesn't keep the others.
-            if let Err(error) = self.expire(&launch, &sessions, now).await {
+            if let Err(error) = self.expire(&launch, &sessions).await {
                 tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
             }
         }
+        self.end_look(Look::Cleanup, began);
+        self.correct_accounts().await?;
         self.write_down_activity().await
     }
 
-    async fn expire(&self, launch: &Launch, sessions: &[Session], now: Timestamp) -> Result<(), ServiceError> {
-        let is_too_old =
-            |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) > self.settings.session_maximum);
-        let Settings { start_timeout, stop_timeout, .. } = self.settings;
-        if launch.has_lapsed(start_timeout, stop_timeout, CLAIM_MARGIN, now) {
-            let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: now }).await?;
+    async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
+        if self.has_lapsed(launch) {
+            let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: self.now() }).await?;
             ended.iter().for_each(log_end);
             return Ok(());
         }
-        match (&launch.state, launch.is_kept()) {
-            (LaunchState::Running { .. }, true) if is_too_old(launch.authenticated_at) => {
+        let LaunchState::Running { session } = &launch.state else { return Ok(()) };
+        let authenticated_at = launch.authenticated_at.unwrap_or(launch.claimed_at);
+        // Its coordinator measures the run of its process, also over restarts of this server; this is for one that doesn't.
+        let at_first = if launch.is_kept() { AtFirst::Begin } else { AtFirst::Believe };
+        let lasted = self.lasted(Look::Cleanup, Subject::Session(launch.id.clone()), authenticated_at, at_first);
+        let is_too_old = lasted > self.settings().session_maximum;
+        if launch.is_kept() {
+            if is_too_old {
                 tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
                 self.want_stop(&launch.id, StopReason::SessionMaximum).await?;
             }
-            (LaunchState::Running { session }, false) => {
-                let Some(session) = sessions.iter().find(|open| open.id == *session) else { return Ok(()) };
-                let last_seen = self.activity.last_seen(&session.id).unwrap_or(session.last_seen_at);
-                let is_idle = session.is_idle_for(self.settings.session_default, last_seen, now);
-                if is_idle || is_too_old(launch.authenticated_at) {
-                    self.expire_session(launch, now).await?;
-                }
-            }
-            (
-                LaunchState::Starting { .. }
-                | LaunchState::Running { .. }
-                | LaunchState::Stopping { .. }
-                | LaunchState::Ending
-                | LaunchState::Ended { .. },
-                _,
-            ) => {}
+            return Ok(());
+        }
+        let Some(session) = sessions.iter().find(|open| open.id == *session) else { return Ok(()) };
+        let idle = self.activity.idle_for(&session.id).unwrap_or_else(|| {
+            let subject = Subject::Silence(session.id.clone(), session.last_seen_at);
+            self.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
+        });
+        if is_too_old || idle > self.settings().session_default {
+            self.expire_session(launch, self.now()).await?;
         }
         Ok(())
+    }
+
+    /// Whether no process can live that this claim was for. A restart of the server gives it all its time anew.
+    fn has_lapsed(&self, launch: &Launch) -> bool {
+        let Settings { start_timeout: start, stop_timeout: stop, .. } = *self.settings();
+        let claim = Subject::Claim(launch.id.clone());
+        let claimed_for = self.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
+        let on_ladder_for = match launch.state {
+            LaunchState::Stopping { ladder_at, .. } => {
+                self.lasted(Look::Cleanup, Subject::Ladder(launch.id.clone()), ladder_at, AtFirst::Begin)
+            }
+            _ => Duration::ZERO,
+        };
+        launch.has_lapsed(LapseLimits { start, stop, margin: CLAIM_MARGIN }, claimed_for, on_ladder_for)
     }
 
     async fn expire_session(&self, launch: &Launch, now: Timestamp) -> Result<(), ServiceError> {

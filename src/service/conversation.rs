@@ -60,7 +60,7 @@ impl Service {
             let record = if is_there { record } else { record.wanted(now) };
             let mut changes = Vec::new();
             if !is_coming && facts.record.wanted_since.is_none() {
-                let content = self.guidance.chat_started().to_owned();
+                let content = self.guidance().chat_started().to_owned();
                 let opening =
                     Message { sender: Sender::System, is_visible: false, ..self.new_message(None, &key, content) };
                 changes.push(Change::Message(opening));
@@ -95,7 +95,7 @@ impl Service {
         .await?;
         // After the wish: a claim that relied on it fails, one that was made before is seen here.
         if let Some(open) = self.store.pair_facts(&key).await?.open {
-            self.want_stop_after(&open.id, StopReason::ChatEnded, self.settings.linger).await?;
+            self.want_stop_after(&open.id, StopReason::ChatEnded, self.settings().linger).await?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::domain::printable;
 use crate::domain::redact::Redactor;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
 use crate::store::{Change, Commit};
+use crate::telemetry::counters;
 
 use super::{CoordinatorStatus, Service, ServiceError};
 
@@ -24,6 +25,12 @@ pub struct ServerView {
     /// How long an agent may stay after its report, in milliseconds: ladders are planned by it.
     #[serde(default)]
     pub linger_ms: Option<u64>,
+    /// How long an agent may take to authenticate, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_timeout_ms: Option<u64>,
+    /// How long an agent with a session may run, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_maximum_ms: Option<u64>,
     /// Which run of the server this is: another one knows nothing of what was only said.
     #[serde(default)]
     pub run: String,
@@ -36,6 +43,16 @@ impl ServerView {
     /// How long an agent may stay after its report, where the server says it.
     pub fn linger(&self) -> Option<Duration> {
         self.linger_ms.map(Duration::from_millis)
+    }
+
+    /// How long an agent may take to authenticate, where the server says it.
+    pub fn start_timeout(&self) -> Option<Duration> {
+        self.start_timeout_ms.map(Duration::from_millis)
+    }
+
+    /// How long an agent with a session may run, where the server says it.
+    pub fn session_maximum(&self) -> Option<Duration> {
+        self.session_maximum_ms.map(Duration::from_millis)
     }
 }
 
@@ -51,12 +68,21 @@ pub struct Work {
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
-        let (at, backoff) = (self.now(), self.settings.backoff);
+        let (at, backoff) = (self.now(), self.settings().backoff);
         let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
-        let launches = self.store.open_launches().await?.into_iter().map(LaunchFacts::from);
-        let run = format!("{:x}", self.run);
-        let linger_ms = u64::try_from(self.settings.linger.as_millis()).ok();
-        Ok(ServerView { at, linger_ms, run, startable: startable.collect(), launches: launches.collect() })
+        let launches = self.store.open_launches().await?.into_iter().map(|launch| {
+            let idle_ms = self.idle_for(&launch).and_then(millis);
+            LaunchFacts { idle_ms, ..LaunchFacts::from(launch) }
+        });
+        Ok(ServerView {
+            at,
+            linger_ms: millis(self.settings().linger),
+            start_timeout_ms: millis(self.settings().start_timeout),
+            session_maximum_ms: millis(self.settings().session_maximum),
+            run: format!("{:x}", self.run),
+            startable: startable.collect(),
+            launches: launches.collect(),
+        })
     }
 
     /// The view of one coordinator: what may be started, and its own launches. With the mark of an earlier view it returns
@@ -169,15 +195,24 @@ impl Service {
 
     /// Lets `event` happen to a launch; the launch, if that ended it.
     pub(super) async fn happen(&self, id: &LaunchId, event: &LaunchEvent) -> Result<Option<Launch>, ServiceError> {
-        let ended = self
+        let (ended, started_after) = self
             .transact(|| async move {
-                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), None)) };
+                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), (None, None))) };
                 let commit = self.commit_by(&before, event, self.now()).await?;
+                let started_after = match event {
+                    LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
+                        Some(at.since(before.claimed_at))
+                    }
+                    _ => None,
+                };
                 let before = self.with_activity(before);
                 let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-                Ok((commit, ended))
+                Ok((commit, (ended, started_after)))
             })
             .await?;
+        if let Some(started_after) = started_after {
+            counters::UNTIL_STARTED.observe(started_after);
+        }
         if ended.is_some() {
             self.activities.forget(id);
         }
@@ -200,9 +235,14 @@ impl Service {
     }
 }
 
-/// The one line that tells how a launch ended.
+fn millis(duration: Duration) -> Option<u64> {
+    u64::try_from(duration.as_millis()).ok()
+}
+
+/// The one line that tells how a launch ended, and its count.
 pub(super) fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else { return };
+    counters::ENDS.add(outcome.as_str());
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
     let failure = launch.activity.failure.map(|failure| failure.class.as_str());
     macro_rules! log {
@@ -218,6 +258,6 @@ pub(super) fn log_end(launch: &Launch) {
     // What holds a pair back is for an operator's eyes.
     match launch.verdict(outcome) {
         Verdict::Fine => log!(info),
-        Verdict::Failure => log!(warn),
+        Verdict::Failure | Verdict::AccountFailed | Verdict::Misconfigured => log!(warn),
     }
 }

@@ -100,7 +100,7 @@ impl Service {
                 .iter()
                 .map(|(name, (_, id))| ((*name).to_owned(), (*id).clone()))
                 .collect(),
-            instruction: self.guidance.tasks_created(place),
+            instruction: self.guidance().tasks_created(place),
         })
     }
 }

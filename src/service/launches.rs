@@ -50,7 +50,7 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
-            let limit = self.settings.start_limit;
+            let limit = self.settings().start_limit;
             let record = match after.key.purpose {
                 Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
                 Purpose::Chat => {
@@ -62,6 +62,7 @@ impl Service {
             changes.push(Change::Pair(record));
         }
         if before.state.as_str() != after.state.as_str() {
+            changes.extend(self.account_changes(&after, now).await?);
             changes.push(Change::Event(launch_event(&after, now)));
         }
         changes.push(Change::Launch(after));

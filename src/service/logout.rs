@@ -18,7 +18,7 @@ impl Service {
                 let open = self.open_notices_of(&caller.launch.id).await?;
                 Ok::<_, ServiceError>(open.iter().any(|notice| notice.action.kind() == kind))
             };
-            let linger = self.settings.linger;
+            let linger = self.settings().linger;
             let event = if launch.n_notices > 0 && was_told_to(NoticeKind::Stop).await? {
                 LaunchEvent::StopWanted { reason: StopReason::Noticed, at: now, patience: linger }
             } else {
@@ -35,7 +35,7 @@ impl Service {
             {
                 changes.push(Change::Session(session.end(SessionEndReason::LoggedOut, now)));
             }
-            Ok((Commit { expect, changes }, self.guidance.logged_out()))
+            Ok((Commit { expect, changes }, self.guidance().logged_out()))
         })
         .await
     }

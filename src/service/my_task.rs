@@ -51,8 +51,8 @@ impl Service {
     }
 
     /// What to tell an agent that asked for its task.
-    pub const fn task_instruction(&self, has_task: bool) -> &'static str {
-        if has_task { self.guidance.task_given() } else { self.guidance.no_task() }
+    pub fn task_instruction(&self, has_task: bool) -> &'static str {
+        if has_task { self.guidance().task_given() } else { self.guidance().no_task() }
     }
 
     /// What an agent may work on in its project.

@@ -50,8 +50,10 @@ impl Service {
     /// # Errors
     /// As [`Service::identify`]. A session that ends meanwhile is an action: to go.
     pub async fn next_action(&self, caller: &Caller, patience: Option<Duration>) -> Result<NextAction, ServiceError> {
-        let hold = patience.map_or(self.settings.chat.poll_hold, |patience| patience.min(self.settings.chat.poll_hold));
+        let hold =
+            patience.map_or(self.settings().chat.poll_hold, |patience| patience.min(self.settings().chat.poll_hold));
         let asked_at = Instant::now();
+        let _held = self.activity.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
             // On the heap while it lasts: what a look needs is not held by the thousand who wait.
@@ -76,14 +78,14 @@ impl Service {
     }
 
     fn wait_action(&self, action: &'static str) -> NextAction {
-        let is_held = !self.settings.chat.poll_hold.is_zero();
+        let is_held = !self.settings().chat.poll_hold.is_zero();
         let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS };
-        let instruction = self.guidance.wait(pause);
+        let instruction = self.guidance().wait(pause);
         NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
     }
 
     fn exit_action(&self) -> NextAction {
-        let instruction = self.guidance.next_of_chat(ChatStep::Exit);
+        let instruction = self.guidance().next_of_chat(ChatStep::Exit);
         NextAction { action: "exit", instruction, task: None, messages: Vec::new(), wait_seconds: None }
     }
 
@@ -135,7 +137,7 @@ impl Service {
             TaskStep::LogOut => "logout",
             TaskStep::Exit => "exit",
         };
-        let instruction = self.guidance.next_of_task(&step);
+        let instruction = self.guidance().next_of_task(&step);
         let next = NextAction { action, instruction, task: about, messages: Vec::new(), wait_seconds: None };
         Ok(Look::Act(Box::new(next)))
     }
@@ -161,19 +163,17 @@ impl Service {
         session: &Session,
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
-        let now = self.now();
-        let idle_at = self.chat_deadline(launch).await?;
+        let until_idle = self.chat_left(launch).await?;
         let unread = self.newest_unread(&launch.key).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,
             handed_out: session.handed_out,
-            is_idle: idle_at.is_some_and(|at| at <= now),
+            is_idle: until_idle.is_some_and(|left| left.is_zero()),
             is_overdue,
         });
         let (action, messages) = match step {
             ChatStep::WaitForMessages => {
-                let until_idle = idle_at.map(|at| at.since(now));
                 let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
                 return Ok(Look::Wait { action: "wait_for_messages", until });
             }
@@ -181,7 +181,7 @@ impl Service {
             ChatStep::LogOut => ("logout", Vec::new()),
             ChatStep::Exit => ("exit", Vec::new()),
         };
-        let instruction = self.guidance.next_of_chat(step);
+        let instruction = self.guidance().next_of_chat(step);
         Ok(Look::Act(Box::new(NextAction { action, instruction, task: None, messages, wait_seconds: None })))
     }
 }

@@ -86,7 +86,7 @@ impl Service {
         let now = self.now();
         if stored.key.purpose == Purpose::Chat {
             if news.iter().any(|change| change.ends_chat(&stored)) {
-                let linger = self.settings.linger;
+                let linger = self.settings().linger;
                 let event = LaunchEvent::StopWanted { reason: StopReason::ChatEnded, at: now, patience: linger };
                 // Whoever is told that a chat ends isn't wanted back, whatever is said meanwhile: nothing has to hold still.
                 changes.extend(self.commit_by(&stored, &event, now).await?.changes);

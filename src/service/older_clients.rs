@@ -134,7 +134,7 @@ impl Service {
         by: AskedBy<'_>,
     ) -> Result<(Option<InstanceKey>, ShouldStart), ServiceError> {
         let pairs = self.pairs_of(agent).await?;
-        let Some(pair) = pair_to_start(pairs, self.settings.backoff, self.now()) else {
+        let Some(pair) = pair_to_start(pairs, self.settings().backoff, self.now()) else {
             let is_known = self.store.agent(agent).await?.is_some();
             let reason = if is_known { StartReason::NotAssigned } else { StartReason::Unknown };
             return Ok((None, ShouldStart { reason, claim: None }));

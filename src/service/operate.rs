@@ -121,7 +121,7 @@ impl Service {
         self.pause().await?;
         let open = self.store.open_launches().await?;
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
-            self.want_stop_after(&chat.id, StopReason::ChatEnded, self.settings.linger).await?;
+            self.want_stop_after(&chat.id, StopReason::ChatEnded, self.settings().linger).await?;
         }
         Ok(open)
     }

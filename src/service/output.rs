@@ -1,13 +1,16 @@
 //! What an agent printed, as its keeper wrote it down: from the oldest file to the newest, then along as it grows.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use futures::Stream;
 
+use crate::domain::instance::ExitHint;
 use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::Folders;
 use crate::instance_dir::output_reader::OutputReader;
+use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
 
 use super::{Service, ServiceError};
@@ -26,7 +29,7 @@ impl Service {
         id: &LaunchId,
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-        read_output(&self.settings.state_dir, id, follow)
+        read_output(&self.settings().state_dir, id, follow)
     }
 
     /// What is known of the output of a launch whose coordinator is on another machine.
@@ -42,6 +45,21 @@ impl Service {
                 None => Err(Refusal::OutputElsewhere { launch: id.clone(), coordinator }.into()),
             },
         }
+    }
+}
+
+impl Service {
+    /// What the keepers of these launches saw of their ends, where they are kept on this machine and there is something to say.
+    pub async fn exit_hints(&self, launches: Vec<LaunchId>) -> BTreeMap<LaunchId, Vec<ExitHint>> {
+        let state_dir = self.settings().state_dir.clone();
+        let read = move || {
+            let hints = launches.into_iter().filter_map(|launch| {
+                let exit = record::read::<Exit>(&instance_dir::find(&state_dir, &launch)?).ok()??;
+                Some((launch, exit.hints())).filter(|(_, hints)| !hints.is_empty())
+            });
+            hints.collect()
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 }
 

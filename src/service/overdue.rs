@@ -5,64 +5,74 @@
 
 use std::time::Duration;
 
-use crate::domain::chat::idle_since;
+use crate::domain::stopwatch::AtFirst;
 use crate::domain::{Launch, LaunchState, Purpose, StopReason, Timestamp};
 use crate::store::{ChatEnd, MessageFilter};
 
 use super::chat::visible;
+use super::clocks::{Look, Subject};
 use super::{Service, ServiceError};
 
 impl Service {
     /// Wants a stop of every launch whose patience is at its end, and says how long to wait until the next can be; `None`: until
     /// something new may become overdue.
     pub async fn end_overdue(&self) -> Result<Option<Duration>, ServiceError> {
-        let now = self.now();
-        let mut next: Option<Timestamp> = None;
+        let began = self.moment();
+        let mut next: Option<Duration> = None;
+        let mut wait = |left: Duration| next = Some(next.map_or(left, |next| next.min(left)));
         for notice in self.store.open_notices().await? {
-            let Some(deadline) = notice.deadline(self.settings.notice_grace) else { continue };
-            if deadline <= now {
+            let Some(since) = notice.waited_for_since() else { continue };
+            let subject = Subject::Notice(notice.id.clone(), since);
+            let lasted = self.lasted(Look::Overdue, subject, since, AtFirst::Believe);
+            let left = self.settings().notice_grace.saturating_sub(lasted);
+            if left.is_zero() {
                 tracing::warn!(
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
                     reason = notice.action.as_str(), "agent was told of a change and went on; it is stopped"
                 );
                 self.want_stop(&notice.launch, StopReason::NoticeIgnored).await?;
             } else {
-                next = Some(next.map_or(deadline, |next| next.min(deadline)));
+                wait(left);
             }
         }
         for launch in self.store.open_launches().await? {
-            let Some(earliest) = self.earliest_chat_deadline(&launch) else { continue };
+            let Some(began_at) = began_at(&launch) else { continue };
             // What was said since only puts it off: not worth a look before.
-            let deadline = if earliest > now { Some(earliest) } else { self.chat_deadline(&launch).await? };
-            let Some(deadline) = deadline else { continue };
-            if deadline <= now {
-                tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
-                self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings.linger).await?;
-            } else {
-                next = Some(next.map_or(deadline, |next| next.min(deadline)));
+            let earliest = self.left_since(&launch, began_at);
+            let left = if earliest.is_zero() { self.chat_left(&launch).await? } else { Some(earliest) };
+            match left {
+                Some(left) if left.is_zero() => {
+                    tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
+                    self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger).await?;
+                }
+                Some(left) => wait(left),
+                None => {}
             }
         }
-        Ok(next.map(|next| next.since(now)))
+        self.end_look(Look::Overdue, began);
+        Ok(next)
     }
 
     /// What begins now is overdue no sooner than after this.
     pub fn shortest_patience(&self) -> Duration {
-        self.settings.notice_grace.min(self.settings.chat.idle_timeout)
+        let settings = self.settings();
+        settings.notice_grace.min(settings.chat.idle_timeout)
     }
 
-    /// When a running chat has been silent for too long.
-    pub(super) async fn chat_deadline(&self, launch: &Launch) -> Result<Option<Timestamp>, ServiceError> {
+    /// How much silence a running chat has left.
+    pub(super) async fn chat_left(&self, launch: &Launch) -> Result<Option<Duration>, ServiceError> {
         let Some(began_at) = began_at(launch) else { return Ok(None) };
         let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?;
-        let since = idle_since(began_at, newest.first().map(|message| message.created_at), self.now());
-        Ok(Some(since + self.settings.chat.idle_timeout))
+        let newest = newest.first().map(|message| message.created_at);
+        let of_message = newest.map(|at| self.left_since(launch, at));
+        Ok(Some(self.left_since(launch, began_at).max(of_message.unwrap_or_default())))
     }
 
-    /// When it would have been, had nothing been said.
-    fn earliest_chat_deadline(&self, launch: &Launch) -> Option<Timestamp> {
-        // A clock that was wrong put the beginning into the future.
-        began_at(launch).map(|began_at| began_at.min(self.now()) + self.settings.chat.idle_timeout)
+    /// What a chat in which something happened then has left of its time.
+    fn left_since(&self, launch: &Launch, at: Timestamp) -> Duration {
+        let lasted = self.lasted(Look::Overdue, Subject::Chat(launch.id.clone(), at), at, AtFirst::Believe);
+        self.settings().chat.idle_timeout.saturating_sub(lasted)
     }
 }
 

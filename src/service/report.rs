@@ -30,13 +30,13 @@ impl Service {
         let next_steps = limits::NEXT_STEPS.take_optional(report.next_steps)?;
         let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
-            return Ok(self.guidance.reported(earlier));
+            return Ok(self.guidance().reported(earlier));
         }
         self.transact(|| async move {
             let now = self.now();
             let latest = self.store.launch(&caller.launch.id).await?;
             if let Some(earlier) = latest.and_then(|launch| launch.report) {
-                return Ok((Commit::default(), self.guidance.reported(earlier)));
+                return Ok((Commit::default(), self.guidance().reported(earlier)));
             }
             let (launch, mut expect) = self.fence(caller).await?;
             // An agent that never asked for its task reports on the one it was started for.
@@ -66,10 +66,13 @@ impl Service {
             changes.extend(self.settle_notices(&launch).await?);
             self.tell_agents(&mut changes, Some(&launch.id)).await?;
             let launch = Launch { n_notices: 0, ..launch };
-            let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings.linger };
+            let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings().linger };
             let of_launch = self.commit_by(&launch, &event, now).await?;
             expect.extend(of_launch.expect);
-            Ok((Commit { expect, changes: merged(changes, of_launch.changes) }, self.guidance.reported(report.result)))
+            Ok((
+                Commit { expect, changes: merged(changes, of_launch.changes) },
+                self.guidance().reported(report.result),
+            ))
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))

@@ -41,7 +41,7 @@ impl Service {
                 }
             }
             let changes = if before.as_ref() == Some(&after) { Vec::new() } else { vec![Change::Execution(after)] };
-            Ok((Commit { expect, changes }, self.guidance.context_saved()))
+            Ok((Commit { expect, changes }, self.guidance().context_saved()))
         })
         .await
     }

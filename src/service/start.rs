@@ -36,7 +36,7 @@ impl Service {
         self.transact(|| async move {
             let facts = self.store.pair_facts(key).await?;
             let now = self.now();
-            match facts.reason(self.settings.backoff, now) {
+            match facts.reason(self.settings().backoff, now) {
                 StartReason::Ready => Ok(self.claim(facts, coordinator.cloned(), now)),
                 StartReason::Starting => self.find_claim(&facts, coordinator).await,
                 reason => Ok((Commit::default(), ShouldStart { reason, claim: None })),
@@ -49,14 +49,19 @@ impl Service {
         let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
         let id: LaunchId = self.world.new_id(LaunchId::PREFIX);
         let ticket = coordinator.is_some().then(|| self.ticket_of(&id));
-        let deadline = now + self.settings.start_timeout;
+        let deadline = now + self.settings().start_timeout;
         let launch = Launch {
             coordinator,
             ticket: ticket.as_ref().map(Secret::token_hash),
             ..Launch::claimed(id, facts.key.clone(), ai_type.clone(), now, deadline)
         };
         let claim = Claim { launch: launch.id.clone(), ai_type, deadline, ticket };
-        let changes = vec![Change::Event(launch_event(&launch, now)), Change::Launch(launch)];
+        let mut changes = Vec::new();
+        // Of several that claim at the same time, one tries the account: the others read it anew.
+        if facts.account.parked.is_some() {
+            changes.push(Change::Account(facts.account.after_claim(&launch.id, now)));
+        }
+        changes.extend([Change::Event(launch_event(&launch, now)), Change::Launch(launch)]);
         // Also what a person may say in between: a stop that found nothing to stop must not be followed by a start.
         let pair = Expect::PairAt(facts.key.clone(), facts.record.revision);
         let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key), pair, Expect::NotPaused], changes };
@@ -66,7 +71,7 @@ impl Service {
     /// The ticket of a launch. Made from its id and a key that only the server has: the answer to a claim can be repeated
     /// without keeping the ticket, and an agent that was started with it goes on with it.
     fn ticket_of(&self, launch: &LaunchId) -> Secret {
-        self.settings.ticket_key.derive(TICKET_PREFIX, launch.as_str())
+        self.settings().ticket_key.derive(TICKET_PREFIX, launch.as_str())
     }
 
     /// The asking coordinator's own reservation: the first answer may have been lost.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
-use crate::domain::{Instance, InstanceKey, Launch, PairRecord, Timestamp};
+use crate::domain::{Account, Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
 use super::{Service, ServiceError};
@@ -29,6 +29,9 @@ pub struct Counters {
     pub cycles: u64,
     pub starts: u64,
     pub adoptions: u64,
+    /// Processes that lived on when their agent had ended, and were ended.
+    #[serde(default)]
+    pub leaked: u64,
     /// Work that no wake-up had announced; it should stay 0.
     pub found_by_poll_only: u64,
 }
@@ -120,6 +123,8 @@ pub struct StatusView {
     /// The last ones, the newest first.
     pub ended: Vec<Launch>,
     pub held: Vec<PairRecord>,
+    /// Accounts whose agents are not started.
+    pub parked: Vec<Account>,
 }
 
 /// How many ended launches `status` shows.
@@ -136,6 +141,7 @@ impl Service {
             open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
+            parked: self.store.parked_accounts().await?,
         })
     }
 

@@ -62,7 +62,7 @@ impl Service {
             ..TaskFilter::default()
         };
         let remains = !self.store.tasks(&filter).await?.is_empty();
-        Ok(if remains { self.guidance.work_remains() } else { self.guidance.all_work_done() })
+        Ok(if remains { self.guidance().work_remains() } else { self.guidance().all_work_done() })
     }
 
     /// What it takes to give a task another status; nothing if it has it.

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
-use crate::domain::{Assignment, InstanceKey, ProjectId, Purpose};
+use crate::domain::{Account, Assignment, InstanceKey, ProjectId, Purpose};
 use crate::nudge::{Nudge, Nudges};
 use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::Service;
+use super::accounts::log_accounts;
 
 /// Everybody who may be waiting for a change.
 #[derive(Clone, Default)]
@@ -65,7 +66,12 @@ impl Concerned {
         let mut concerned = Self::default();
         for change in changes {
             match change {
-                Change::Agent(_) | Change::Project(_) | Change::Assign(_) | Change::Unassign(_) | Change::Pause(_) => {
+                Change::Agent(_)
+                | Change::Project(_)
+                | Change::Assign(_)
+                | Change::Unassign(_)
+                | Change::Account(_)
+                | Change::Pause(_) => {
                     concerned.coordinators = true;
                 }
                 Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
@@ -120,8 +126,12 @@ impl Service {
         let (store, waiting) = (self.store.clone(), self.waiting.clone());
         let made = tokio::spawn(async move {
             let concerned = Concerned::by(&commit.changes);
+            let of_account =
+                |change: &Change| if let Change::Account(account) = change { Some(account.clone()) } else { None };
+            let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
             store.commit(commit).await?;
             concerned.tell(&waiting);
+            log_accounts(accounts.iter());
             Ok(())
         });
         match made.await {

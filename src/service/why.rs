@@ -3,7 +3,7 @@
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
-use crate::domain::{InstanceKey, Purpose, Timestamp};
+use crate::domain::{Account, InstanceKey, Purpose, Timestamp};
 
 use super::{Service, ServiceError};
 
@@ -17,6 +17,8 @@ pub struct Why {
     /// What a coordinator said last, where one puts it off.
     pub deferred: Option<Deferred>,
     pub n_failures: u32,
+    /// Of the agent's provider.
+    pub account: Account,
 }
 
 impl Service {
@@ -31,9 +33,9 @@ impl Service {
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
             let facts = self.store.pair_facts(&key).await?;
-            let rulings = facts.rulings(self.settings.backoff, at).to_vec();
+            let rulings = facts.rulings(self.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
-            all.push(Why { n_failures: facts.record.n_failures, key, at, rulings, deferred });
+            all.push(Why { n_failures: facts.record.n_failures, account: facts.account, key, at, rulings, deferred });
         }
         Ok(all)
     }

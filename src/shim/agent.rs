@@ -1,8 +1,11 @@
-//! The birth of the agent's process: clean signals, own group, own directory and environment; and clear words when it fails.
+//! The birth of the agent's process: clean signals, own groups, own user, directory and environment; and clear words when it
+//! fails.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,9 +14,10 @@ use std::process::{Command, Stdio};
 use nix::fcntl::OFlag;
 use nix::libc;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::domain::Timestamp;
+use crate::cgroup::{self, Group};
+use crate::domain::{RunAs, Timestamp};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
 use crate::instance_dir::proc_fs;
@@ -29,6 +33,8 @@ pub struct Agent {
     pub pid: i32,
     pub start_ticks: u64,
     pub started_at: Timestamp,
+    /// The control group of its tree.
+    pub group: Option<Group>,
 }
 
 /// Reading ends of what the agent prints to: standard output, standard error.
@@ -38,21 +44,43 @@ impl Agent {
     /// Starts what `order` says; the error names the object that failed, and how.
     pub fn start(order: &Order<'_>, prompt: Option<OwnedFd>) -> Result<(Self, Streams), String> {
         let in_words = |error: io::Error| format!("could not prepare the start of the agent: {error}");
-        let (output, output_end) = stream().map_err(in_words)?;
-        let (errors, errors_end) = stream().map_err(in_words)?;
+        let group = make_group(order)?;
+        let started = Self::start_in(group.as_ref(), order, prompt, in_words);
+        if let (Err(_), Some(group)) = (&started, &group) {
+            group.end();
+        }
+        started.map(|(agent, streams)| (Self { group, ..agent }, streams))
+    }
+
+    fn start_in(
+        group: Option<&Group>,
+        order: &Order<'_>,
+        prompt: Option<OwnedFd>,
+        in_words: impl Fn(io::Error) -> String,
+    ) -> Result<(Self, Streams), String> {
+        let entrance = group.map(Group::entrance).transpose().map_err(&in_words)?;
+        let (output, output_end) = stream().map_err(&in_words)?;
+        let (errors, errors_end) = stream().map_err(&in_words)?;
         let mut command = Command::new(order.program.as_os_str());
         command
             .args(order.arguments.iter().map(AsRef::as_ref))
             .env_clear()
             .envs(order.environment.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
-            .current_dir(&order.working_directory)
             .stdin(prompt.map_or_else(Stdio::null, Stdio::from))
             .stdout(output_end)
             .stderr(errors_end)
             .process_group(0);
-        let keeper = rustix::process::getpid();
+        let directory = CString::new(order.working_directory.as_os_str().as_bytes());
+        let birth = Birth {
+            keeper: rustix::process::getpid(),
+            entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
+            run_as: order.run_as.clone(),
+            descriptors: order.descriptors,
+            file_size: super::raise_file_size(),
+            directory: directory.map_err(io::Error::from).map_err(&in_words)?,
+        };
         // SAFETY: only system calls between fork and exec, no allocation and no lock.
-        unsafe { command.pre_exec(move || be_born(keeper)) };
+        unsafe { command.pre_exec(move || birth.go()) };
         let child = command.spawn().map_err(|error| diagnose(order, &error))?;
         let pid = child.id().cast_signed();
         let started_at = wall_clock();
@@ -60,7 +88,24 @@ impl Agent {
         let _ = raise_oom_score(pid);
         // Alive, or a zombie that nobody has reaped: it can be read either way.
         let start_ticks = proc_fs::read(pid).map_or(0, |process| process.start_ticks);
-        Ok((Self { pid, start_ticks, started_at }, [output, errors]))
+        Ok((Self { pid, start_ticks, started_at, group: None }, [output, errors]))
+    }
+
+    /// Whether it is where its limits hold. One that is gone already needs none.
+    pub fn is_in_its_group(&self) -> bool {
+        let is_zombie = || proc_fs::read(self.pid).is_none_or(|process| process.is_zombie);
+        self.group.as_ref().is_none_or(|group| group.has(self.pid) || is_zombie())
+    }
+}
+
+/// The control group that the order asks for. Without limits to keep, an agent is kept without one as well.
+fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
+    let Some(wanted) = &order.cgroup else { return Ok(None) };
+    let limits = cgroup::Limits { memory: wanted.memory_max, processes: wanted.pids_max };
+    match Group::create(&wanted.dir, limits) {
+        Ok(group) => Ok(Some(group)),
+        Err(_) if limits == cgroup::Limits::default() => Ok(None),
+        Err(error) => Err(format!("could not make control group `{}`: {error}", wanted.dir.display())),
     }
 }
 
@@ -72,13 +117,91 @@ fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, agents))
 }
 
-/// Runs in the child, before the exec.
-fn be_born(keeper: Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if rustix::process::getppid() != Some(keeper) {
-        // It died before the line above; nobody would ever end this process.
-        return Err(Errno::SRCH.into());
+/// What happens in the child between fork and exec.
+struct Birth {
+    keeper: Pid,
+    /// `cgroup.procs` of its group.
+    entrance: Option<RawFd>,
+    run_as: Option<RunAs>,
+    /// Soft limits that the daemon and the keeper raised for themselves.
+    descriptors: Option<u64>,
+    file_size: Rlimit,
+    directory: CString,
+}
+
+impl Birth {
+    fn go(&self) -> io::Result<()> {
+        // First, so that nothing of it was ever outside. That it worked, the keeper sees.
+        if let Some(entrance) = self.entrance {
+            enter(entrance);
+        }
+        self.lower_limits();
+        if let Some(user) = &self.run_as {
+            become_user(user)?;
+        }
+        // After the change of user, which takes it away.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(self.keeper) {
+            // It died before the line above; nobody would ever end this process.
+            return Err(Errno::SRCH.into());
+        }
+        // With the rights of the user that it runs as.
+        change_directory(&self.directory)?;
+        clean_signals();
+        Ok(())
     }
+
+    /// What can't be lowered stays as it is.
+    fn lower_limits(&self) {
+        if let Some(descriptors) = self.descriptors {
+            let now = rustix::process::getrlimit(Resource::Nofile);
+            let lowered = Rlimit { current: Some(descriptors), maximum: now.maximum };
+            let _ = rustix::process::setrlimit(Resource::Nofile, lowered);
+        }
+        let _ = rustix::process::setrlimit(Resource::Fsize, self.file_size);
+    }
+}
+
+/// Moves this process into the control group whose `cgroup.procs` is `entrance`.
+fn enter(entrance: RawFd) {
+    let mut text = [0; 10];
+    let mut at = text.len();
+    let mut rest = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    while rest > 0 {
+        at -= 1;
+        text[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+    }
+    // SAFETY: writes from a buffer of this length to a descriptor that the keeper holds open; whoever has closed it gets an error.
+    unsafe { libc::write(entrance, text[at..].as_ptr().cast(), text.len() - at) };
+}
+
+/// For good: groups while it is still allowed, the user last.
+fn become_user(user: &RunAs) -> io::Result<()> {
+    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one thread.
+    unsafe {
+        for result in [
+            libc::setgroups(user.groups.len(), user.groups.as_ptr()),
+            libc::setresgid(user.gid, user.gid, user.gid),
+            libc::setresuid(user.uid, user.uid, user.uid),
+        ] {
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn change_directory(directory: &CStr) -> io::Result<()> {
+    // SAFETY: a string that ends with NUL and lives through the call.
+    match unsafe { libc::chdir(directory.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn clean_signals() {
     // An ignored signal stays ignored through an exec, and the daemon may have been started with some.
     for signal in 1..=HIGHEST_SIGNAL {
         // Not by the C library, which hides two signals of its own from us and ignores them in what it spawns.
@@ -94,7 +217,6 @@ fn be_born(keeper: Pid) -> io::Result<()> {
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
     }
-    Ok(())
 }
 
 fn raise_oom_score(pid: i32) -> io::Result<()> {
@@ -118,6 +240,16 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
         Ok(_) => {}
     }
     let program = order.program.display();
+    // The keeper's own rights say nothing about those of another user.
+    if let (Some(user), Some(Errno::ACCESS)) = (&order.run_as, Errno::from_io_error(error)) {
+        return format!(
+            "user `{}` may not enter working directory `{directory}`, or not execute program `{program}`",
+            user.name
+        );
+    }
+    if let (Some(user), Some(Errno::PERM)) = (&order.run_as, Errno::from_io_error(error)) {
+        return format!("could not become user `{}`: {error}", user.name);
+    }
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) if order.program.exists() => match interpreter(&order.program) {
             Some(interpreter) => format!("interpreter `{interpreter}` of program `{program}` does not exist"),

@@ -15,13 +15,15 @@ use super::agent::{Agent, Streams};
 use super::complain;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
+use crate::cgroup::Group;
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::Condition;
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::domain::redact::Redactor;
-use crate::instance_dir;
-use crate::instance_dir::clock::{BootInstant, wall_clock};
+use crate::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::instance_dir::order::Order;
 use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
+use crate::instance_dir::{self, proc_fs};
 
 /// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
 const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
@@ -29,6 +31,11 @@ const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
 /// well below the half minute after which a server frees such a claim.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(10);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
+/// How often, and how far apart, the record of an end is tried to be written where it can't be.
+const N_LAST_ATTEMPTS: u32 = 120;
+const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
+/// What lives so long after its KILL is told as unkillable.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// The times and sizes of an order, which stay when its secrets are gone.
 pub struct Limits {
@@ -65,7 +72,11 @@ pub struct Keeper<'a> {
     fuse: Option<BootInstant>,
     /// The whole tree was sent TERM.
     is_told: bool,
-    has_killed: bool,
+    first_kill_at: Option<BootInstant>,
+    /// As it was last written.
+    condition: Condition,
+    /// A child has died, or was stopped or continued.
+    has_child_news: bool,
     /// The next round of KILL.
     kill_at: Option<BootInstant>,
     kill_pause: Duration,
@@ -73,7 +84,9 @@ pub struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     pub fn new(dir: &'a Path, agent: Agent, streams: Streams, limits: Limits, redactor: Redactor) -> io::Result<Self> {
-        let started = Started { pid: agent.pid, start_ticks: agent.start_ticks, started_at: agent.started_at };
+        let started_monotonic_ms = Some(MonotonicInstant::now());
+        let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
+        let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
         if let Err(error) = record::write(dir, &started) {
             complain(dir, &error);
         }
@@ -90,7 +103,9 @@ impl<'a> Keeper<'a> {
             is_leader_reaped: false,
             fuse: Some(limits.fuse),
             is_told: false,
-            has_killed: false,
+            first_kill_at: None,
+            condition: Condition::default(),
+            has_child_news: false,
             kill_at: None,
             kill_pause: FIRST_KILL_PAUSE,
             limits,
@@ -102,6 +117,7 @@ impl<'a> Keeper<'a> {
         // Look, then wait: what happened before the signals were listened to counts as well.
         while !self.reap() {
             self.meet_deadlines();
+            self.tell_condition();
             self.wait();
             self.take_signals();
             self.output.copy();
@@ -140,7 +156,8 @@ impl<'a> Keeper<'a> {
             ended_at: None,
             stop: self.stop().map(|stop| stop.reason),
             has_dumped_core,
-            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && !self.has_killed,
+            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && self.first_kill_at.is_none(),
+            n_oom_kills: self.n_oom_kills(),
             ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
         };
         self.write(&exit);
@@ -210,12 +227,46 @@ impl<'a> Keeper<'a> {
             }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
-            self.has_killed = true;
-            // Nothing may be forked between the look and the KILL that the next round would not see.
+            self.first_kill_at = self.first_kill_at.or(Some(now));
+            // All of it at once, where that is possible.
+            if let Some(group) = &self.agent.group {
+                group.kill();
+            }
+            // What is forked between the look and the KILL is seen by the next round.
             tree::send(Signal::KILL, self.group(), &tree::living());
             self.kill_at = Some(now + self.kill_pause);
             self.kill_pause = (self.kill_pause * 2).min(LONGEST_KILL_PAUSE);
         }
+    }
+
+    /// Writes down what its daemon can't see by itself: nobody is told when a process is stopped but its parent.
+    fn tell_condition(&mut self) {
+        if std::mem::take(&mut self.has_child_news) {
+            let is_stopped = !self.is_leader_reaped
+                && proc_fs::read(self.agent.pid).is_some_and(|leader| leader.is_stopped && !leader.is_zombie);
+            let since = self.condition.suspended_since;
+            self.change_condition(Condition {
+                suspended_since: is_stopped.then(|| since.unwrap_or_else(wall_clock)),
+                ..self.condition
+            });
+        }
+        let is_overdue = self.first_kill_at.is_some_and(|at| BootInstant::now() >= at + UNKILLABLE_AFTER);
+        if is_overdue && self.condition.unkillable_since.is_none() {
+            self.change_condition(Condition { unkillable_since: Some(wall_clock()), ..self.condition });
+        }
+    }
+
+    fn change_condition(&mut self, condition: Condition) {
+        if condition != self.condition {
+            self.condition = condition;
+            if let Err(error) = record::write(self.dir, &condition) {
+                complain(self.dir, &error);
+            }
+        }
+    }
+
+    fn n_oom_kills(&self) -> u32 {
+        self.agent.group.as_ref().and_then(Group::n_oom_kills).unwrap_or_default()
     }
 
     /// Returns when there is something to read, to reap or to do.
@@ -242,7 +293,8 @@ impl<'a> Keeper<'a> {
             match NixSignal::try_from(signal.ssi_signo.cast_signed()) {
                 Ok(NixSignal::SIGTERM | NixSignal::SIGINT) => self.begin_stop(),
                 Ok(NixSignal::SIGHUP) => self.output.reopen(),
-                // The death of a child: the loop reaps in any case.
+                // The loop reaps in any case.
+                Ok(NixSignal::SIGCHLD) => self.has_child_news = true,
                 _ => {}
             }
         }
@@ -251,14 +303,31 @@ impl<'a> Keeper<'a> {
     fn finish(mut self) {
         self.output.finish();
         let Some(exit) = self.exit.take() else { return };
-        self.write(&Exit {
+        let n_oom_kills = self.n_oom_kills();
+        if let Some(group) = &self.agent.group {
+            group.end();
+        }
+        let ended = Exit {
             state: ExitState::Ended,
+            n_oom_kills,
             ended_at: Some(wall_clock()),
             stop: self.stop().map(|stop| stop.reason),
             n_dropped_lines: self.output.n_dropped_lines(),
             ..exit
-        });
+        };
+        self.write_insistently(&ended);
         crash_point::reach(CrashPoint::EndRecorded);
+    }
+
+    /// The last word, which nobody else has: a folder that can't be written now may be later.
+    fn write_insistently(&self, exit: &Exit) {
+        for _ in 0..N_LAST_ATTEMPTS {
+            if record::write(self.dir, exit).is_ok() || !self.dir.exists() {
+                return;
+            }
+            std::thread::sleep(LAST_ATTEMPTS_PAUSE);
+        }
+        self.write(exit);
     }
 
     fn write(&self, exit: &Exit) {

@@ -18,8 +18,8 @@ use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, Pro
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts, PairRecord, Project, Purpose,
-    Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts, PairRecord, Project,
+    Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -42,6 +42,7 @@ struct Tables {
     messages: Vec<Message>,
     output_tails: BTreeMap<LaunchId, String>,
     pairs: BTreeMap<InstanceKey, PairRecord>,
+    accounts: BTreeMap<String, Account>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
 }
@@ -88,6 +89,7 @@ rows! {
     Execution, "execution", id: ExecutionId, executions;
     Notice, "notice", id: NoticeId, notices;
     PairRecord, "pair", key: InstanceKey, pairs;
+    Account, "account", ai_type: String, accounts;
 }
 
 impl Tables {
@@ -128,6 +130,7 @@ impl Tables {
                 Change::Execution(row) => self.write(row, undo)?,
                 Change::Notice(row) => self.write(row, undo)?,
                 Change::Pair(row) => self.write(row, undo)?,
+                Change::Account(row) => self.write(row, undo)?,
                 Change::Launch(row) => {
                     self.expect_revision::<Launch>(&row.id, row.revision)?;
                     if row.is_open() {
@@ -224,6 +227,10 @@ impl Tables {
         self.pairs.get(key).cloned().unwrap_or_else(|| PairRecord::new(key.clone()))
     }
 
+    fn account(&self, ai_type: &str) -> Account {
+        self.accounts.get(ai_type).cloned().unwrap_or_else(|| Account::new(ai_type.to_owned()))
+    }
+
     fn pair_facts(&self, key: &InstanceKey) -> PairFacts {
         let assignment = Assignment { project: key.project.clone(), agent: key.agent.clone() };
         let open = self.open_launch(key);
@@ -235,6 +242,7 @@ impl Tables {
             waiting_since: self.work().filter(|(work, _)| work == key).map(|(_, since)| since).min(),
             open: open.map(|launch| OpenLaunch { id: launch.id.clone(), state: launch.state.clone() }),
             record: self.pair(key),
+            account: self.account(self.agents.get(&key.agent).map_or("", |agent| &agent.ai_type)),
             is_paused: self.paused_since.is_some(),
         }
     }
@@ -478,6 +486,14 @@ impl Store for MemoryStore {
 
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
         self.read(|tables| tables.pairs.values().filter(|pair| pair.held_since.is_some()).cloned().collect())
+    }
+
+    fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account> {
+        self.read(|tables| tables.account(ai_type))
+    }
+
+    fn parked_accounts(&self) -> Answer<'_, Vec<Account>> {
+        self.read(|tables| tables.accounts.values().filter(|account| account.parked.is_some()).cloned().collect())
     }
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {

@@ -25,8 +25,8 @@ use crate::domain::event::Event;
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task, TaskStatus,
-    Timestamp,
+    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task,
+    TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -129,10 +129,12 @@ const PAIR_FACTS: &str = "\
         CASE WHEN $3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
             WHERE status = 'in_progress' AND assignee_id = $1 AND project_id = $2) END AS waiting_since, \
         l.id AS launch_id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at, \
-        r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.wanted_since, r.read_up_to, r.revision, \
-        EXISTS (SELECT 1 FROM pauses) AS is_paused \
+        r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.is_misconfigured, r.wanted_since, r.read_up_to, \
+        r.revision, c.parked_class, c.parked_since, c.parked_until, c.n_parked, c.probe_launch_id, c.probe_at, \
+        c.revision AS account_revision, EXISTS (SELECT 1 FROM pauses) AS is_paused \
     FROM (SELECT 1 AS one) AS k \
     LEFT JOIN agents AS a ON a.id = $1 \
+    LEFT JOIN accounts AS c ON c.ai_type = a.ai_type \
     LEFT JOIN projects AS p ON p.id = $2 \
     LEFT JOIN assignments AS s ON s.project_id = $2 AND s.agent_id = $1 \
     LEFT JOIN launches AS l ON l.agent_id = $1 AND l.project_id = $2 AND l.purpose = $3 AND l.state <> 'ended' \
@@ -142,14 +144,16 @@ const PAIR_FACTS: &str = "\
 const STARTABLE: &str = "\
     SELECT w.agent_id, w.project_id, w.purpose, w.waiting_since, \
         a.status AS agent_status, a.ai_type, p.status AS project_status, p.working_directory, 1 AS is_assigned, \
-        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.wanted_since, r.read_up_to, r.revision, \
-        EXISTS (SELECT 1 FROM pauses) AS is_paused \
+        NULL AS launch_id, r.held_since, r.n_failures, r.last_end_at, r.failed_at, r.suspended_since, r.is_misconfigured, r.wanted_since, r.read_up_to, \
+        r.revision, c.parked_class, c.parked_since, c.parked_until, c.n_parked, c.probe_launch_id, c.probe_at, \
+        c.revision AS account_revision, EXISTS (SELECT 1 FROM pauses) AS is_paused \
     FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, MIN(status_since) AS waiting_since FROM tasks \
         WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
         UNION ALL SELECT agent_id, project_id, purpose, wanted_since FROM pairs \
         WHERE wanted_since IS NOT NULL AND purpose = 'chat') AS w \
     CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \
     LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id AND r.purpose = w.purpose \
+    LEFT JOIN accounts AS c ON c.ai_type = a.ai_type \
     WHERE a.id = w.agent_id AND a.status = 'active' AND p.id = w.project_id AND p.status = 'active' \
         AND s.project_id = w.project_id AND s.agent_id = w.agent_id \
         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id AND l.project_id = w.project_id \
@@ -338,6 +342,18 @@ impl Store for SqliteStore {
         // Purposes in their order, which isn't that of their words.
         let sql = "SELECT * FROM pairs WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
         self.list(sqlx::query(sql), rows::pair)
+    }
+
+    fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account> {
+        let sql = "SELECT *, revision AS account_revision FROM accounts WHERE ai_type = $1";
+        let found = self.find(sqlx::query(sql).bind(ai_type), rows::account);
+        Box::pin(async move { Ok(found.await?.unwrap_or_else(|| Account::new(ai_type.to_owned()))) })
+    }
+
+    fn parked_accounts(&self) -> Answer<'_, Vec<Account>> {
+        let sql =
+            "SELECT *, revision AS account_revision FROM accounts WHERE parked_class IS NOT NULL ORDER BY ai_type";
+        self.list(sqlx::query(sql), rows::account)
     }
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {

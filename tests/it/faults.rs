@@ -15,6 +15,7 @@ mod restart;
 mod secrets;
 mod starting;
 mod terminal;
+mod time_limits;
 mod trees;
 mod unstartable;
 

@@ -13,7 +13,18 @@ const ROWS: [&[&str]; 8] = [
     &["service"],
     &["store", "process", "provider", "chat_log"],
     &["shim"],
-    &["config", "telemetry", "nudge", "peer", "http", "mcp_client", "folder_watch", "instance_dir", "crash_point"],
+    &[
+        "config",
+        "telemetry",
+        "nudge",
+        "peer",
+        "http",
+        "mcp_client",
+        "folder_watch",
+        "instance_dir",
+        "cgroup",
+        "crash_point",
+    ],
     &["domain"],
 ];
 

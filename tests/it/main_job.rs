@@ -157,21 +157,24 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_ends() {
     let socket = daemon.work().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(DEADLINE)).unwrap();
-    let told = || {
+    // Between what is looked for, it tells how it goes.
+    let until_told = |what: &str| loop {
         let mut message = [0; 512];
         let n_received = manager.recv(&mut message).unwrap();
-        String::from_utf8(message[..n_received].to_vec()).unwrap()
+        if str::from_utf8(&message[..n_received]).unwrap().lines().any(|line| line == what) {
+            return;
+        }
     };
     let mut command = daemon.command();
     command.env("NOTIFY_SOCKET", &socket);
     daemon.spawn_as(command);
-    assert!(told().lines().any(|line| line == "READY=1"));
+    until_told("READY=1");
     daemon.with_one_task(&["env:seen"]);
     until("the agent has said what it was given", || daemon.work().join("seen").exists());
     let seen = fs::read_to_string(daemon.work().join("seen")).unwrap();
     assert!(!seen.contains("NOTIFY_SOCKET"), "{seen}");
     assert!(daemon.terminate().success());
-    assert!(told().lines().any(|line| line == "STOPPING=1"));
+    until_told("STOPPING=1");
 }
 
 #[test]

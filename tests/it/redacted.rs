@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Keys whose values differ, in whatever case they are written.
-const VOLATILE: [&str; 21] = [
+const VOLATILE: [&str; 22] = [
     "at",
     "authenticatedat",
     "claimedat",
@@ -25,6 +25,7 @@ const VOLATILE: [&str; 21] = [
     "until",
     "version",
     "workingdirectory",
+    "since",
 ];
 
 /// `value` with `[key]` in place of each volatile text or number.

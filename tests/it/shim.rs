@@ -360,3 +360,64 @@ async fn a_failed_start_names_the_object() {
     assert!(matches!(error, StartError::ProgramNotFound { .. }), "{error}");
     assert_eq!(bed.instance(&launch), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_loses_lines_and_neither_the_agent_nor_its_end() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let bed = Bed::new().await;
+    let steps = ["wait-for:go", "chatter:100000", "write:chattered", "wait-for:space", "print:the last", "exit:3"];
+    let launch = bed.start(&steps).await;
+    let shim = Pid::from_raw(bed.shim(&launch).pid);
+    let unlimited = rustix::process::getrlimit(Resource::Fsize);
+    bed.until_running(&launch);
+    // Room for a record, and for little of the output.
+    prlimit(shim, Resource::Fsize, Rlimit { current: Some(8192), ..unlimited }).unwrap();
+    std::fs::write(bed.file("go"), "").unwrap();
+    bed.written("chattered");
+    assert!(std::fs::metadata(bed.dir(&launch).join(instance_dir::OUTPUT_LOG)).unwrap().len() <= 8192);
+    prlimit(shim, Resource::Fsize, unlimited).unwrap();
+    std::fs::write(bed.file("space"), "").unwrap();
+    assert_eq!(bed.until_ended(&launch), exited(3));
+    assert!(bed.exit_record(&launch).n_dropped_lines > 100);
+    assert!(bed.output(&launch).ends_with("the last\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_stopped_and_continued_by_others_is_seen() {
+    let bed = Bed::new().await;
+    let launch = bed.start(&["write:ready", "wait-for:go", "exit:0"]).await;
+    bed.written("ready");
+    let pid = bed.until_running(&launch);
+    let is_suspended = || bed.instance(&launch).unwrap().condition.suspended_since.is_some();
+    assert!(!is_suspended());
+    kill(pid, Signal::STOP);
+    until("it is seen as stopped", is_suspended);
+    kill(pid, Signal::CONT);
+    until("it is seen as continued", || !is_suspended());
+    std::fs::write(bed.file("go"), "").unwrap();
+    assert_eq!(bed.until_ended(&launch), exited(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_has_the_limits_that_the_daemon_was_given() {
+    let bed = Bed::with(|config| config.descriptors = Some(300)).await;
+    let launch = bed.start(&["run:ulimit -S -n >limits; ulimit -f >>limits", "exit:0"]).await;
+    assert_eq!(bed.until_ended(&launch), exited(0));
+    let expected = match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(bytes) => (bytes / 512).to_string(),
+        None => "unlimited".to_owned(),
+    };
+    assert_eq!(bed.written("limits"), format!("300\n{expected}\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_marker_of_a_launch_needs_no_new_place_on_the_disk() {
+    let bed = Bed::new().await;
+    let launch = bed.start(&["wait-for:go"]).await;
+    let prepared = bed.dir(&launch).join(".authenticated");
+    assert!(prepared.exists() && !instance_dir::is_marked_authenticated(&bed.dir(&launch)));
+    bed.table().mark_authenticated(&launch).await.unwrap();
+    assert!(!prepared.exists() && instance_dir::is_marked_authenticated(&bed.dir(&launch)));
+    std::fs::write(bed.file("go"), "").unwrap();
+    bed.until_ended(&launch);
+}

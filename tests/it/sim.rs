@@ -11,8 +11,8 @@
 //!
 //! What is simulated: crashes of coordinators wherever they wait, orderly restarts, restarts of the server, keepers and agents
 //! that are killed, pids that are used again, lost, late, slow and repeated requests and answers, agents that authenticate
-//! late, never or twice, that don't listen, don't leave, or leave something behind, full disks, and people who change their
-//! minds. What is not: chats, clocks that jump, a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs`
+//! late, never or twice, clocks that jump by an hour or a year, that don't listen, don't leave, or leave something behind, full disks, and people who change their
+//! minds. What is not: chats, a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs`
 //! and `tests/it/faults` have the real one.
 //!
 //! One limit it found stands: [`Sim::is_out_of_reach`].

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use agent_coordinator::cgroup::Limits;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use agent_coordinator::domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
 use agent_coordinator::domain::{Instance, Phase};
@@ -88,6 +89,9 @@ impl Bed {
             leak_grace: Duration::from_secs(2),
             max_file: 1024 * 1024,
             files: 3,
+            descriptors: None,
+            cgroups: None,
+            limits: Limits::default(),
         };
         change(&mut config);
         let work = tempfile::tempdir().unwrap();
@@ -134,6 +138,9 @@ impl Bed {
                 stdin: None,
                 redact: Vec::new(),
                 files: Vec::new(),
+                wrap: Vec::new(),
+                run_as: None,
+                files_in: None,
             },
             fuse: BootInstant::now() + Duration::from_mins(10),
         }

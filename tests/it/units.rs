@@ -15,7 +15,7 @@ fn text(unit: &str) -> String {
 
 /// The value of a setting, which stands there once.
 #[track_caller]
-fn setting(unit: &str, key: &str) -> String {
+pub fn setting(unit: &str, key: &str) -> String {
     let text = text(unit);
     let mut values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let value = values.next().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned();
@@ -47,6 +47,106 @@ fn systemd_is_more_patient_than_the_daemon() {
         );
         assert_eq!(setting(unit, "KillMode"), "process");
     }
+}
+
+#[test]
+fn every_service_reloads_by_its_own_command_and_is_watched() {
+    for unit in ["agent-coordinator.service", "agent-coordinator-supervise.service", "agent-coordinator-serve.service"]
+    {
+        assert_eq!(setting(unit, "Type"), "notify", "{unit}");
+        assert_eq!(setting(unit, "ExecReload"), "/usr/bin/agent-coordinator reload", "{unit}");
+        // A command that speaks for the daemon (sd_notify) would take its watchdog, too.
+        assert_eq!(setting(unit, "NotifyAccess"), "main", "{unit}");
+        assert_eq!(setting(unit, "WatchdogSec"), "3min", "{unit}");
+        // Also what the watchdog ends is a failure, and is started again.
+        assert_eq!(setting(unit, "Restart"), "on-failure", "{unit}");
+    }
+}
+
+/// A value of a property list.
+#[derive(Debug, PartialEq)]
+enum Plist {
+    Text(String),
+    Number(u64),
+    Boolean(bool),
+    List(Vec<Plist>),
+    Table(Vec<(String, Plist)>),
+}
+
+impl Plist {
+    #[track_caller]
+    fn get(&self, key: &str) -> &Self {
+        let Self::Table(entries) = self else { panic!("no table") };
+        let mut values = entries.iter().filter(|(name, _)| name == key).map(|(_, value)| value);
+        let value = values.next().unwrap_or_else(|| panic!("no {key}"));
+        assert!(values.next().is_none(), "{key} stands there twice");
+        value
+    }
+}
+
+/// What stands between `<tag>` and `</tag>` at the beginning of `text`, and the rest.
+#[track_caller]
+fn element<'a>(text: &'a str, tag: &str) -> (&'a str, &'a str) {
+    let text = text.trim_start().strip_prefix(&format!("<{tag}>")).unwrap_or_else(|| panic!("no <{tag}>: {text}"));
+    text.split_once(&format!("</{tag}>")).unwrap_or_else(|| panic!("<{tag}> has no end"))
+}
+
+/// A value at the beginning of `text`, and the rest. Of XML only what property lists have.
+fn plist(text: &str) -> (Plist, &str) {
+    let text = text.trim_start();
+    let tag = text.strip_prefix('<').and_then(|text| text.split_once('>')).unwrap().0;
+    match tag {
+        "string" => {
+            let (value, rest) = element(text, tag);
+            (Plist::Text(value.to_owned()), rest)
+        }
+        "integer" => {
+            let (value, rest) = element(text, tag);
+            (Plist::Number(value.parse().unwrap()), rest)
+        }
+        "true/" | "false/" => (Plist::Boolean(tag == "true/"), &text[tag.len() + 2..]),
+        "array" | "dict" => {
+            let (mut list, mut table, mut rest) = (Vec::new(), Vec::new(), &text[tag.len() + 2..]);
+            let end = format!("</{tag}>");
+            loop {
+                rest = rest.trim_start();
+                if let Some(rest) = rest.strip_prefix(&end) {
+                    let value = if tag == "dict" { Plist::Table(table) } else { Plist::List(list) };
+                    return (value, rest);
+                }
+                let value;
+                if tag == "dict" {
+                    let (key, behind) = element(rest, "key");
+                    (value, rest) = plist(behind);
+                    table.push((key.to_owned(), value));
+                } else {
+                    (value, rest) = plist(rest);
+                    list.push(value);
+                }
+            }
+        }
+        other => panic!("<{other}> in a property list"),
+    }
+}
+
+#[test]
+fn launchd_is_told_the_same_as_systemd() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("launchd/io.github.agent-coordinator.plist");
+    let text = fs::read_to_string(&file).unwrap();
+    let body = text.split_once("<plist version=\"1.0\">").unwrap().1;
+    let (plist, rest) = plist(body);
+    assert_eq!(rest.trim(), "</plist>");
+    // `run` and nothing else, as ExecStart= has it.
+    let Plist::List(arguments) = plist.get("ProgramArguments") else { panic!("no list") };
+    assert_eq!(arguments.last(), Some(&Plist::Text("run".to_owned())));
+    assert_eq!(arguments.len(), 2);
+    assert_eq!(Plist::Text(file.file_stem().unwrap().to_str().unwrap().to_owned()), *plist.get("Label"));
+    // Its keepers are in groups of their own, and launchd leaves them alone: as KillMode=process.
+    assert_eq!(plist.get("AbandonProcessGroup"), &Plist::Boolean(true));
+    // As Restart=on-failure.
+    assert_eq!(plist.get("KeepAlive").get("SuccessfulExit"), &Plist::Boolean(false));
+    let seconds: u64 = setting("agent-coordinator.service", "TimeoutStopSec").parse().unwrap();
+    assert_eq!(plist.get("ExitTimeOut"), &Plist::Number(seconds));
 }
 
 #[test]

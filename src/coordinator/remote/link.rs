@@ -20,13 +20,13 @@ const OPTIONAL: [&str; 3] = ["coordinator_id", "coordinator_token", "purpose"];
 
 pub(super) struct Link {
     server: ServerAddress,
-    token: Token,
+    token: watch::Sender<Token>,
     attempt: Mutex<Attempt>,
     state: watch::Sender<LinkState>,
 }
 
 /// What a coordinator shows to its server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     None,
     /// As it is configured.
@@ -40,7 +40,8 @@ pub enum Token {
 enum Attempt {
     #[default]
     None,
-    Connected(Arc<McpClient>),
+    /// With this token.
+    Connected(Arc<McpClient>, Token),
     Failed {
         at: Instant,
         problem: String,
@@ -94,7 +95,17 @@ impl Token {
 
 impl Link {
     pub(super) fn new(server: ServerAddress, token: Token) -> Self {
+        let token = watch::Sender::new(token);
         Self { server, token, attempt: Mutex::default(), state: watch::Sender::new(LinkState::default()) }
+    }
+
+    pub(super) fn server(&self) -> &ServerAddress {
+        &self.server
+    }
+
+    /// Shows this one from the next call on.
+    pub(super) fn set_token(&self, token: Token) {
+        self.token.send_replace(token);
     }
 
     pub(super) fn state(&self) -> watch::Receiver<LinkState> {
@@ -104,18 +115,19 @@ impl Link {
     /// The connection there is, or a new one. One attempt at a time; others wait for it and share what comes of it.
     pub(super) async fn client(&self) -> Result<Arc<McpClient>, LinkError> {
         let mut attempt = self.attempt.lock().await;
+        let token = self.token.borrow().clone();
         match &*attempt {
-            Attempt::Connected(client) if !client.is_closed() => return Ok(Arc::clone(client)),
+            Attempt::Connected(client, with) if !client.is_closed() && *with == token => return Ok(Arc::clone(client)),
             Attempt::Failed { at, problem } if at.elapsed() < ATTEMPT_COUNTS_FOR => {
                 return Err(LinkError::JustFailed(problem.clone()));
             }
-            Attempt::None | Attempt::Connected(_) | Attempt::Failed { .. } => {}
+            Attempt::None | Attempt::Connected(..) | Attempt::Failed { .. } => {}
         }
         *attempt = Attempt::None;
-        match McpClient::connect(&self.server, self.token.read().as_ref()).await {
+        match McpClient::connect(&self.server, token.read().as_ref()).await {
             Ok(connected) => {
                 let connected = Arc::new(connected);
-                *attempt = Attempt::Connected(Arc::clone(&connected));
+                *attempt = Attempt::Connected(Arc::clone(&connected), token);
                 Ok(connected)
             }
             Err(error) => {
@@ -138,7 +150,7 @@ impl Link {
         let Value::Object(mut arguments) = arguments else { unreachable!("arguments are an object") };
         self.identify(client, tool, &mut arguments);
         let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
-            CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.advice()),
+            CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.borrow().advice()),
             error => error.into(),
         });
         match &result {
@@ -149,7 +161,7 @@ impl Link {
             Err(error) => {
                 self.note(Some(error));
                 let mut attempt = self.attempt.lock().await;
-                if matches!(&*attempt, Attempt::Connected(current) if Arc::ptr_eq(current, client)) {
+                if matches!(&*attempt, Attempt::Connected(current, _) if Arc::ptr_eq(current, client)) {
                     *attempt = Attempt::None;
                 }
             }
@@ -159,7 +171,7 @@ impl Link {
 
     fn identify(&self, client: &McpClient, tool: &str, arguments: &mut Map<String, Value>) {
         // A socket knows its peers; a token that happens to lie in the state directory may be another server's.
-        if let (ServerAddress::Socket(_), Token::Given(token)) = (&self.server, &self.token) {
+        if let (ServerAddress::Socket(_), Token::Given(token)) = (&self.server, &*self.token.borrow()) {
             arguments.insert("coordinator_token".to_owned(), token.reveal().into());
         }
         for name in OPTIONAL {

@@ -19,6 +19,7 @@ use super::{PATIENCE, RemoteControlPlane};
 use crate::domain::launch::{ProcessEnd, Verdict};
 use crate::domain::pair::{PairRecord, StartLimit, StartReason};
 use crate::domain::plan::ProcessReport;
+use crate::domain::plan::slots::Slots;
 use crate::domain::{Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
@@ -44,8 +45,8 @@ struct Kept {
     granted: BTreeMap<InstanceKey, Claimed>,
     /// How the pairs' ends went.
     records: BTreeMap<InstanceKey, PairRecord>,
-    /// Whose launch is whose.
-    keys: BTreeMap<LaunchId, InstanceKey>,
+    /// Whose launch is whose, and what it was started with.
+    keys: BTreeMap<LaunchId, (InstanceKey, String)>,
     /// Ended, told, and not forgotten yet.
     told: BTreeSet<LaunchId>,
 }
@@ -60,8 +61,8 @@ impl SeedSteps {
         self.kept().granted.remove(key)
     }
 
-    pub(super) fn note_claim(&self, launch: &LaunchId, key: &InstanceKey) {
-        self.kept().keys.insert(launch.clone(), key.clone());
+    pub(super) fn note_claim(&self, launch: &LaunchId, key: &InstanceKey, ai_type: &str) {
+        self.kept().keys.insert(launch.clone(), (key.clone(), ai_type.to_owned()));
     }
 }
 
@@ -81,21 +82,28 @@ impl RemoteControlPlane {
         }
         let launches = self.launches_of(instances);
         // As the plan counts them: what has ended takes its slot until that is told.
-        let n_free = self.config.max_concurrent.saturating_sub(launches.len());
-        let startable = if n_free == 0 { Vec::new() } else { self.ask_for_starts(client, instances, n_free).await? };
-        Ok(ServerView { at: self.now(), linger_ms: None, run: String::new(), startable, launches })
+        let mut slots = Slots::none(self.config().limits);
+        for launch in &launches {
+            slots.take(&launch.key, &launch.ai_type);
+        }
+        let is_full = slots.keeping_all(Purpose::Task).is_some();
+        let startable = if is_full { Vec::new() } else { self.ask_for_starts(client, instances, slots).await? };
+        let (linger_ms, start_timeout_ms, session_maximum_ms) = (None, None, None);
+        let run = String::new();
+        Ok(ServerView { at: self.now(), linger_ms, start_timeout_ms, session_maximum_ms, run, startable, launches })
     }
 
     async fn ask_for_starts(
         &self,
         client: &Arc<McpClient>,
         instances: &[Instance],
-        n_free: usize,
+        slots: Slots<'_>,
     ) -> Result<Vec<Candidate>, LinkError> {
         let live: BTreeSet<&InstanceKey> =
             instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
         let mut pairs = self.pairs(client).await?;
-        pairs.retain(|(key, _)| !live.contains(key) && self.config.passkeys.contains_key(&key.agent));
+        let config = self.config();
+        pairs.retain(|(key, _)| !live.contains(key) && config.passkeys.contains_key(&key.agent));
         if pairs.is_empty() {
             return Ok(Vec::new());
         }
@@ -106,8 +114,13 @@ impl RemoteControlPlane {
         let mut startable = Vec::new();
         let mut to_ask = Vec::new();
         for (key, working_directory) in pairs {
+            // A grant that can't be used would keep others from it.
+            if let Some(reason) = slots.keeping(&key, "").filter(|reason| *reason != StartReason::ProviderLimit) {
+                startable.push(candidate(key, working_directory, String::new(), reason, now));
+                continue;
+            }
             let record = self.seed.kept().records.get(&key).cloned();
-            match record.and_then(|record| self.config.backoff.until(&record, now)) {
+            match record.and_then(|record| self.config().backoff.until(&record, now)) {
                 Some(until) => startable.push(Candidate {
                     until: Some(until),
                     ..candidate(key, working_directory, String::new(), StartReason::Backoff, now)
@@ -116,6 +129,7 @@ impl RemoteControlPlane {
             }
         }
         self.seed.kept().granted.clear();
+        let n_free = slots.n_free(Purpose::Task);
         let mut answers = stream::iter(to_ask)
             .map(|(key, working_directory)| async move {
                 let claimed = self.ask_for_start(client, &key).await;
@@ -144,7 +158,7 @@ impl RemoteControlPlane {
         let mut n_pages = 0;
         let mut cursor: Option<String> = None;
         loop {
-            let mut arguments = json!({ "coordinator_id": self.config.coordinator });
+            let mut arguments = json!({ "coordinator_id": self.config().coordinator });
             if let Some(cursor) = &cursor {
                 arguments["cursor"] = cursor.as_str().into();
             }
@@ -172,15 +186,22 @@ impl RemoteControlPlane {
     fn launches_of(&self, instances: &[Instance]) -> Vec<LaunchFacts> {
         let mut kept = self.seed.kept();
         kept.told.retain(|launch| instances.iter().any(|instance| instance.launch == *launch));
-        kept.keys = instances.iter().map(|instance| (instance.launch.clone(), instance.key.clone())).collect();
+        let known = std::mem::take(&mut kept.keys);
+        let ai_type = |launch: &LaunchId| known.get(launch).map(|(_, ai_type)| ai_type.clone()).unwrap_or_default();
+        kept.keys = instances
+            .iter()
+            .map(|instance| (instance.launch.clone(), (instance.key.clone(), ai_type(&instance.launch))))
+            .collect();
         let open = instances.iter().filter(|instance| !kept.told.contains(&instance.launch));
         open.map(|instance| LaunchFacts {
             id: instance.launch.clone(),
             key: instance.key.clone(),
-            coordinator: Some(self.config.coordinator.clone()),
+            coordinator: Some(self.config().coordinator.clone()),
+            ai_type: ai_type(&instance.launch),
             state: state_of(instance, self.now()),
             pid: pid_of(instance),
             is_authenticated: true,
+            idle_ms: None,
         })
         .collect()
     }
@@ -193,8 +214,8 @@ impl RemoteControlPlane {
         report: &ProcessReport,
     ) -> Result<(), LinkError> {
         let ProcessReport::Ended { end, .. } = report else { return Ok(()) };
-        let key = self.seed.kept().keys.get(launch).cloned();
-        let (tool, mut arguments) = super::answers::report(&self.config.coordinator, launch, report);
+        let key = self.seed.kept().keys.get(launch).map(|(key, _)| key.clone());
+        let (tool, mut arguments) = super::answers::report(&self.config().coordinator, launch, report);
         if let (Some(key), false) = (&key, client.takes(tool, "launch_id")) {
             arguments = json!({
                 "agent_id": key.agent, "project_id": key.project, "exit_code": end.exit().and_then(|exit| exit.exit_code)
@@ -227,7 +248,7 @@ fn candidate(
     reason: StartReason,
     waiting_since: Timestamp,
 ) -> Candidate {
-    Candidate { key, ai_type, working_directory, waiting_since, reason, until: None }
+    Candidate { key, ai_type, working_directory, waiting_since, reason, until: None, is_probe: false }
 }
 
 /// What the server would say of it, as far as the loop goes by that.

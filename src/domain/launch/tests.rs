@@ -110,19 +110,19 @@ fn without_a_keeper_the_report_is_the_end() {
 #[test]
 fn a_claim_lapses_when_its_process_would_be_gone_and_never_one_that_is_known() {
     let second = Duration::from_secs(1);
-    let has_lapsed = |launch: &Launch, after: u64| {
-        launch.has_lapsed(10 * second, 5 * second, second, NOW + Duration::from_secs(after))
-    };
+    let limits = LapseLimits { start: 10 * second, stop: 5 * second, margin: second };
+    let has_lapsed =
+        |launch: &Launch, claimed: u32, ladder: u32| launch.has_lapsed(limits, claimed * second, ladder * second);
     let starting = launch(true);
-    assert!(!has_lapsed(&starting, 16) && has_lapsed(&starting, 17));
+    assert!(!has_lapsed(&starting, 16, 0) && has_lapsed(&starting, 17, 0));
     let known = Launch { pid: Some(7), ..starting.clone() };
-    assert!(!has_lapsed(&known, 1_000_000));
+    assert!(!has_lapsed(&known, 1_000_000, 1_000_000));
     let running = starting.on(&authenticated()).expect("a possible event");
-    assert!(!has_lapsed(&running, 1_000_000));
+    assert!(!has_lapsed(&running, 1_000_000, 1_000_000));
     let at = NOW + 100 * second;
     let report = LaunchEvent::Reported { result: ReportResult::Success, at, linger: 30 * second };
     let lingering = running.on(&report).expect("a possible event");
-    assert!(!has_lapsed(&lingering, 136) && has_lapsed(&lingering, 137));
+    assert!(!has_lapsed(&lingering, 136, 6) && has_lapsed(&lingering, 137, 7) && !has_lapsed(&lingering, 16, 7));
     let lapsed = lingering.on(&LaunchEvent::ClaimLapsed { at }).expect("a possible event");
     assert_eq!(lapsed.state, LaunchState::Ended { outcome: Outcome::Completed, at });
 }

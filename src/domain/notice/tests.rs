@@ -2,7 +2,6 @@ use super::*;
 use crate::domain::launch::{LaunchState, Outcome};
 use crate::domain::task::Priority;
 
-const GRACE: Duration = Duration::from_mins(10);
 const NOW: Timestamp = Timestamp::from_millis(0);
 
 fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -27,17 +26,17 @@ fn notice(demand: NoticeDemand) -> Notice {
 fn reading_begins_the_patience_once_more_and_once_only() {
     let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
     let notice = notice(NoticeDemand::End);
-    assert_eq!(notice.deadline(GRACE), Some(at(600)));
+    assert_eq!(notice.waited_for_since(), Some(at(0)));
     let read = notice.read(at(100));
-    assert_eq!(read.deadline(GRACE), Some(at(700)));
+    assert_eq!(read.waited_for_since(), Some(at(100)));
     assert_eq!(read.clone().read(at(300)), read);
-    assert_eq!(read.settled(at(400)).deadline(GRACE), None);
+    assert_eq!(read.settled(at(400)).waited_for_since(), None);
 }
 
 #[test]
 fn what_only_asks_to_be_read_is_settled_by_that() {
     let notice = notice(NoticeDemand::Read);
-    assert_eq!(notice.deadline(GRACE), None);
+    assert_eq!(notice.waited_for_since(), None);
     assert!(!notice.read(Timestamp::from_millis(5)).is_open());
 }
 

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::domain::account::Account;
 use crate::domain::agent::AgentStatus;
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::launch::{Outcome, StopReason};
@@ -26,6 +27,7 @@ fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) ->
         is_assigned: true,
         waiting_since: waiting_since.map(Timestamp::from_millis),
         open: open.map(|state| OpenLaunch { id: "lch".parse().expect("an id"), state }),
+        account: Account::new("claude".to_owned()),
         is_paused: false,
     }
 }

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::account::Parked;
+use crate::domain::activity::FailureClass;
 use crate::domain::key::Purpose;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -20,6 +22,7 @@ fn ready() -> PairFacts {
         waiting_since: Some(NOW),
         open: None,
         record: PairRecord::new(key()),
+        account: Account::new("claude".to_owned()),
         is_paused: false,
     }
 }
@@ -52,6 +55,39 @@ fn each_rule_has_its_reason() {
     check(&PairFacts { record: PairRecord::new(key()).held(NOW), ..ready() }, StartReason::Held);
     let failed = self::failed(PairRecord::new(key()), 0, 0);
     check(&PairFacts { record: failed, ..ready() }, StartReason::Backoff);
+}
+
+/// An account that is parked until five minutes from `NOW`.
+fn parked() -> Account {
+    let until = NOW + Duration::from_mins(5);
+    let parked = Parked { class: FailureClass::Quota, since: NOW, until, n_failures: 1, probe: None };
+    Account { parked: Some(parked), ..Account::new("claude".to_owned()) }
+}
+
+#[test]
+fn a_parked_account_keeps_its_pairs_until_its_time_and_then_one_tries_it() {
+    let facts = PairFacts { account: parked(), ..ready() };
+    check(&facts, StartReason::Parked);
+    let until = NOW + Duration::from_mins(5);
+    let waits = facts.clone().candidate(BACKOFF, NOW).expect("work");
+    assert_eq!((waits.until, waits.is_probe), (Some(until), false));
+    let tries = facts.candidate(BACKOFF, until).expect("work");
+    assert_eq!((tries.reason, tries.until, tries.is_probe), (StartReason::Ready, None, true));
+    assert!(!ready().candidate(BACKOFF, NOW).expect("work").is_probe);
+}
+
+#[test]
+fn an_end_by_the_account_says_nothing_of_the_pair() {
+    let failed = failed(PairRecord::new(key()), 0, 1);
+    assert_eq!(failed.clone().after_end(Verdict::AccountFailed, NOW, NOW + Duration::from_secs(9), LIMIT), failed);
+}
+
+#[test]
+fn a_pair_that_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
+    let unlimited = StartLimit { failures: 0, ..LIMIT };
+    let record = PairRecord::new(key()).after_end(Verdict::Misconfigured, NOW, NOW, unlimited);
+    check(&PairFacts { record: record.clone(), ..ready() }, StartReason::Misconfigured);
+    check(&PairFacts { record: record.released(), ..ready() }, StartReason::Ready);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use proptest::strategy::ValueTree as _;
 
 use super::*;
 use crate::domain::id::SessionId;
+use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -22,20 +23,27 @@ fn me() -> CoordinatorId {
     "crd_me".parse().expect("an id")
 }
 
+/// What an agent is started with.
+fn provider(key: &InstanceKey) -> &'static str {
+    if key.agent.as_str() < "agt_3" { "claude" } else { "codex" }
+}
+
 fn waiting(key: InstanceKey, since: i64) -> Candidate {
     Candidate {
+        ai_type: provider(&key).to_owned(),
         key,
-        ai_type: "claude".to_owned(),
         working_directory: PathBuf::from("dir"),
         waiting_since: Timestamp::from_millis(since),
         reason: StartReason::Ready,
         until: None,
+        is_probe: false,
     }
 }
 
 fn launch(id: &str, key: InstanceKey, state: LaunchState) -> LaunchFacts {
     let id = id.parse().expect("an id");
-    LaunchFacts { id, key, coordinator: Some(me()), state, pid: None, is_authenticated: false }
+    let ai_type = provider(&key).to_owned();
+    LaunchFacts { id, key, coordinator: Some(me()), ai_type, state, pid: None, is_authenticated: false, idle_ms: None }
 }
 
 fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
@@ -46,6 +54,7 @@ fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
         adopted: false,
         stop: None,
         is_marked_authenticated: false,
+        condition: Condition::default(),
     }
 }
 
@@ -56,7 +65,9 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         startable: Vec::new(),
         launches: Vec::new(),
         instances: Vec::new(),
-        limits: Limits { max_concurrent, linger: Duration::from_secs(30) },
+        elapsed: BTreeMap::new(),
+        limits: Limits::of(max_concurrent, Duration::from_secs(30)),
+        free: Resources::default(),
     }
 }
 
@@ -122,6 +133,123 @@ fn starts_go_round_the_projects_the_longest_waiting_first() {
     assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
 }
 
+/// The reasons of those that wait, with their keys.
+fn kept(plan: &Plan) -> Vec<(String, StartReason)> {
+    let kept = plan.deferred.iter();
+    kept.map(|deferred| (format!("{}/{}", deferred.key.agent, deferred.key.project), deferred.reason)).collect()
+}
+
+fn running_launch(n: usize, key: InstanceKey) -> LaunchFacts {
+    launch(&format!("lch_{n}"), key, LaunchState::Running { session: "ses_1".parse().expect("an id") })
+}
+
+/// What waits beside two that run: agent 1 in project 1, and agent 2 in project 2.
+#[track_caller]
+fn check_limit(limits: Limits, key: InstanceKey, expected: Option<StartReason>) {
+    let launches = vec![running_launch(1, self::key(1, 1)), running_launch(2, self::key(2, 2))];
+    let instances = launches.iter().map(|launch| instance(launch, running())).collect();
+    let startable = vec![waiting(key, 0)];
+    let plan = plan(&Snapshot { startable, launches, instances, limits, ..snapshot(0) });
+    assert_eq!(kept(&plan).first().map(|(_, reason)| *reason), expected);
+    assert_eq!(starts(&plan).is_empty(), expected.is_some());
+}
+
+#[test]
+fn a_limit_that_is_reached_keeps_those_whom_it_concerns() {
+    let limits = Limits::of(10, Duration::ZERO);
+    check_limit(limits, key(3, 1), None);
+    let per_project = Limits { per_project: Some(1), ..limits };
+    check_limit(per_project, key(3, 1), Some(StartReason::ProjectLimit));
+    check_limit(per_project, key(3, 3), None);
+    let per_agent = Limits { per_agent: Some(1), ..limits };
+    check_limit(per_agent, key(1, 3), Some(StartReason::AgentLimit));
+    check_limit(per_agent, key(3, 3), None);
+    let per_provider = Limits { per_provider: Some(2), ..limits };
+    check_limit(per_provider, key(0, 3), Some(StartReason::ProviderLimit));
+    check_limit(per_provider, key(3, 3), None);
+    check_limit(Limits { chat_reserve: 8, ..limits }, key(3, 3), Some(StartReason::ChatReserve));
+    check_limit(Limits { chat_reserve: 7, ..limits }, key(3, 3), None);
+    check_limit(Limits::of(2, Duration::ZERO), key(3, 3), Some(StartReason::NoFreeSlot));
+}
+
+#[test]
+fn a_process_of_unknown_kind_counts_for_every_provider() {
+    let unknown = running_launch(1, key(1, 1));
+    let instances = vec![instance(&unknown, running())];
+    let limits = Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) };
+    let startable = vec![waiting(key(3, 3), 0)];
+    let plan = plan(&Snapshot { startable, instances, limits, ..snapshot(0) });
+    assert_eq!(kept(&plan), [("agt_3/prj_3".to_owned(), StartReason::ProviderLimit)]);
+}
+
+#[test]
+fn chats_go_first_and_tasks_leave_them_their_slots() {
+    let chat = |n| InstanceKey { purpose: Purpose::Chat, ..key(n, n) };
+    let startable = vec![waiting(key(1, 1), 0), waiting(key(2, 2), 1), waiting(chat(3), 50), waiting(chat(4), 60)];
+    let plan = plan(&Snapshot { startable, limits: Limits { chat_reserve: 2, ..snapshot(3).limits }, ..snapshot(3) });
+    assert_eq!(starts(&plan), ["agt_3/prj_3", "agt_4/prj_4", "agt_1/prj_1"]);
+    assert_eq!(kept(&plan), [("agt_2/prj_2".to_owned(), StartReason::NoFreeSlot)]);
+}
+
+#[test]
+fn who_waits_for_a_limit_of_its_own_keeps_nobody_else() {
+    let limits = Limits { per_project: Some(1), ..Limits::of(2, Duration::ZERO) };
+    let startable = vec![waiting(key(1, 1), 0), waiting(key(2, 1), 1), waiting(key(3, 2), 90)];
+    let plan = plan(&Snapshot { startable, limits, ..snapshot(0) });
+    assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_2"]);
+}
+
+#[test]
+fn one_start_of_a_plan_tries_an_account() {
+    let probe = |key, since| Candidate { is_probe: true, ..waiting(key, since) };
+    let startable = vec![probe(key(1, 1), 10), probe(key(2, 2), 20), probe(key(3, 3), 30), waiting(key(4, 4), 40)];
+    let plan = plan(&Snapshot { startable, ..snapshot(9) });
+    // Agents 1 and 2 have one account, 3 and 4 another.
+    assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_3", "agt_4/prj_4"]);
+    assert_eq!(kept(&plan), [("agt_2/prj_2".to_owned(), StartReason::Parked)]);
+}
+
+#[test]
+fn a_closed_gate_keeps_all_and_names_the_figures() {
+    let limits =
+        Limits { min_free_disk: Some(5 << 30), min_free_memory: Some(1 << 20), ..Limits::of(9, Duration::ZERO) };
+    let check = |disk: Option<u64>, memory: Option<u64>, expected: Option<(StartReason, &str)>| {
+        let free = Resources { disk, memory };
+        let startable = vec![waiting(key(1, 1), 0)];
+        let plan = plan(&Snapshot { startable, limits, free, ..snapshot(0) });
+        let kept = plan.deferred.first().map(|it| (it.reason, it.detail.as_deref().unwrap_or_default()));
+        assert_eq!(kept, expected);
+        assert_eq!(
+            (starts(&plan).len(), plan.wake_at),
+            if expected.is_none() { (1, None) } else { (0, Some(NOW + GATE_PAUSE)) }
+        );
+    };
+    check(Some(5 << 30), Some(1 << 20), None);
+    check(None, None, None);
+    let disk = "1.5 GiB of disk free, and limits.min_free_disk is 5.0 GiB";
+    check(Some(3 << 29), Some(0), Some((StartReason::LowDisk, disk)));
+    let memory = "1023.9 KiB of memory free, and limits.min_free_memory is 1.0 MiB";
+    check(Some(6 << 30), Some((1 << 20) - 1), Some((StartReason::LowMemory, memory)));
+}
+
+/// Row 27.
+#[test]
+fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
+    let all: Vec<LaunchFacts> = (0..5).map(|n| running_launch(n, key(n, n))).collect();
+    let lowered = [Limits::of(2, Duration::ZERO), Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) }];
+    for limits in lowered {
+        for n_left in (0..=5).rev() {
+            let launches = all[..n_left].to_vec();
+            let instances = launches.iter().map(|launch| instance(launch, running())).collect();
+            let startable = vec![waiting(key(1, 9), 0)];
+            let plan = plan(&Snapshot { startable, launches, instances, limits, ..snapshot(0) });
+            assert!(!plan.actions.iter().any(|it| matches!(it, Action::Stop { .. } | Action::WantStop { .. })));
+            let has_room = n_left < limits.per_provider.unwrap_or(limits.max_concurrent);
+            assert_eq!(!starts(&plan).is_empty(), has_room, "{n_left} left, {limits:?}");
+        }
+    }
+}
+
 #[test]
 fn launches_that_start_or_end_take_slots() {
     let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
@@ -148,7 +276,7 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
     let failing = Candidate { reason: StartReason::Backoff, until, ..waiting(key(1, 1), 0) };
     let plan = plan(&Snapshot { startable: vec![failing], ..snapshot(1) });
     assert_eq!(plan.wake_at, until);
-    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until }]);
+    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until, detail: None }]);
 }
 
 #[test]
@@ -166,6 +294,85 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
     let instances = vec![instance(&late, Phase::Starting)];
     let plan = plan(&Snapshot { launches: vec![late.clone()], instances, ..snapshot(1) });
     assert_eq!(plan.actions, [Action::WantStop { launch: late.id, reason: StopReason::StartTimeout }]);
+}
+
+/// What a plan does with one that runs, by these limits and clocks.
+#[track_caller]
+fn check_time(
+    limits: Limits,
+    elapsed: Elapsed,
+    idle: Option<Duration>,
+    expected: Result<Option<Duration>, StopReason>,
+) {
+    let idle_ms = idle.map(|idle| u64::try_from(idle.as_millis()).expect("not that long"));
+    let launch = LaunchFacts { idle_ms, pid: Some(7), is_authenticated: true, ..running_launch(1, key(1, 1)) };
+    let marked = Instance { is_marked_authenticated: true, ..instance(&launch, running()) };
+    let elapsed = BTreeMap::from([(launch.id.clone(), elapsed)]);
+    let plan =
+        plan(&Snapshot { instances: vec![marked], launches: vec![launch.clone()], elapsed, limits, ..snapshot(1) });
+    let actions = expected.err().map(|reason| Action::Stop { launch: launch.id, reason });
+    assert_eq!(plan.actions, Vec::from_iter(actions));
+    assert_eq!(plan.wake_at, expected.unwrap_or(None).map(|left| NOW + left));
+}
+
+#[test]
+fn an_agent_ends_when_it_ran_for_too_long() {
+    let minute = Duration::from_mins(1);
+    let none = Limits::of(1, Duration::ZERO);
+    let ran = |ran| Elapsed { ran: Some(ran), ..Elapsed::default() };
+    check_time(none, ran(1000 * minute), None, Ok(None));
+    let limits = Limits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
+    check_time(limits, ran(9 * minute), None, Ok(Some(minute)));
+    check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
+    check_time(limits, Elapsed::default(), None, Ok(None));
+    check_time(Limits { max_runtime: None, ..limits }, ran(20 * minute), None, Err(StopReason::SessionMaximum));
+}
+
+#[test]
+fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
+    let second = Duration::from_secs(1);
+    let limits = Limits { silence_timeout: Some(10 * second), ..Limits::of(1, Duration::ZERO) };
+    let quiet = |seconds, suspected: Option<u32>| {
+        let suspected = suspected.map(|seconds| seconds * second);
+        Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
+    };
+    check_time(limits, quiet(60, None), Some(4 * second), Ok(Some(6 * second)));
+    check_time(limits, quiet(3, None), Some(60 * second), Ok(Some(7 * second)));
+    // Nobody listens, or the server doesn't say.
+    check_time(limits, Elapsed::default(), Some(60 * second), Ok(None));
+    check_time(limits, quiet(60, None), None, Ok(None));
+    check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
+    check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
+    let limits = Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
+    let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
+        let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(20) });
+        let elapsed = Elapsed { known: Duration::from_secs(known), ..Elapsed::default() };
+        let elapsed = BTreeMap::from([(starting.id.clone(), elapsed)]);
+        let instances = vec![instance(&starting, Phase::Starting)];
+        let plan = plan(&Snapshot { now, launches: vec![starting], instances, elapsed, limits, ..snapshot(1) });
+        let wanted = plan.actions.iter().filter_map(|action| match action {
+            Action::WantStop { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(wanted.collect::<Vec<_>>(), expected);
+    };
+    let year = Duration::from_hours(24 * 365);
+    let lingering = LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW + Duration::from_secs(30) };
+    let lingering = launch("lch_1", key(1, 1), lingering);
+    let left = Elapsed { until_ladder: Some(Duration::from_secs(7)), ..Elapsed::default() };
+    let elapsed = BTreeMap::from([(lingering.id.clone(), left)]);
+    let instances = vec![instance(&lingering, running())];
+    let (now, launches) = (NOW + year, vec![lingering]);
+    let lingers = plan(&Snapshot { now, launches, instances, elapsed, ..snapshot(1) });
+    assert!(!lingers.actions.iter().any(|action| matches!(action, Action::Stop { .. })), "{lingers:?}");
+    assert_eq!(lingers.wake_at, Some(now + Duration::from_secs(7)));
+    check(NOW + year, 19, &[]);
+    check(NOW, 20, &[StopReason::StartTimeout]);
+    check(Timestamp::from_millis(0), 20, &[StopReason::StartTimeout]);
 }
 
 #[test]
@@ -203,11 +410,17 @@ fn an_end_is_reported_until_the_server_knows_it_and_only_then_forgotten() {
     assert_eq!(after.actions, [Action::Forget { launch: open.id }]);
 }
 
+fn for_purpose(key: InstanceKey, is_chat: bool) -> InstanceKey {
+    if is_chat { InstanceKey { purpose: Purpose::Chat, ..key } } else { key }
+}
+
 prop_compose! {
     fn any_snapshot()(
         max_concurrent in 0usize..5,
-        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u8..3), 0..10),
-        open in prop::collection::vec((0usize..6, 0usize..3, 0u8..5, 0u8..4), 0..6),
+        (per_project, per_agent, per_provider) in (prop::option::of(0usize..4), prop::option::of(0usize..3), prop::option::of(0usize..4)),
+        chat_reserve in 0usize..3,
+        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u8..6), 0..10),
+        open in prop::collection::vec((0usize..6, 0usize..3, 0u8..10, 0u8..4), 0..6),
     ) -> Snapshot {
         let mut taken = BTreeSet::new();
         let mut launches = Vec::new();
@@ -216,6 +429,7 @@ prop_compose! {
             if !taken.insert((agent, project)) {
                 continue;
             }
+            let (state, is_chat) = (state % 5, state >= 5);
             let state = match state {
                 0 => LaunchState::Starting { deadline: NOW + Duration::from_secs(1) },
                 1 => LaunchState::Starting { deadline: NOW },
@@ -223,7 +437,7 @@ prop_compose! {
                 3 => LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW },
                 _ => LaunchState::Ending,
             };
-            let launch = launch(&format!("lch_{n}"), key(agent, project), state);
+            let launch = launch(&format!("lch_{n}"), for_purpose(key(agent, project), is_chat), state);
             match phase {
                 0 => {}
                 1 => instances.push(instance(&launch, Phase::Starting)),
@@ -235,19 +449,20 @@ prop_compose! {
         }
         let mut startable = Vec::new();
         for (agent, project, since, reason) in n_waiting {
-            let key = key(agent, project);
+            let key = for_purpose(key(agent, project), reason >= 3);
             let is_open = launches.iter().any(|launch: &LaunchFacts| launch.key == key);
             if is_open || startable.iter().any(|other: &Candidate| other.key == key) {
                 continue;
             }
-            let (reason, until) = match reason {
+            let (reason, until) = match reason % 3 {
                 0 => (StartReason::Ready, None),
                 1 => (StartReason::Paused, None),
                 _ => (StartReason::Backoff, Some(NOW + Duration::from_secs(1))),
             };
             startable.push(Candidate { reason, until, ..waiting(key, since) });
         }
-        Snapshot { startable, launches, instances, ..snapshot(max_concurrent) }
+        let limits = Limits { per_project, per_agent, per_provider, chat_reserve, ..snapshot(max_concurrent).limits };
+        Snapshot { startable, launches, instances, limits, ..snapshot(max_concurrent) }
     }
 }
 
@@ -261,12 +476,34 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
             _ => None,
         })
         .collect();
-    let occupied: usize = occupied_slots(snapshot).values().sum();
+    // Counted another way than the plan does: each launch and each process once.
+    let mut taken: BTreeMap<&LaunchId, (&InstanceKey, &str)> = BTreeMap::new();
+    for instance in snapshot.instances.iter().filter(|instance| instance.is_live()) {
+        taken.insert(&instance.launch, (&instance.key, ""));
+    }
+    for launch in &snapshot.launches {
+        taken.insert(&launch.id, (&launch.key, &launch.ai_type));
+    }
+    let all: Vec<(&InstanceKey, &str)> =
+        taken.values().copied().chain(started.iter().map(|key| (*key, provider(key)))).collect();
+    let exceeds = |limit: Option<usize>, is_same: &dyn Fn(&InstanceKey, &InstanceKey) -> bool| {
+        let n = |key: &InstanceKey| all.iter().filter(|(other, _)| is_same(key, other)).count();
+        limit.is_some_and(|limit| started.iter().any(|key| n(key) > limit))
+    };
+    let Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } = snapshot.limits;
+    let of_provider =
+        |key: &InstanceKey| all.iter().filter(|(_, kind)| kind.is_empty() || *kind == provider(key)).count();
+    let n_tasks = all.iter().filter(|(key, _)| key.purpose == Purpose::Task).count();
+    let starts_task = started.iter().any(|key| key.purpose == Purpose::Task);
     let lives =
         |key: &InstanceKey| snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key);
     let is_claimed = |key: &InstanceKey| snapshot.launches.iter().any(|launch| launch.key == *key);
     let found = [
-        ("more than the limit", !started.is_empty() && occupied + started.len() > snapshot.limits.max_concurrent),
+        ("more than the limit", !started.is_empty() && all.len() > max_concurrent),
+        ("more of a project", exceeds(per_project, &|a, b| a.project == b.project)),
+        ("more of an agent", exceeds(per_agent, &|a, b| a.agent == b.agent)),
+        ("more of a provider", per_provider.is_some_and(|limit| started.iter().any(|key| of_provider(key) > limit))),
+        ("a slot for chats", starts_task && n_tasks > max_concurrent.saturating_sub(chat_reserve)),
         ("one key twice", started.iter().collect::<BTreeSet<_>>().len() < started.len()),
         ("a key that lives", started.iter().copied().any(lives)),
         ("a key that is claimed", started.iter().copied().any(is_claimed)),
@@ -285,6 +522,15 @@ fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str) {
     assert!(is_found, "the properties would not notice: {expected}");
 }
 
+type Forget = fn(Limits) -> Limits;
+/// Each limit by itself, forgotten.
+const FORGOTTEN: [(&str, Forget); 4] = [
+    ("more of a project", |limits| Limits { per_project: None, ..limits }),
+    ("more of an agent", |limits| Limits { per_agent: None, ..limits }),
+    ("more of a provider", |limits| Limits { per_provider: None, ..limits }),
+    ("a slot for chats", |limits| Limits { chat_reserve: 0, ..limits }),
+];
+
 #[test]
 fn planners_that_are_wrong_are_found() {
     check_is_found(|snapshot| plan(&Snapshot { instances: Vec::new(), ..snapshot.clone() }), "a key that lives");
@@ -292,6 +538,10 @@ fn planners_that_are_wrong_are_found() {
         |snapshot| plan(&Snapshot { launches: Vec::new(), instances: Vec::new(), ..snapshot.clone() }),
         "more than the limit",
     );
+    for (what, forget) in FORGOTTEN {
+        let mutant = |snapshot: &Snapshot| plan(&Snapshot { limits: forget(snapshot.limits), ..snapshot.clone() });
+        check_is_found(mutant, what);
+    }
     check_is_found(
         |snapshot| {
             let claimed = snapshot.launches.iter().map(|launch| waiting(launch.key.clone(), 0));

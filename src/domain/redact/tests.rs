@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
@@ -130,5 +131,29 @@ fn no_secret_is_left_in_what_agent_clis_print() {
                 assert_eq!(redacted, expected.replace("<1>", "[redacted]").replace("<2>", "sess_…"), "of {printed}");
             }
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_skipped_that_begins_a_secret(
+        literals in prop::collection::vec("[sé鍵\u{fffd}\\\\]{2,3}[a-bé]{0,3}", 0..3),
+        parts in prop::collection::vec(
+            prop_oneof![
+                "[setk_o0u\\\\é鍵\u{fffd}ab]{1,8}".prop_map(String::into_bytes),
+                Just(br"\u0073".to_vec()),
+                Just(br"\\u00e9".to_vec()),
+                Just(b"sess_0123456789abcdefG".to_vec()),
+                prop::collection::vec(0x80_u8.., 1..3),
+            ],
+            0..12,
+        ),
+    ) {
+        let redactor = Redactor::new(literals.iter().map(String::as_bytes));
+        // Pieces of the secrets, too.
+        let mut line = parts.concat();
+        line.extend(literals.iter().flat_map(|literal| literal.bytes()));
+        let everywhere = |at: usize| (at < line.len()).then_some(at);
+        prop_assert_eq!(redactor.redact(&line), redactor.redact_where(&line, everywhere));
     }
 }

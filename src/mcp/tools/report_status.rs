@@ -29,7 +29,7 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "Vec<Object>")]
     deferred: Vec<Deferred>,
-    /// What it has counted since its start: cycles, starts, adoptions, found_by_poll_only.
+    /// What it has counted since its start: cycles, starts, adoptions, leaked, found_by_poll_only.
     #[serde(default, deserialize_with = "counted")]
     #[schemars(with = "Object")]
     counters: Counted,
@@ -41,6 +41,7 @@ struct Counted {
     cycles: u64,
     starts: u64,
     adoptions: u64,
+    leaked: u64,
     found_by_poll_only: u64,
 }
 
@@ -52,8 +53,8 @@ fn counted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Counted, D::Err
 
 impl From<Counted> for Counters {
     fn from(counted: Counted) -> Self {
-        let Counted { cycles, starts, adoptions, found_by_poll_only } = counted;
-        Self { cycles, starts, adoptions, found_by_poll_only }
+        let Counted { cycles, starts, adoptions, leaked, found_by_poll_only } = counted;
+        Self { cycles, starts, adoptions, leaked, found_by_poll_only }
     }
 }
 

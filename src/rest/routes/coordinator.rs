@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
@@ -11,7 +11,9 @@ use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
+use super::configuration::{self, ConfigurationDoor};
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
+use super::metrics::{Metrics, describe};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
 use crate::rest::Problem;
@@ -33,10 +35,18 @@ pub struct CoordinatorLook {
 pub struct CoordinatorState {
     /// Looks at the coordinator.
     pub look: Arc<dyn Fn() -> CoordinatorLook + Send + Sync>,
+    /// How it is configured, and where that is read again.
+    pub configuration: ConfigurationDoor,
     /// Where the output of its agents is.
     pub state_dir: PathBuf,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
+}
+
+impl FromRef<CoordinatorState> for ConfigurationDoor {
+    fn from_ref(state: &CoordinatorState) -> Self {
+        state.configuration.clone()
+    }
 }
 
 impl From<CoordinatorLook> for StatusBody {
@@ -51,11 +61,13 @@ impl From<CoordinatorLook> for StatusBody {
             paused: false,
             paused_since: None,
             http: None,
+            configuration: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
             coordinators: vec![CoordinatorBody::from(&view)],
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
+            parked: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
         }
@@ -64,7 +76,13 @@ impl From<CoordinatorLook> for StatusBody {
 
 impl From<&Instance> for InstanceBody {
     fn from(instance: &Instance) -> Self {
-        Self { launch: instance.into(), session: None, adopted: instance.adopted }
+        Self {
+            launch: instance.into(),
+            session: None,
+            adopted: instance.adopted,
+            suspended_since: instance.condition.suspended_since,
+            unkillable_since: instance.condition.unkillable_since,
+        }
     }
 }
 
@@ -95,6 +113,7 @@ impl From<&Instance> for LaunchBody {
             reason: instance.stop.map(|reason| reason.to_string()),
             exit_code: exit.exit_code,
             signal: exit.signal,
+            exit_hints: Vec::new(),
             activity: ActivityBody::default(),
         }
     }
@@ -103,10 +122,12 @@ impl From<&Instance> for LaunchBody {
 pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
     Router::new()
         .route("/status", get(status))
+        .route("/metrics", get(metrics))
         .route("/health/live", get(async || "ok\n"))
         .route("/launches", get(list))
         .route("/launches/{id}", get(show))
         .route("/launches/{id}/output", get(output))
+        .merge(configuration::routes())
 }
 
 /// Somebody took the coordinator for the server.
@@ -115,14 +136,20 @@ pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState
     let path = uri.path();
     let what = path.trim_start_matches("/api").trim_start_matches('/').split('/').next().unwrap_or_default();
     let detail = format!(
-        "this configuration is a coordinator's, without its server: it knows status and logs. Ask the server at {server} for \
+        "this configuration is a coordinator's, without its server: it knows status, logs and reload. Ask the server at {server} for \
          `{what}`, with its --config"
     );
     Problem::new(StatusCode::MISDIRECTED_REQUEST, "not_the_server", detail)
 }
 
 async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
-    Json((state.look)().into())
+    Json(StatusBody { configuration: Some(state.configuration.standing()), ..(state.look)().into() })
+}
+
+async fn metrics(State(state): State<CoordinatorState>) -> Metrics {
+    let look = (state.look)();
+    let coordinators = [look.status.clone()];
+    describe(&look.into(), &coordinators)
 }
 
 async fn list(

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
+use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
@@ -49,6 +50,9 @@ pub struct LaunchBody {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// What its keeper saw of an end that needs a word more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_hints: Vec<ExitHint>,
     #[serde(flatten)]
     pub activity: ActivityBody,
 }
@@ -107,6 +111,7 @@ impl From<Launch> for LaunchBody {
             reason,
             exit_code: launch.exit.exit_code,
             signal: launch.exit.signal,
+            exit_hints: Vec::new(),
             activity: launch.activity.into(),
         }
     }
@@ -130,11 +135,25 @@ async fn list(
         only_ended: false,
         limit: query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
     };
-    Ok(Json(state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect()))
+    let mut launches = state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect::<Vec<_>>();
+    add_exit_hints(&state, &mut launches).await;
+    Ok(Json(launches))
 }
 
 async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Json<LaunchBody>, Problem> {
-    Ok(Json(state.service.launch(&id).await?.into()))
+    let mut launch = [LaunchBody::from(state.service.launch(&id).await?)];
+    add_exit_hints(&state, &mut launch).await;
+    let [launch] = launch;
+    Ok(Json(launch))
+}
+
+/// As far as the folders of the launches are on this machine, and not tidied away.
+pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody]) {
+    let exited = launches.iter().filter(|launch| launch.exit_code.is_some() || launch.signal.is_some());
+    let mut hints = state.service.exit_hints(exited.map(|launch| launch.launch_id.clone()).collect()).await;
+    for launch in launches {
+        launch.exit_hints = hints.remove(&launch.launch_id).unwrap_or_default();
+    }
 }
 
 /// Plain text, as the agent printed it, secrets taken out.

@@ -27,6 +27,9 @@ pub struct TargetRequest {
     /// Only of a stop: also what nobody can end, because its coordinator is not there.
     #[serde(default)]
     pub force: bool,
+    /// Only of a resume, and alone: the provider whose account is parked no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
 }
 
 /// What a stop has set in motion.
@@ -44,6 +47,11 @@ impl TryFrom<TargetRequest> for StopTarget {
 
     fn try_from(request: TargetRequest) -> Result<Self, Problem> {
         match (request.all, request.agent_id, request.project_id) {
+            _ if request.provider.is_some() => Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_body",
+                "provider stands alone, and only in a resume",
+            )),
             (true, None, None) if request.purpose.is_none() => Ok(Self::All),
             (false, Some(agent), Some(project)) => Ok(Self::Pair { agent, project, purpose: request.purpose }),
             _ => {
@@ -86,6 +94,19 @@ async fn stop(
 }
 
 async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRequest>) -> Result<StatusCode, Problem> {
+    if let TargetRequest {
+        all: false,
+        agent_id: None,
+        project_id: None,
+        purpose: None,
+        force: false,
+        provider: Some(provider),
+    } = &request
+    {
+        state.service.release_provider(provider).await?;
+        tracing::info!(provider, "a person resumed a provider");
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let target = request.try_into()?;
     state.service.resume(&target).await?;
     let _span = span_of(&target).entered();

@@ -9,13 +9,16 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Standing;
+use crate::domain::account::Parked;
+use crate::domain::activity::FailureClass;
 use crate::domain::pair::StartReason;
 use crate::domain::plan::Deferred;
+use crate::domain::{Account, Launch, LaunchState, PairRecord};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
 };
-use crate::domain::{Launch, LaunchState, PairRecord};
-use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
@@ -33,6 +36,9 @@ pub struct StatusBody {
     /// Absent where the server doesn't listen for HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpBody>,
+    /// How the configuration on disk stands to the one in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Standing>,
     /// Of a coordinator without its server: where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
@@ -42,6 +48,9 @@ pub struct StatusBody {
     pub coordinators: Vec<CoordinatorBody>,
     pub instances: Vec<InstanceBody>,
     pub deferred: Vec<DeferredBody>,
+    /// Providers whose accounts failed, and wait.
+    #[serde(default)]
+    pub parked: Vec<ParkedBody>,
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
@@ -106,6 +115,12 @@ pub struct InstanceBody {
     pub session: Option<SessionId>,
     /// Found alive when the daemon started.
     pub adopted: bool,
+    /// Since when it waits to be continued, after somebody stopped it by a signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<Timestamp>,
+    /// Since when something of it is known to survive KILL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkillable_since: Option<Timestamp>,
 }
 
 /// A start that waits, or a pair that is held.
@@ -118,6 +133,35 @@ pub struct DeferredBody {
     pub reason: StartReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind the reason, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// A provider whose account is parked: none of its agents is started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParkedBody {
+    /// The `ai_type` of its agents.
+    pub provider: String,
+    /// `auth` or `quota`.
+    pub reason: FailureClass,
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// In a row.
+    pub n_failures: u32,
+    /// The launch that tries whether it works again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_by: Option<LaunchId>,
+}
+
+impl ParkedBody {
+    /// `None` for an account that works.
+    pub(super) fn of(account: Account) -> Option<Self> {
+        let Parked { class, since, until, n_failures, probe } = account.parked?;
+        let tried_by = probe.map(|probe| probe.launch);
+        Some(Self { provider: account.ai_type, reason: class, since, until, n_failures, tried_by })
+    }
 }
 
 impl From<StatusView> for StatusBody {
@@ -135,6 +179,7 @@ impl From<StatusView> for StatusBody {
             purpose: record.key.purpose,
             reason: StartReason::Held,
             until: None,
+            detail: None,
         });
         // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
         let held: Vec<DeferredBody> = held
@@ -145,6 +190,7 @@ impl From<StatusView> for StatusBody {
             cycles: sum.cycles.saturating_add(coordinator.status.counters.cycles),
             starts: sum.starts.saturating_add(coordinator.status.counters.starts),
             adoptions: sum.adoptions.saturating_add(coordinator.status.counters.adoptions),
+            leaked: sum.leaked.saturating_add(coordinator.status.counters.leaked),
             found_by_poll_only: sum.found_by_poll_only.saturating_add(coordinator.status.counters.found_by_poll_only),
         });
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
@@ -161,11 +207,13 @@ impl From<StatusView> for StatusBody {
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
             http: None,
+            configuration: None,
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
+            parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
         }
@@ -190,6 +238,7 @@ impl From<&Deferred> for DeferredBody {
             purpose: deferred.key.purpose,
             reason: deferred.reason,
             until: deferred.until,
+            detail: deferred.detail.clone(),
         }
     }
 }
@@ -200,7 +249,14 @@ impl InstanceBody {
             LaunchState::Running { session } => Some(session.clone()),
             _ => None,
         };
-        Self { session, adopted: process.is_some_and(|process| process.adopted), launch: launch.into() }
+        let condition = process.map(|process| process.condition).unwrap_or_default();
+        Self {
+            session,
+            adopted: process.is_some_and(|process| process.adopted),
+            suspended_since: condition.suspended_since,
+            unkillable_since: condition.unkillable_since,
+            launch: launch.into(),
+        }
     }
 }
 
@@ -225,8 +281,10 @@ pub(super) fn health() -> Router<RestState> {
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
-    let body = StatusBody::from(state.service.status().await?);
-    Ok(Json(StatusBody { http: state.http.map(|address| HttpBody { address }), ..body }))
+    let mut body = StatusBody::from(state.service.status().await?);
+    add_exit_hints(&state, &mut body.ended).await;
+    let http = state.http.map(|address| HttpBody { address });
+    Ok(Json(StatusBody { http, configuration: Some(state.configuration.standing()), ..body }))
 }
 
 async fn live() -> &'static str {

@@ -5,7 +5,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
+use super::status::ParkedBody;
 use crate::domain::pair::{Ruling, StartReason};
+use crate::domain::plan::Deferred;
 use crate::domain::{AgentId, ProjectId, Purpose, Timestamp};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
@@ -20,6 +22,9 @@ pub struct WhyBody {
     /// What decides: the first rule that keeps it, or what a coordinator puts it off for; `ready` if nothing does.
     pub reason: StartReason,
     pub n_failures: u32,
+    /// The provider of the agent, if its account is parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<ParkedBody>,
     /// The rules in their order.
     pub rules: Vec<RuleBody>,
 }
@@ -34,11 +39,14 @@ pub struct RuleBody {
     pub keeps: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures behind it, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 impl From<Ruling> for RuleBody {
     fn from(ruling: Ruling) -> Self {
-        Self { rule: ruling.reason, keeps: ruling.keeps, until: ruling.until }
+        Self { rule: ruling.reason, keeps: ruling.keeps, until: ruling.until, detail: None }
     }
 }
 
@@ -46,13 +54,19 @@ impl From<Why> for WhyBody {
     fn from(why: Why) -> Self {
         let mut rules: Vec<RuleBody> = why.rulings.into_iter().map(RuleBody::from).collect();
         // The server's own reasons are told by its rules, and may have changed since a coordinator repeated them.
-        let by_coordinator = why
-            .deferred
-            .filter(|deferred| matches!(deferred.reason, StartReason::NoFreeSlot | StartReason::NoPasskey))
-            .map(|deferred| RuleBody { rule: deferred.reason, keeps: true, until: deferred.until });
-        rules.extend(by_coordinator.or(Some(RuleBody { rule: StartReason::NoFreeSlot, keeps: false, until: None })));
+        let by_coordinator = why.deferred.filter(|deferred| deferred.reason.is_of_coordinator()).map(|deferred| {
+            let Deferred { reason, until, detail, .. } = deferred;
+            RuleBody { rule: reason, keeps: true, until, detail }
+        });
+        rules.extend(by_coordinator.or(Some(RuleBody {
+            rule: StartReason::NoFreeSlot,
+            keeps: false,
+            until: None,
+            detail: None,
+        })));
         let reason = rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
-        Self { purpose: why.key.purpose, at: why.at, reason, n_failures: why.n_failures, rules }
+        let parked = ParkedBody::of(why.account);
+        Self { purpose: why.key.purpose, at: why.at, reason, n_failures: why.n_failures, parked, rules }
     }
 }
 

@@ -10,8 +10,8 @@ use super::{BoxError, SqlQuery, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord, Project, Session, Task,
-    Timestamp, Usage,
+    Account, Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord, Project,
+    Session, Task, Timestamp, Usage,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -117,6 +117,7 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
                 execute(connection, sqlx::query(sql).bind(super::limit(MAX_OUTPUT_TAILS))).await?;
             }
             Change::Pair(pair) => write_pair(connection, pair).await?,
+            Change::Account(account) => write_account(connection, account).await?,
             Change::Pause(since) => write_pause(connection, *since).await?,
             Change::Event(event) => append_event(connection, event).await?,
         }
@@ -363,7 +364,8 @@ async fn write_execution(connection: &mut SqliteConnection, execution: &Executio
 
 async fn write_pair(connection: &mut SqliteConnection, pair: &PairRecord) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, suspended_since, wanted_since, read_up_to";
+        let columns = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, suspended_since, \
+            is_misconfigured, wanted_since, read_up_to";
         Table::new("pair", "pairs", 3, columns)
     });
     let failed_at: Vec<i64> = pair.failed_at.iter().map(|at| at.as_millis()).collect();
@@ -374,9 +376,29 @@ async fn write_pair(connection: &mut SqliteConnection, pair: &PairRecord) -> Res
         .bind(millis(pair.last_end_at))
         .bind(failed_at)
         .bind(millis(pair.suspended_since))
+        .bind(pair.is_misconfigured)
         .bind(millis(pair.wanted_since))
         .bind(pair.read_up_to);
     TABLE.write(connection, query, &pair.key, pair.revision).await
+}
+
+async fn write_account(connection: &mut SqliteConnection, account: &Account) -> Result<(), Failure> {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let columns = "ai_type, parked_class, parked_since, parked_until, n_parked, probe_launch_id, probe_at";
+        Table::new("account", "accounts", 1, columns)
+    });
+    let parked = account.parked.as_ref();
+    let probe = parked.and_then(|parked| parked.probe.as_ref());
+    let query = TABLE
+        .query(account.revision)
+        .bind(&account.ai_type)
+        .bind(parked.map(|parked| parked.class.as_str()))
+        .bind(parked.map(|parked| parked.since.as_millis()))
+        .bind(parked.map(|parked| parked.until.as_millis()))
+        .bind(parked.map(|parked| i64::from(parked.n_failures)))
+        .bind(probe.map(|probe| probe.launch.as_str()))
+        .bind(probe.map(|probe| probe.at.as_millis()));
+    TABLE.write(connection, query, &account.ai_type, account.revision).await
 }
 
 async fn write_notice(connection: &mut SqliteConnection, notice: &Notice) -> Result<(), Failure> {

@@ -283,6 +283,7 @@ fn migrations() -> Migrator {
         migration(3, "contract", include_str!("migrations/0003_contract.sql")),
         migration(4, "activities", include_str!("migrations/0004_activities.sql")),
         migration(5, "start limit", include_str!("migrations/0005_start_limit.sql")),
+        migration(6, "accounts", include_str!("migrations/0006_accounts.sql")),
     ])
 }
 

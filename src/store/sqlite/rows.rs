@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row, Sqlite, Type};
 
 use super::BoxError;
+use crate::domain::account::{Parked, Probe};
 use crate::domain::agent::Assignment;
 use crate::domain::event::Event;
 use crate::domain::id::LaunchId;
@@ -16,8 +17,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairFacts,
-    PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
+    Account, Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice, Outcome,
+    PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -132,6 +133,11 @@ impl<'r> Columns<'r> {
             Some(status) => Some((status, PathBuf::from(self.get::<String>("working_directory")?))),
             None => None,
         };
+        let ai_type = agent.as_ref().map_or("", |(_, ai_type): &(_, String)| ai_type).to_owned();
+        let account = match self.get::<Option<i64>>("account_revision")? {
+            Some(_) => self.account(ai_type)?,
+            None => Account::new(ai_type),
+        };
         let record = match self.get::<Option<i64>>("revision")? {
             Some(_) => self.record(key.clone())?,
             None => PairRecord::new(key.clone()),
@@ -144,8 +150,27 @@ impl<'r> Columns<'r> {
             waiting_since: self.optional_time("waiting_since")?,
             open: self.open_launch()?,
             record,
+            account,
             is_paused: self.get("is_paused")?,
         })
+    }
+
+    fn account(&self, ai_type: String) -> Result<Account, BoxError> {
+        let probe = match self.optional("probe_launch_id")? {
+            Some(launch) => Some(Probe { launch, at: self.time("probe_at")? }),
+            None => None,
+        };
+        let parked = match self.optional_word("parked_class")? {
+            Some(class) => Some(Parked {
+                class,
+                since: self.time("parked_since")?,
+                until: self.time("parked_until")?,
+                n_failures: self.number("n_parked")?,
+                probe,
+            }),
+            None => None,
+        };
+        Ok(Account { ai_type, parked, revision: self.get("account_revision")? })
     }
 
     fn record(&self, key: InstanceKey) -> Result<PairRecord, BoxError> {
@@ -159,6 +184,7 @@ impl<'r> Columns<'r> {
                 .map(Timestamp::from_millis)
                 .collect(),
             suspended_since: self.optional_time("suspended_since")?,
+            is_misconfigured: self.get("is_misconfigured")?,
             wanted_since: self.optional_time("wanted_since")?,
             read_up_to: self.get("read_up_to")?,
             revision: self.get("revision")?,
@@ -343,6 +369,12 @@ pub(super) fn message(row: &SqliteRow) -> Result<Message, StoreError> {
 
 pub(super) fn pair(row: &SqliteRow) -> Result<PairRecord, StoreError> {
     read("pair", row, |row| row.record(row.key()?))
+}
+
+pub(super) fn account(row: &SqliteRow) -> Result<Account, StoreError> {
+    let ai_type = || Columns(row).get::<String>("ai_type");
+    let account = ai_type().and_then(|ai_type| Columns(row).account(ai_type));
+    account.map_err(|source| StoreError::Unreadable { what: "account", id: ai_type().unwrap_or_default(), source })
 }
 
 /// A row of [`super::PAIR_FACTS`].

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["run"],
     &["check"],
@@ -16,6 +16,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["logs"],
     &["stop"],
     &["resume"],
+    &["reload"],
     &["task"],
     &["task", "list"],
     &["task", "show"],
@@ -31,6 +32,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["agent", "show"],
     &["agent", "add"],
     &["agent", "set"],
+    &["metrics"],
     &["call"],
     &["mcp"],
     &["completions"],

@@ -90,6 +90,11 @@ fn coordinator(max_concurrent: usize, running: usize) -> Value {
     json!({ "coordinator_id": id, "heard_at": heard_at, "is_there": true, "max_concurrent": max_concurrent, "running": running })
 }
 
+/// A configuration that is in use as it is on disk.
+fn configuration(daemon: &Daemon) -> Value {
+    json!({ "file": daemon.config(), "since": "[since]", "waiting": [] })
+}
+
 #[test]
 fn an_empty_house_says_what_to_do_next() {
     let daemon = Daemon::running("");
@@ -109,7 +114,8 @@ fn an_empty_house_says_what_to_do_next() {
         redacted(&daemon.status()),
         json!({
             "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
-            "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "ended": [],
+            "configuration": configuration(&daemon),
+            "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "parked": [], "ended": [],
             "counters": daemon.status()["counters"],
         })
     );
@@ -211,6 +217,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
         status,
         json!({
             "version": "[version]", "health": "ok", "at": "[at]", "paused": false,
+            "configuration": configuration(&daemon),
             "limits": { "max_concurrent": 1, "running": 1 },
             "coordinators": [coordinator(1, 1)],
             "instances": [launch("agt_runs", json!({
@@ -221,6 +228,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
                 with(pair("agt_failed"), json!({ "reason": "backoff", "until": "[until]" })),
                 with(pair("agt_waits"), json!({ "reason": "no_free_slot" })),
             ],
+            "parked": [],
             "ended": [launch("agt_failed", json!({
                 "state": "ended", "ended_at": "[ended_at]", "outcome": "never_authenticated", "exit_code": 3,
                 "failure": { "class": "crash" },

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
-use agent_coordinator::config::Environment;
 use agent_coordinator::config::manifest;
-use agent_coordinator::domain::Secret;
+use agent_coordinator::config::{Environment, Standing};
+use agent_coordinator::domain::{Secret, Timestamp};
 use agent_coordinator::http::crowd::Crowd;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{LocalPeer, PeerKind};
-use agent_coordinator::rest::{self, RestState};
+use agent_coordinator::rest::{self, ConfigurationDoor, RestState};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
 use agent_coordinator::store::sqlite::SqliteStore;
@@ -345,7 +345,9 @@ impl Here {
             let _in_runtime = runtime.enter();
             tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
         };
-        let state = RestState { service: service.clone(), http: None, closing: cancel.clone() };
+        let standing = Standing { file: None, since: Timestamp::from_millis(0), rejected: None, waiting: Vec::new() };
+        let (configuration, ..) = ConfigurationDoor::new(standing);
+        let state = RestState { service: service.clone(), http: None, configuration, closing: cancel.clone() };
         runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));
         let mcp = McpServer::new(service.clone(), Secret::new(TOKEN));
         Self { runtime, service, mcp, cancel }

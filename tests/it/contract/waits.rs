@@ -63,7 +63,9 @@ pub fn who_has_seen_nothing_is_answered_at_once(bed: &Bed) {
     coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG, "seen": "of another server" }));
     assert!(began.elapsed() < Duration::from_secs(LONG));
     let names: Vec<&String> = work.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["at", "launches", "linger_ms", "run", "seen", "startable", "stop_requests", "success"]);
+    let of_server =
+        ["at", "launches", "linger_ms", "run", "seen", "session_maximum_ms", "start_timeout_ms", "startable"];
+    assert_eq!(names, [&of_server[..], &["stop_requests", "success"]].concat());
     work["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let startable = json!({
         "agent_id": "agt_a", "project_id": "prj", "purpose": "task", "ai_type": "claude", "reason": "ready",
@@ -110,7 +112,7 @@ pub fn a_coordinator_sees_its_own_launches_and_stops(bed: &Bed) {
     let launch = claim(&mut one);
     let entry = json!({
         "launch_id": "[launch_id]", "agent_id": "agt_a", "project_id": "prj", "purpose": "task",
-        "coordinator_id": "[coordinator_id]", "state": "starting", "deadline": "[time]", "is_authenticated": false,
+        "coordinator_id": "[coordinator_id]", "ai_type": "claude", "state": "starting", "deadline": "[time]", "is_authenticated": false,
     });
     let work = look(&mut one);
     assert_eq!((only(&work, "launches"), &work["launches"][0]["launch_id"]), (entry, &launch));

@@ -19,7 +19,7 @@
 //! | 14 | `trees::sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie`; five hundred of them, and how soon: benches/ends |
 //! | 15 | `output::a_flood_of_output_fills_neither_disk_nor_memory_and_holds_nobody_up`; a gigabyte: benches/output |
 //! | 16 | `output::whatever_it_prints_is_kept_as_lines_of_text` |
-//! | 17 | `full_disk::a_full_disk_delays_and_loses_nothing`, `full_disk::a_limit_of_file_sizes_delays_and_loses_nothing`, `full_disk::a_daemon_without_space_for_its_state_says_so`, `full_disk::output_that_finds_no_space_is_counted_and_what_comes_later_is_kept`, `full_disk::a_log_folder_that_goes_takes_lines_with_it_and_nothing_else`, `ordinary_user::a_state_directory_that_may_not_be_written_is_named` |
+//! | 17 | `full_disk::a_full_disk_delays_and_loses_nothing`, `full_disk::a_limit_of_file_sizes_delays_and_loses_nothing`, `full_disk::a_daemon_without_space_for_its_state_says_so`, `full_disk::output_that_finds_no_space_is_counted_and_what_comes_later_is_kept`, `full_disk::a_log_folder_that_goes_takes_lines_with_it_and_nothing_else`, `ordinary_user::a_folder_that_cant_be_written_delays_the_end_and_loses_nothing`, `ordinary_user::a_state_directory_that_may_not_be_written_is_named` |
 //! | 18 | `unstartable::a_program_that_can_not_be_run_is_named_and_waits` |
 //! | 19 | `unstartable::a_directory_that_can_not_be_worked_in_is_named_and_waits`, `unstartable::a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one` |
 //! | 20 | `limits::forty_agents_work_though_the_daemon_has_few_descriptors`, `limits::a_refused_fork_is_a_failed_start_and_harms_nobody_else` |
@@ -27,9 +27,13 @@
 //! | 23 | `limits::two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop` |
 //! | 24 | `crash_points::whenever_the_daemon_dies_the_next_one_gets_the_task_done`, `crash_points::whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free` |
 //! | 25 | `endings::a_term_while_starting_ends_it_cleanly_at_any_moment`, `endings::a_second_term_does_not_wait_for_anybody` |
+//! | 26 | `reload::a_broken_file_changes_nothing_and_is_told_until_it_is_mended` |
+//! | 27 | `reload::a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept` |
+//! | 28 | `time_limits::a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work`; the clock of the machine is not ours to set: the simulation's jumps, and domain's tests measure by a steady one |
+//! | 29 | `seen::an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why`, `time_limits::an_agent_that_was_stopped_by_a_signal_is_ended_when_its_time_is_over` |
 //! | 30 | `main_job::each_crash_is_followed_by_a_longer_wait`, `main_job::a_quick_crash_loop_slows_down`, `main_job::a_quick_crash_loop_is_suspended_until_a_person_resumes_it` |
 //! | 31 | `remote::several_coordinators_start_no_twin`, `remote::a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back`; that a claim lapses takes half a minute, which passes in the simulation only |
-//! | 32 | `main_job::ends_are_told_apart`, `main_job::an_agent_that_reports_and_lingers_is_ended` |
+//! | 32 | `main_job::ends_are_told_apart`, `main_job::an_agent_that_reports_and_lingers_is_ended`, `time_limits::an_agent_that_neither_calls_nor_prints_is_ended`, `seen::the_numbers_are_there_for_monitoring` |
 //! | 33 | `failures::a_server_that_closes_or_fails_is_outlived`, `failures::a_garbled_server_is_outlived`, `failures::a_server_that_never_answers_is_outlived`, `failures::a_server_that_never_stops_answering_is_outlived`, `failures::a_slow_server_is_asked_one_thing_at_a_time`, `remote::the_server_may_come_later_and_go_in_between` |
 //! | 34 | `terminal::an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal` |
 //! | 35 | `secrets::secrets_are_in_no_argument_list_no_log_no_answer_and_no_file` |

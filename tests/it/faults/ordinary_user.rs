@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{Ended, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::{agent_fixture, is_gone, kill, until};
+use crate::support::{agent_fixture, is_gone, kill, until, until_some};
 
 /// `nobody` almost everywhere.
 const USER: u32 = 65534;
@@ -63,6 +63,55 @@ fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
     until("the leader went with its keeper", || is_gone(agent));
     daemon.start();
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    daemon.until_nothing_is_left();
+}
+
+/// Row 17: who is root may write everywhere.
+#[test]
+fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    daemon.start();
+    daemon.with_one_task(&["authenticate", "write:ready", "wait-for:go", "print:unwritten", "exit:6"]);
+    let agent = daemon.written_pid("ready");
+    let folders = fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap();
+    let folder = folders.map(|folder| folder.unwrap().path()).next().unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
+    fs::write(daemon.work().join("go"), "").unwrap();
+    until("the agent is gone", || is_gone(agent));
+    assert!(daemon.ended("agt").is_empty());
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(daemon.until_ended("agt")["exit_code"], 6);
+    daemon.until_nothing_is_left();
+}
+
+/// What a keeper of an ordinary user may not kill keeps its slot, is told, and holds up nobody else.
+#[test]
+fn what_cant_be_killed_is_shown_as_such() {
+    let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else { return };
+    let become_root = daemon.work().join("become-root");
+    if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
+        eprintln!("skipped: there is no setpriv");
+        return;
+    }
+    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
+    daemon.start();
+    let as_root =
+        "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
+    daemon.with_one_task(&["authenticate", as_root, "write:ready", "sleep:600"]);
+    let (agent, root) = (daemon.written_pid("ready"), Ended(daemon.written_pid("root")));
+    daemon.done(&["stop", "agt", "prj", "--no-wait"]);
+    let open =
+        until_some("it is shown", || daemon.open("agt").into_iter().find(|open| !open["unkillable_since"].is_null()));
+    assert_eq!(open["state"], "ending", "{open}");
+    assert!(is_gone(agent) && !is_gone(root.0));
+    let shown = daemon.done(&["status"]);
+    assert!(shown.contains("unkillable"), "{shown}");
+    assert_eq!(daemon.status()["limits"]["running"], 1);
+    daemon.agent("other", "prj", &["authenticate", "exit:0"]);
+    daemon.task("tsk_other", "prj", "other");
+    daemon.until_ended("other");
+    drop(root);
+    daemon.until_ended("agt");
     daemon.until_nothing_is_left();
 }
 

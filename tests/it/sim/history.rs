@@ -159,7 +159,7 @@ fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         let config = CoordinatorConfig {
             id,
             polling_interval: POLLING_INTERVAL,
-            limits: Limits { max_concurrent: *max_concurrent, linger: LINGER },
+            limits: Limits::of(*max_concurrent, LINGER),
             providers: providers(),
             state_dir: "/state".into(),
         };
@@ -199,6 +199,8 @@ fn providers() -> Providers {
         mcp_url: None,
         program: "/bin/agent-coordinator".into(),
         state_dir: "/state".into(),
+        users: std::collections::BTreeMap::new(),
+        users_files: "/run/files".into(),
     }
 }
 
@@ -218,6 +220,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
         Deed::SetWeather { coordinator, weather } => post(*coordinator).net.set_weather(*weather),
+        Deed::SetClock(ahead) => sim.world.set_clock(*ahead),
         Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),
         _ => return people::do_it(sim, &script.fleet, deed).await,
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use agent_coordinator::coordinator::ProcessLayer;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::{Instance, InstanceKey, LaunchId, Phase, Secret, StopReason, Timestamp};
+use agent_coordinator::domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Secret, StopReason, Timestamp};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{BootInstant, StartError, StartRequest};
 use agent_coordinator::service::world::World as _;
@@ -470,6 +470,7 @@ impl ProcessLayer for Table {
             adopted: folder.is_adopted,
             stop: folder.stop.map(|(reason, _)| reason),
             is_marked_authenticated: folder.is_marked,
+            condition: Condition::default(),
         };
         state.folders.iter().map(instance).collect()
     }

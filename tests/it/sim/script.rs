@@ -60,6 +60,8 @@ pub enum Deed {
         coordinator: usize,
         weather: Weather,
     },
+    /// The wall clock of all machines goes so many milliseconds before or behind the true time from now on.
+    SetClock(i64),
     /// So many percent of what agents say and hear is lost.
     SetLossOfAgents(u64),
     SetTask {
@@ -122,6 +124,14 @@ impl Script {
             misfortune_or_deed(&mut dice, &mut steps);
         }
         steps.truncate(n_steps);
+        // What goes by the clock of the wall is judged only where that is right.
+        if !seed.is_multiple_of(3) {
+            for step in &mut steps {
+                if matches!(step.deed, Deed::SetClock(_)) {
+                    step.deed = Deed::Nothing;
+                }
+            }
+        }
         Self { seed, fleet, steps }
     }
 }
@@ -151,11 +161,15 @@ fn misfortune_or_deed(dice: &mut Dice, steps: &mut Vec<Step>) {
     steps.push(Step { deed, then_wait });
 }
 
+const HOUR: i64 = 3_600_000;
+const YEAR: i64 = 365 * 24 * HOUR;
+
 fn deed(dice: &mut Dice) -> Deed {
     let (coordinator, which) = (dice.index(3), dice.index(4));
     let (agent, project, task) = (dice.index(3), dice.index(2), dice.index(6));
     match dice.below(100) {
-        0..8 => Deed::Nothing,
+        0..6 => Deed::Nothing,
+        6..8 => Deed::SetClock(dice.pick(&[0, HOUR, -HOUR, YEAR, -YEAR])),
         8..22 => {
             let after_polls = if dice.percent(70) { dice.below(40) } else { dice.below(400) };
             let down_for = if dice.percent(70) { dice.millis(0, 3_000) } else { dice.millis(3_000, 90_000) };

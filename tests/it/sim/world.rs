@@ -2,7 +2,7 @@
 //! seed, and a chronicle of what happened.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_coordinator::domain::Timestamp;
@@ -57,6 +57,9 @@ pub struct SimWorld {
     begin: Instant,
     dice: Mutex<Dice>,
     n_unique: AtomicU64,
+    /// How far the wall clock is ahead, in milliseconds.
+    ahead: AtomicI64,
+    has_jumped: AtomicBool,
 }
 
 const BEGIN: i64 = 1_700_000_000_000;
@@ -65,7 +68,23 @@ const UPTIME: Duration = Duration::from_hours(1);
 
 impl SimWorld {
     pub fn new(seed: u64) -> Self {
-        Self { begin: Instant::now(), dice: Mutex::new(Dice::new(seed, 1)), n_unique: AtomicU64::new(0) }
+        Self {
+            begin: Instant::now(),
+            dice: Mutex::new(Dice::new(seed, 1)),
+            n_unique: AtomicU64::new(0),
+            ahead: AtomicI64::new(0),
+            has_jumped: AtomicBool::new(false),
+        }
+    }
+
+    /// Somebody sets the wall clock, on all machines.
+    pub fn set_clock(&self, ahead_millis: i64) {
+        self.ahead.store(ahead_millis, Ordering::Relaxed);
+        self.has_jumped.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_jumped(&self) -> bool {
+        self.has_jumped.load(Ordering::Relaxed)
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -87,7 +106,7 @@ impl SimWorld {
 
 impl World for SimWorld {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(BEGIN) + self.elapsed()
+        Timestamp::from_millis(BEGIN + self.ahead.load(Ordering::Relaxed)) + self.elapsed()
     }
 
     fn fill(&self, bytes: &mut [u8]) {

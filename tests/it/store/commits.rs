@@ -1,6 +1,7 @@
 //! Any commits, applied to the memory store and to SQLite: the same results, the same answers to every question.
 
 use agent_coordinator::domain::Assignment;
+use agent_coordinator::domain::account::{Parked, Probe};
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::event::NewEvent;
@@ -9,8 +10,8 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::{
-    Activity, Agent, Execution, Failure, FailureClass, InstanceKey, Launch, LaunchState, Message, Notice, NoticeAction,
-    PairRecord, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
+    Account, Activity, Agent, Execution, Failure, FailureClass, InstanceKey, Launch, LaunchState, Message, Notice,
+    NoticeAction, PairRecord, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
 };
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
@@ -33,8 +34,10 @@ const SESSIONS: [&str; 3] = ["s", "s2", "s3"];
 const EXECUTIONS: [&str; 2] = ["e", "f"];
 const NOTICES: [&str; 2] = ["n", "o"];
 const MESSAGES: [&str; 3] = ["m1", "m2", "m3"];
+/// What agents are started with; nobody with the second one.
+const AI_TYPES: [&str; 2] = ["claude", "codex"];
 const PURPOSES: [Purpose; 2] = [Purpose::Task, Purpose::Chat];
-const STOP_REASONS: [StopReason; 12] = [
+const STOP_REASONS: [StopReason; 14] = [
     StopReason::Reported,
     StopReason::LoggedOut,
     StopReason::Person,
@@ -46,6 +49,8 @@ const STOP_REASONS: [StopReason; 12] = [
     StopReason::ChatIdle,
     StopReason::StartTimeout,
     StopReason::SessionMaximum,
+    StopReason::RunMaximum,
+    StopReason::Silence,
     StopReason::Unknown,
 ];
 const REPORTS: [ReportResult; 3] = [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];
@@ -229,6 +234,7 @@ fn pair_row() -> impl Strategy<Value = PairRecord> {
     (key(), option::of(time()), any::<u32>(), option::of(time()), chat, failures).prop_map(
         |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to), failures)| PairRecord {
             failed_at: failures.0,
+            is_misconfigured: failures.1.is_some() && n_failures % 2 == 0,
             suspended_since: failures.1,
             wanted_since,
             read_up_to,
@@ -238,6 +244,14 @@ fn pair_row() -> impl Strategy<Value = PairRecord> {
             ..PairRecord::new(key)
         },
     )
+}
+
+fn account_row() -> impl Strategy<Value = Account> {
+    let probe = option::of((select(&LAUNCHES), time()).prop_map(|(launch, at)| Probe { launch: id(launch), at }));
+    let parked = (select(FailureClass::ALL), time(), time(), any::<u32>(), probe)
+        .prop_map(|(class, since, until, n_failures, probe)| Parked { class, since, until, n_failures, probe });
+    (select(&AI_TYPES), option::of(parked))
+        .prop_map(|(ai_type, parked)| Account { parked, ..Account::new(ai_type.to_owned()) })
 }
 
 fn notice_row() -> impl Strategy<Value = Notice> {
@@ -290,6 +304,7 @@ fn change() -> impl Strategy<Value = Change> {
         2 => session_row().prop_map(Change::Session),
         2 => execution_row().prop_map(Change::Execution),
         2 => pair_row().prop_map(Change::Pair),
+        2 => account_row().prop_map(Change::Account),
         2 => notice_row().prop_map(Change::Notice),
         3 => message_row().prop_map(Change::Message),
         1 => (select(&LAUNCHES), "[a-z]{0,3}").prop_map(|(name, tail)| Change::OutputTail(id(name), tail)),
@@ -364,6 +379,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
                 row.revision = basis.revision(store.launch(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Pair(row) => row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision)),
+            Change::Account(row) => {
+                row.revision = basis.revision(Some(store.account(&row.ai_type).await.unwrap().revision));
+            }
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
@@ -396,6 +414,10 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.open_launches());
     ask!(store.open_sessions());
     ask!(store.held_pairs());
+    ask!(store.parked_accounts());
+    for ai_type in AI_TYPES {
+        ask!(store.account(ai_type));
+    }
     ask!(store.startable());
     ask!(store.paused_since());
     ask!(store.events(0, 100));

@@ -1,0 +1,159 @@
+//! What keeps agents apart from one another and from the daemon, as far as this machine and its user allow: users of their own,
+//! control groups, limits. Looks things up and says what is missing; carried out are they by `process` and its keepers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nix::unistd::User;
+
+use crate::cgroup;
+use crate::config::{AgentLimits, Config};
+use crate::domain::RunAs;
+use crate::provider::AgentUser;
+
+/// Why agents can't be started as the configuration says.
+#[derive(Debug, thiserror::Error)]
+pub enum UserProblem {
+    #[error("`ai_providers.{provider}.run_as: {user}` needs a daemon of root; this one can become nobody else")]
+    NotRoot { provider: String, user: String },
+    #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
+    Unknown { provider: String, user: String },
+    #[error("`ai_providers.{provider}.run_as`: could not look up user `{user}`")]
+    LookUp { provider: String, user: String, source: nix::Error },
+    #[error(
+        "`ai_providers.{provider}.run_as` needs `mcp_socket_path` outside of the state directory, which is the daemon's alone; \
+         such as /run/agent-coordinator/mcp.sock"
+    )]
+    SocketInStateDir { provider: String },
+    #[error(
+        "`ai_providers.{provider}.run_as`: user `{user}` may not enter `{}` on the way to the MCP socket", .folder.display()
+    )]
+    NoWay { provider: String, user: String, folder: PathBuf },
+}
+
+/// Whether the users that agents run as are there, and can reach what they need.
+///
+/// # Errors
+/// The first problem of the first provider that has one.
+pub fn check_users(config: &Config) -> Result<(), UserProblem> {
+    for (provider, user) in wanted_users(config) {
+        let names = || (provider.to_owned(), user.to_owned());
+        if !rustix::process::geteuid().is_root() {
+            let (provider, user) = names();
+            return Err(UserProblem::NotRoot { provider, user });
+        }
+        let found = look_up(user).map_err(|source| {
+            let (provider, user) = names();
+            UserProblem::LookUp { provider, user, source }
+        })?;
+        let Some(found) = found else {
+            let (provider, user) = names();
+            return Err(UserProblem::Unknown { provider, user });
+        };
+        if config.mcp_socket.starts_with(&config.state_dir) {
+            return Err(UserProblem::SocketInStateDir { provider: provider.to_owned() });
+        }
+        if let Some(folder) = first_closed(&found.run_as, &config.mcp_socket) {
+            let (provider, user) = names();
+            return Err(UserProblem::NoWay { provider, user, folder });
+        }
+    }
+    Ok(())
+}
+
+/// The users that agents run as, by name; one that is not there (any more) is missing.
+pub fn users(config: &Config) -> BTreeMap<String, AgentUser> {
+    let names: BTreeSet<&str> = wanted_users(config).map(|(_, user)| user).collect();
+    names.into_iter().filter_map(|name| Some((name.to_owned(), look_up(name).ok()??))).collect()
+}
+
+/// Where such users find the files of their launches: beside the socket, as nothing below the state directory is for them.
+pub fn users_files(config: &Config) -> PathBuf {
+    config.mcp_socket.with_file_name("files")
+}
+
+fn wanted_users(config: &Config) -> impl Iterator<Item = (&str, &str)> {
+    let entries = config.providers.iter();
+    entries.filter_map(|(name, provider)| Some((name.as_str(), provider.run_as.as_deref()?)))
+}
+
+fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
+    let Some(user) = User::from_name(name)? else { return Ok(None) };
+    let groups = match CString::new(name) {
+        Ok(name) => nix::unistd::getgrouplist(&name, user.gid)?.iter().map(|gid| gid.as_raw()).collect(),
+        Err(_) => return Ok(None),
+    };
+    let run_as = RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };
+    Ok(Some(AgentUser { run_as, home: user.dir, shell: user.shell }))
+}
+
+/// The uppermost existing folder above `path` that `user` may not enter, by its mode.
+fn first_closed(user: &RunAs, path: &Path) -> Option<PathBuf> {
+    let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
+    folders.reverse();
+    folders
+        .into_iter()
+        .find(|folder| std::fs::metadata(folder).is_ok_and(|found| !may_enter(user, &found)))
+        .map(Path::to_owned)
+}
+
+fn may_enter(user: &RunAs, folder: &std::fs::Metadata) -> bool {
+    let bit = match (folder.uid() == user.uid, user.groups.contains(&folder.gid())) {
+        (true, _) => 0o100,
+        (false, true) => 0o010,
+        (false, false) => 0o001,
+    };
+    user.uid == 0 || folder.mode() & bit != 0
+}
+
+/// The soft limit of open files that this process was started with.
+static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
+
+/// Agents get this soft limit of open files, whatever the daemon needs for itself: some programs mind a high one.
+pub fn give_agents_descriptors(soft: u64) {
+    let _ = DESCRIPTORS.set(soft);
+}
+
+/// What [`give_agents_descriptors`] was told.
+pub(super) fn descriptors() -> Option<u64> {
+    DESCRIPTORS.get().copied()
+}
+
+/// What the tree of one agent may use.
+pub(super) fn limits(config: &Config) -> cgroup::Limits {
+    let AgentLimits { memory, processes } = config.limits.agent;
+    cgroup::Limits { memory, processes }
+}
+
+/// Says once what agents get, and what they don't.
+pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
+    let limits = limits(config);
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    match cgroup::find(Path::new(cgroup::MOUNT), &membership) {
+        Ok(found) => {
+            let not_kept = found.not_kept(limits);
+            let (group, memory, processes) = (found.dir().display(), found.has_memory, found.has_pids);
+            if not_kept.is_empty() {
+                tracing::info!(%group, memory, processes, "each agent gets a control group");
+            } else {
+                let not_kept = not_kept.join(", ");
+                tracing::warn!(
+                    %group, memory, processes, not_kept,
+                    "each agent gets a control group, but its controllers are not ours to use: limits are not kept"
+                );
+            }
+            Some(found)
+        }
+        Err(reason) if limits == cgroup::Limits::default() => {
+            tracing::info!(%reason, "agents get no control groups; their trees are found and ended without");
+            None
+        }
+        Err(reason) => {
+            tracing::warn!(%reason, "agents get no control groups: limits of memory and processes are not kept");
+            None
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading the configuration again while the daemon runs: on SIGHUP, when somebody asks, and when a file is another.
+//!
+//! What is right is carried out as far as that can be; what is wrong changes nothing. What may be refused comes first: once a
+//! setting is in use, all are. What counts when is decided in [`crate::config::diff`].
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::notify::ServiceManager;
+use super::watched_files::WatchedFiles;
+use super::{Daemon, ManifestProblems};
+use crate::config::{self, Config, ConfigError, Environment, Live, Loaded, Reloaded, Standing};
+use crate::coordinator::Overseer;
+use crate::nudge::Wakeups;
+use crate::rest::{ConfigurationDoor, ReloadRefused, ReloadRequest};
+use crate::service::world::{SystemWorld, World};
+use crate::telemetry::{ErrorChain, LogLevel};
+
+/// The owner of the configuration.
+pub(super) struct Reloader {
+    live: Live,
+    environment: Environment,
+    invocation: String,
+    level: LogLevel,
+    hang_ups: Wakeups,
+    requests: mpsc::Receiver<ReloadRequest>,
+    files: WatchedFiles,
+    /// Of the file that was read last, also if it is not in use.
+    manifest: Option<PathBuf>,
+    standing: watch::Sender<Standing>,
+    manager: Arc<ServiceManager>,
+}
+
+impl Reloader {
+    /// With the door by which it is asked. Hears of changes from now on. Must be called within a tokio runtime.
+    pub(super) fn new(
+        loaded: Loaded,
+        environment: &Environment,
+        invocation: &str,
+        level: LogLevel,
+        hang_ups: Wakeups,
+        manager: Arc<ServiceManager>,
+    ) -> (Self, ConfigurationDoor) {
+        let world: &dyn World = &SystemWorld;
+        let live = Live::new(loaded, world.now());
+        let (door, standing, requests) = ConfigurationDoor::new(live.standing().clone());
+        let mut reloader = Self {
+            manifest: live.in_use().manifest.clone(),
+            live,
+            environment: environment.clone(),
+            invocation: invocation.to_owned(),
+            level,
+            hang_ups,
+            requests,
+            files: WatchedFiles::new(),
+            standing,
+            manager,
+        };
+        reloader.files.follow(reloader.paths());
+        (reloader, door)
+    }
+
+    /// What counts.
+    pub(super) fn in_use(&self) -> &Config {
+        self.live.in_use()
+    }
+
+    /// Reads it again whenever there is a reason. Not cancel-safe: what is being carried out is left half-done, for a daemon
+    /// that ends.
+    pub(super) async fn attend(&mut self, daemon: &Daemon) -> Infallible {
+        // A coordinator's loop shows that the daemon is alive; where there is none, this one does.
+        let mut watch = daemon.supervisor.is_none().then(|| self.manager.watch());
+        loop {
+            let turn_at = watch.as_mut().and_then(Overseer::turned).map(|within| Instant::now() + within);
+            let (by, reply) = tokio::select! {
+                biased;
+                () = self.hang_ups.woken() => ("SIGHUP", None),
+                Some(reply) = self.requests.recv() => ("command", Some(reply)),
+                () = self.files.changed() => ("file", None),
+                () = super::server::until(turn_at) => continue,
+            };
+            // Before they are read: what changes meanwhile is heard of.
+            self.files.follow(self.paths());
+            let began_at = Instant::now();
+            self.manager.reloading();
+            let outcome = self.reload(by, daemon).await;
+            self.standing.send_replace(self.live.standing().clone());
+            self.manager.reloaded(self.live.standing());
+            tracing::debug!(by, duration_ms = began_at.elapsed().as_millis(), "reload done");
+            self.files.go_on_with(self.paths());
+            if let Some(reply) = reply {
+                // Whoever asked may be gone.
+                let _ = reply.send(outcome);
+            }
+        }
+    }
+
+    /// The configuration, and the manifest that it names.
+    fn paths(&self) -> Vec<PathBuf> {
+        let manifests = self.live.in_use().manifest.iter().chain(&self.manifest);
+        self.live.standing().file.iter().chain(manifests).cloned().collect()
+    }
+
+    async fn reload(&mut self, by: &'static str, daemon: &Daemon) -> Result<Reloaded, ReloadRefused> {
+        let world: &dyn World = &SystemWorld;
+        let (former, environment) = (self.live.standing().file.clone(), self.environment.clone());
+        // The file may be a pipe that nobody writes to.
+        let read = tokio::task::spawn_blocking(move || config::load_again(former.as_deref(), &environment));
+        let carried_out = match read.await {
+            Ok(Ok(loaded)) => {
+                self.manifest.clone_from(&loaded.config.manifest);
+                // Also before that is read.
+                self.files.go_on_with(self.paths());
+                self.carry_out(&loaded.config, daemon).await.map(|()| loaded)
+            }
+            Ok(Err(error)) => Err(error.into()),
+            Err(panic) => Err(panic.into()),
+        };
+        match carried_out {
+            Ok(loaded) => {
+                let was_rejected = self.live.standing().rejected.is_some();
+                let reloaded = self.live.take(loaded, world.now());
+                log(by, &reloaded, was_rejected);
+                Ok(reloaded)
+            }
+            Err(error) => {
+                let (problem, refused) = refusal(&error);
+                tracing::error!(by, problem, "the configuration on disk is not used; the last good one stays in use");
+                self.live.reject(problem, world.now());
+                Err(refused)
+            }
+        }
+    }
+
+    async fn carry_out(&self, new: &Config, daemon: &Daemon) -> anyhow::Result<()> {
+        let new = self.live.preview(new);
+        if let Some(server) = &daemon.server {
+            server.learn(&new, &self.environment, &self.invocation).await?;
+        }
+        self.level.set(&new.log.level)?;
+        if let Some(server) = &daemon.server {
+            server.reconfigure(&new);
+        }
+        if let Some(supervisor) = &daemon.supervisor {
+            supervisor.reconfigure(&new).await;
+        }
+        Ok(())
+    }
+}
+
+fn log(by: &'static str, reloaded: &Reloaded, was_rejected: bool) {
+    let changes = if reloaded.is_news() { &reloaded.changes[..] } else { &[] };
+    for change in changes {
+        let (old, new) = match &change.values {
+            Some([old, new]) => (Some(old.as_str()), Some(new.as_str())),
+            None => (None, None),
+        };
+        tracing::info!(setting = change.setting, old, new, applies = change.applies.as_str(), "setting changed");
+    }
+    let (n_changes, n_waiting) = (changes.len(), reloaded.waiting.len());
+    if n_changes > 0 || was_rejected {
+        tracing::info!(by, n_changes, n_waiting_for_restart = n_waiting, "configuration reloaded");
+    } else {
+        tracing::info!(by, n_waiting_for_restart = n_waiting, "configuration read again: nothing is different");
+    }
+}
+
+/// On one line, and for whoever asked.
+fn refusal(error: &anyhow::Error) -> (String, ReloadRefused) {
+    let of_file = |line: String, report: String| (line, ReloadRefused { report, is_about_file: true });
+    if let Some(ManifestProblems(report)) = error.downcast_ref() {
+        return of_file(report.on_one_line(), report.to_string());
+    }
+    match error.downcast_ref::<ConfigError>() {
+        Some(ConfigError::Invalid(report)) => of_file(report.on_one_line(), report.to_string()),
+        Some(unreadable) => of_file(unreadable.on_one_line(), unreadable.on_one_line()),
+        None => {
+            let line = ErrorChain(error.as_ref()).to_string();
+            (line.clone(), ReloadRefused { report: line, is_about_file: false })
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Where a daemon may make control groups, decided from what is seen.
+
+/// Why agents get no control groups.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotDelegated {
+    #[error("this machine shows no cgroup v2 hierarchy")]
+    NoHierarchy,
+    #[error("the daemon runs in the root group of the machine, which belongs to nobody")]
+    MachineRoot,
+    #[error("control group `{path}` is outside of what this process sees")]
+    OutOfSight { path: String },
+    #[error("control group `{path}` belongs to the service manager, which did not delegate it (Delegate=yes)")]
+    NotMarked { path: String },
+    #[error("control group `{path}` is not writable")]
+    NotWritable { path: String },
+}
+
+/// Where the groups of agents go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Into the daemon's own group.
+    Below,
+    /// Beside the daemon's own group, in the one above (`DelegateSubgroup=`): only such a group can limit its children.
+    Beside,
+}
+
+/// What is seen of the daemon's own group and the one above.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    /// Of the own group, from the root of the hierarchy as this process sees it.
+    pub path: &'a str,
+    pub is_superuser: bool,
+    pub is_machine_root: bool,
+    pub own: Seen,
+    pub parent: Seen,
+}
+
+/// One group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// The service manager says that it keeps its hands off.
+    pub is_marked: bool,
+    pub is_writable: bool,
+}
+
+/// The path of a process in the second version's hierarchy, from its `/proc/<pid>/cgroup`.
+pub(super) fn own_path(membership: &str) -> Option<&str> {
+    membership.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+/// A mark of the service manager counts most. Without one, the root of a container is the container's, and what an ordinary
+/// user may write is that user's, unless its name shows that a service manager tends it. Root may write everywhere: that
+/// means nothing.
+pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
+    let path = || facts.path.to_owned();
+    if facts.is_machine_root {
+        return Err(NotDelegated::MachineRoot);
+    }
+    // Of a process that came from outside of this namespace.
+    if facts.path.starts_with("/..") {
+        return Err(NotDelegated::OutOfSight { path: path() });
+    }
+    if facts.parent.is_marked && facts.parent.is_writable {
+        return Ok(Place::Beside);
+    }
+    let is_tended = [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
+    let is_ours = facts.own.is_marked || facts.path == "/" || (!facts.is_superuser && !is_tended);
+    match (is_ours, facts.own.is_writable) {
+        (true, true) => Ok(Place::Below),
+        (true, false) => Err(NotDelegated::NotWritable { path: path() }),
+        (false, _) => Err(NotDelegated::NotMarked { path: path() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: Facts<'_> = Facts {
+        path: "/system.slice/agent-coordinator.service",
+        is_superuser: true,
+        is_machine_root: false,
+        own: WRITABLE,
+        parent: WRITABLE,
+    };
+    const WRITABLE: Seen = Seen { is_marked: false, is_writable: true };
+    const MARKED: Seen = Seen { is_marked: true, is_writable: true };
+    const CLOSED: Seen = Seen { is_marked: false, is_writable: false };
+
+    #[track_caller]
+    fn check(facts: Facts<'_>, expected: Result<Place, &str>) {
+        let decided = decide(&facts).map_err(|reason| reason.to_string());
+        match expected {
+            Ok(place) => assert_eq!(decided, Ok(place)),
+            Err(text) => assert!(decided.clone().is_err_and(|reason| reason.contains(text)), "{decided:?}"),
+        }
+    }
+
+    #[test]
+    fn what_systemd_delegated_is_taken_and_nothing_else_of_it() {
+        check(SERVICE, Err("did not delegate"));
+        check(Facts { own: MARKED, ..SERVICE }, Ok(Place::Below));
+        let subgroup = Facts { path: "/system.slice/agent-coordinator.service/daemon", ..SERVICE };
+        check(Facts { parent: MARKED, ..subgroup }, Ok(Place::Beside));
+        check(Facts { is_superuser: false, ..SERVICE }, Err("did not delegate"));
+        check(Facts { own: Seen { is_writable: false, ..MARKED }, ..SERVICE }, Err("not writable"));
+    }
+
+    #[test]
+    fn a_users_own_group_and_the_root_of_a_container_are_taken() {
+        let own = Facts { path: "/fleet", is_superuser: false, ..SERVICE };
+        check(own, Ok(Place::Below));
+        check(Facts { is_superuser: true, ..own }, Err("did not delegate"));
+        check(Facts { path: "/", ..SERVICE }, Ok(Place::Below));
+        check(Facts { path: "/", own: CLOSED, ..SERVICE }, Err("not writable"));
+    }
+
+    #[test]
+    fn the_root_of_the_machine_and_what_cant_be_seen_are_left_alone() {
+        check(Facts { path: "/", is_machine_root: true, ..SERVICE }, Err("root group"));
+        check(Facts { path: "/../other", own: MARKED, ..SERVICE }, Err("outside"));
+    }
+
+    #[test]
+    fn the_own_path_is_that_of_the_second_version() {
+        assert_eq!(own_path("9:name=systemd:/\n4:memory:/a\n0::/b/c\n"), Some("/b/c"));
+        assert_eq!(own_path("4:memory:/a\n"), None);
+    }
+}

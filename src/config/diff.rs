@@ -1,0 +1,351 @@
+//! What a new configuration changes, setting by setting, and when each change counts: pure, so that the log, `status` and
+//! `reload` say the same.
+//!
+//! Every section is taken apart by name: a setting that is added and not listed here is a compile error, and a test compares
+//! the list with what the reader knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{
+    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
+    Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
+};
+use crate::domain::{Language, Secret};
+
+/// When a changed setting counts in a daemon that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Applies {
+    /// From the next decision on.
+    Now,
+    /// Agents that run keep what they were started with.
+    ToNewStarts,
+    /// Not before the daemon is started again.
+    AfterRestart,
+}
+
+impl Applies {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Now => "now",
+            Self::ToNewStarts => "to new starts",
+            Self::AfterRestart => "after a restart",
+        }
+    }
+}
+
+/// One setting that is different.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Change {
+    /// As in the file: `session.max_timeout`.
+    pub setting: String,
+    /// Before and after, where both may be shown: never those of secrets, and of texts that variables were put into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<[String; 2]>,
+    pub applies: Applies,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.values {
+            Some([old, new]) => write!(f, "{}: {old} → {new}", self.setting),
+            None => write!(f, "{}: changed", self.setting),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Changes(Vec<Change>);
+
+impl Changes {
+    fn shown<T: PartialEq>(
+        &mut self,
+        applies: Applies,
+        setting: impl Into<String>,
+        (old, new): (&T, &T),
+        show: impl Fn(&T) -> String,
+    ) {
+        if old != new {
+            self.0.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
+        }
+    }
+
+    fn hidden<T: PartialEq>(&mut self, applies: Applies, setting: impl Into<String>, (old, new): (&T, &T)) {
+        if old != new {
+            self.0.push(Change { setting: setting.into(), values: None, applies });
+        }
+    }
+}
+
+/// What is different in `new`, in the order of the sections.
+pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
+    use Applies::{AfterRestart, Now};
+    let Config {
+        polling_interval,
+        max_concurrent,
+        state_dir,
+        mcp_socket,
+        // They have no key: they follow `state_dir`.
+        control_socket: _,
+        coordinator_socket: _,
+        server,
+        store,
+        http,
+        coordinator_token,
+        providers: _,
+        agents: _,
+        limits,
+        parking,
+        session,
+        start,
+        stop,
+        run,
+        notice,
+        chat,
+        backoff,
+        shutdown,
+        log,
+        output,
+        language,
+        manifest,
+    } = old;
+    let mut changes = Changes::default();
+    let path = |path: &PathBuf| path.display().to_string();
+    changes.shown(Now, "polling_interval", (polling_interval, &new.polling_interval), duration);
+    changes.shown(Now, "max_concurrent", (max_concurrent, &new.max_concurrent), usize::to_string);
+    changes.shown(AfterRestart, "state_dir", (state_dir, &new.state_dir), path);
+    changes.shown(AfterRestart, "mcp_socket_path", (mcp_socket, &new.mcp_socket), path);
+    changes.shown(AfterRestart, "server", (server, &new.server), ToString::to_string);
+    changes.shown(AfterRestart, "store.url", (store, &new.store), ToString::to_string);
+    of_http(&mut changes, http, &new.http);
+    changes.hidden(Now, "coordinator_token", (coordinator_token, &new.coordinator_token));
+    of_providers(&mut changes, old, new);
+    let passkeys = |config: &Config| config.agents.keys().cloned().collect::<BTreeSet<_>>();
+    for agent in passkeys(old).union(&passkeys(new)) {
+        let of = |config: &Config| -> Option<Secret> { config.agents.get(agent).map(|known| known.passkey.clone()) };
+        changes.hidden(Now, format!("agents.{agent}.passkey"), (&of(old), &of(new)));
+    }
+    of_limits(&mut changes, limits, &new.limits);
+    of_parking(&mut changes, parking, &new.parking);
+    of_sessions(&mut changes, session, &new.session);
+    of_starts(&mut changes, (start, backoff), (&new.start, &new.backoff));
+    of_ends(&mut changes, (stop, run, notice), (&new.stop, &new.run, &new.notice));
+    of_chats(&mut changes, chat, &new.chat);
+    of_shutdown(&mut changes, shutdown, &new.shutdown);
+    of_log(&mut changes, log, &new.log);
+    of_output(&mut changes, output, &new.output);
+    changes.shown(Now, "language", (language, &new.language), Language::to_string);
+    changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
+    changes.0
+}
+
+/// `new`, as far as a daemon that was started with `started` can go by it: what only counts after a restart stays as it was.
+pub fn without_restart(new: Config, started: &Config) -> Config {
+    let started = started.clone();
+    Config {
+        state_dir: started.state_dir,
+        mcp_socket: started.mcp_socket,
+        control_socket: started.control_socket,
+        coordinator_socket: started.coordinator_socket,
+        server: started.server,
+        store: started.store,
+        http: started.http,
+        log: LogConfig { level: new.log.level, ..started.log },
+        providers: providers_without_restart(&new.providers, &started.providers),
+        ..new
+    }
+}
+
+/// An entry for another user waits for the restart as a whole: nobody is started by half of it, least of all as the wrong user.
+fn providers_without_restart(
+    new: &BTreeMap<String, ProviderConfig>,
+    started: &BTreeMap<String, ProviderConfig>,
+) -> BTreeMap<String, ProviderConfig> {
+    let names: BTreeSet<&String> = new.keys().chain(started.keys()).collect();
+    let counts = |name: &String| {
+        let (old, new) = (started.get(name), new.get(name));
+        if user_of(old) == user_of(new) { new } else { old }
+    };
+    names.into_iter().filter_map(|name| Some((name.clone(), counts(name)?.clone()))).collect()
+}
+
+fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
+    entry?.run_as.as_deref()
+}
+
+fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
+    let Http { listen, allowed_hosts } = old;
+    let address = |address: &Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
+    changes.shown(Applies::AfterRestart, "http.listen", (listen, &new.listen), address);
+    changes.shown(Applies::AfterRestart, "http.allowed_hosts", (allowed_hosts, &new.allowed_hosts), |hosts| {
+        let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+        format!("[{}]", hosts.join(", "))
+    });
+}
+
+fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
+    let names: BTreeSet<&String> = old.providers.keys().chain(new.providers.keys()).collect();
+    for name in names {
+        let setting = format!("ai_providers.{name}");
+        let (old, new) = (old.providers.get(name), new.providers.get(name));
+        let applies = if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
+        match (old, new) {
+            (Some(old), Some(new)) => of_provider(changes, applies, &setting, old, new),
+            (old, new) => {
+                let is_there = (&old.is_some(), &new.is_some());
+                let word = |is_there: &bool| if *is_there { "an entry" } else { "no entry" }.to_owned();
+                changes.shown(applies, setting, is_there, word);
+            }
+        }
+    }
+}
+
+fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &ProviderConfig, new: &ProviderConfig) {
+    let ProviderConfig { command_line, cli_args, environment, pass_environment, wrap, run_as } = old;
+    for ((key, old), (_, new)) in words_of(command_line).iter().zip(&words_of(&new.command_line)) {
+        let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".to_owned());
+        changes.shown(applies, format!("{setting}.{key}"), (old, new), word);
+    }
+    changes.hidden(applies, format!("{setting}.cli_args"), (cli_args, &new.cli_args));
+    changes.hidden(applies, format!("{setting}.environment"), (environment, &new.environment));
+    let passed = (pass_environment, &new.pass_environment);
+    changes.hidden(applies, format!("{setting}.pass_environment"), passed);
+    changes.hidden(applies, format!("{setting}.wrap"), (wrap, &new.wrap));
+    let user = |user: &Option<String>| user.clone().unwrap_or_else(|| "none".to_owned());
+    changes.shown(applies, format!("{setting}.run_as"), (run_as, &new.run_as), user);
+}
+
+/// The keys of a command line, as the file has them.
+fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 6] {
+    let (preset, program, model, permissions, prompt, passkey_in_prompt) = match command_line {
+        CommandLine::Own { program, prompt, passkey_in_prompt } => {
+            let prompt = match prompt {
+                PromptVia::Argument => "argument",
+                PromptVia::Stdin => "stdin",
+            };
+            (None, Some(program.clone()), None, None, Some(prompt), Some(passkey_in_prompt.to_string()))
+        }
+        CommandLine::Preset { preset, program, model, permissions } => {
+            let name = Preset::ALL.iter().find(|(_, each)| each == preset).map(|(name, _)| *name);
+            let permissions = match permissions {
+                Permissions::Project => "project",
+                Permissions::Bypass => "bypass",
+            };
+            (name, program.clone(), model.clone(), Some(permissions), None, None)
+        }
+    };
+    [
+        ("preset", preset.map(str::to_owned)),
+        ("cli_command", program),
+        ("model", model),
+        ("permissions", permissions.map(str::to_owned)),
+        ("prompt", prompt.map(str::to_owned)),
+        ("passkey_in_prompt", passkey_in_prompt),
+    ]
+}
+
+fn of_limits(changes: &mut Changes, old: &Limits, new: &Limits) {
+    let Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent } = old;
+    let AgentLimits { memory, processes } = agent;
+    let size = |bytes: &Option<u64>| bytes.map_or_else(|| "none".to_owned(), units::show_size);
+    let number = |number: &Option<usize>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    changes.shown(Applies::Now, "limits.per_project", (per_project, &new.per_project), number);
+    changes.shown(Applies::Now, "limits.per_agent", (per_agent, &new.per_agent), number);
+    changes.shown(Applies::Now, "limits.per_provider", (per_provider, &new.per_provider), number);
+    changes.shown(Applies::Now, "limits.chat_reserve", (chat_reserve, &new.chat_reserve), usize::to_string);
+    changes.shown(Applies::Now, "limits.min_free_disk", (min_free_disk, &new.min_free_disk), size);
+    changes.shown(Applies::Now, "limits.min_free_memory", (min_free_memory, &new.min_free_memory), size);
+    changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (memory, &new.agent.memory), size);
+    let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (processes, &new.agent.processes), number);
+}
+
+fn of_parking(changes: &mut Changes, old: &Parking, new: &Parking) {
+    let Parking { initial, max } = old;
+    changes.shown(Applies::Now, "parking.initial", (initial, &new.initial), duration);
+    changes.shown(Applies::Now, "parking.max", (max, &new.max), duration);
+}
+
+fn of_sessions(changes: &mut Changes, old: &Session, new: &Session) {
+    let Session { default_timeout, max_timeout, cleanup_interval } = old;
+    changes.shown(Applies::Now, "session.default_timeout", (default_timeout, &new.default_timeout), duration);
+    changes.shown(Applies::Now, "session.max_timeout", (max_timeout, &new.max_timeout), duration);
+    changes.shown(Applies::Now, "session.cleanup_interval", (cleanup_interval, &new.cleanup_interval), duration);
+}
+
+fn of_starts(changes: &mut Changes, old: (&Start, &Backoff), new: (&Start, &Backoff)) {
+    let Start { timeout, limit, interval } = old.0;
+    changes.shown(Applies::ToNewStarts, "start.timeout", (timeout, &new.0.timeout), duration);
+    changes.shown(Applies::Now, "start.limit", (limit, &new.0.limit), usize::to_string);
+    changes.shown(Applies::Now, "start.interval", (interval, &new.0.interval), duration);
+    let Backoff { initial, max } = old.1;
+    changes.shown(Applies::Now, "backoff.initial", (initial, &new.1.initial), duration);
+    changes.shown(Applies::Now, "backoff.max", (max, &new.1.max), duration);
+}
+
+fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run, &Notice)) {
+    let Stop { timeout, leak_grace } = old.0;
+    changes.shown(Applies::Now, "stop.timeout", (timeout, &new.0.timeout), duration);
+    // Its keeper takes it with it.
+    changes.shown(Applies::ToNewStarts, "stop.leak_grace", (leak_grace, &new.0.leak_grace), duration);
+    let Run { linger, max_runtime, silence_timeout } = old.1;
+    let most = |most: &Option<Duration>| most.as_ref().map_or_else(|| "none".to_owned(), duration);
+    changes.shown(Applies::Now, "run.linger", (linger, &new.1.linger), duration);
+    changes.shown(Applies::Now, "run.max_runtime", (max_runtime, &new.1.max_runtime), most);
+    changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), most);
+    let Notice { grace } = old.2;
+    changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
+}
+
+fn of_chats(changes: &mut Changes, old: &Chat, new: &Chat) {
+    let Chat { poll_hold, idle_timeout } = old;
+    changes.shown(Applies::Now, "chat.poll_hold", (poll_hold, &new.poll_hold), duration);
+    changes.shown(Applies::Now, "chat.idle_timeout", (idle_timeout, &new.idle_timeout), duration);
+}
+
+fn of_shutdown(changes: &mut Changes, old: &Shutdown, new: &Shutdown) {
+    let Shutdown { sigterm, sigint } = old;
+    let word = |policy: &AtShutdown| {
+        match policy {
+            AtShutdown::Keep => "keep",
+            AtShutdown::Stop => "stop",
+        }
+        .to_owned()
+    };
+    changes.shown(Applies::Now, "shutdown.sigterm", (sigterm, &new.sigterm), word);
+    changes.shown(Applies::Now, "shutdown.sigint", (sigint, &new.sigint), word);
+}
+
+fn of_log(changes: &mut Changes, old: &LogConfig, new: &LogConfig) {
+    let LogConfig { level, format, file } = old;
+    changes.shown(Applies::Now, "log.level", (level, &new.level), Clone::clone);
+    let word = |format: &LogFormat| {
+        match format {
+            LogFormat::Auto => "auto",
+            LogFormat::Json => "json",
+            LogFormat::Text => "text",
+        }
+        .to_owned()
+    };
+    changes.shown(Applies::AfterRestart, "log.format", (format, &new.format), word);
+    changes.shown(Applies::AfterRestart, "log.file", (file, &new.file), |file| optional_path(file.as_deref()));
+}
+
+fn of_output(changes: &mut Changes, old: &Output, new: &Output) {
+    let Output { max_file, files } = old;
+    let size = |bytes: &u64| units::show_size(*bytes);
+    changes.shown(Applies::ToNewStarts, "output.max_file", (max_file, &new.max_file), size);
+    changes.shown(Applies::ToNewStarts, "output.files", (files, &new.files), usize::to_string);
+}
+
+fn duration(duration: &Duration) -> String {
+    units::show_duration(*duration)
+}
+
+fn optional_path(file: Option<&Path>) -> String {
+    file.map_or_else(|| "none".to_owned(), |file| file.display().to_string())
+}

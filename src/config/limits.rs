@@ -1,0 +1,61 @@
+//! `limits`: how much may run at once, beside `max_concurrent`, and what must be free for it.
+
+use super::reader::{Field, Section};
+use super::report::Problem;
+
+/// Limits of what runs at once. What runs beyond one that was lowered goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Agents alive at once in one project; `None`: any number.
+    pub per_project: Option<usize>,
+    /// The same of one agent, in all its projects.
+    pub per_agent: Option<usize>,
+    /// The same of one provider (`ai_type`).
+    pub per_provider: Option<usize>,
+    /// Of `max_concurrent`, so many are kept free for chats; less than that.
+    pub chat_reserve: usize,
+    /// Nothing is started while less is free on the file system of `state_dir`, in bytes.
+    pub min_free_disk: Option<u64>,
+    /// The same of memory.
+    pub min_free_memory: Option<u64>,
+    pub agent: AgentLimits,
+}
+
+/// What the whole tree of one agent may use. Kept where the daemon has a control group with the controllers for it; unlimited
+/// where `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AgentLimits {
+    /// In bytes. Beyond it, the kernel ends processes of the tree.
+    pub memory: Option<u64>,
+    /// Processes and threads. Beyond it, no more are made.
+    pub processes: Option<u64>,
+}
+
+impl Limits {
+    pub(super) fn read(mut section: Section<'_, '_>, max_concurrent: usize) -> Self {
+        let mut limit = |key| section.optional(key).and_then(|field| field.integer(1..=100_000));
+        let (per_project, per_agent, per_provider) = (limit("per_project"), limit("per_agent"), limit("per_provider"));
+        let reserve = section.field("chat_reserve");
+        let span = reserve.as_ref().map(Field::span);
+        let chat_reserve = reserve.and_then(|field| field.integer(0..=100_000)).unwrap_or_default();
+        if chat_reserve >= max_concurrent && chat_reserve > 0 {
+            let problem = Problem::new("`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks", span);
+            section.reader().note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
+        }
+        let mut least = |key| section.optional(key).and_then(|field| field.size(1..=1 << 60));
+        let (min_free_disk, min_free_memory) = (least("min_free_disk"), least("min_free_memory"));
+        let agent = AgentLimits::read(&mut section);
+        Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent }
+    }
+}
+
+impl AgentLimits {
+    fn read(limits: &mut Section<'_, '_>) -> Self {
+        let memory = limits.optional("memory_per_agent");
+        let processes = limits.optional("processes_per_agent");
+        Self {
+            memory: memory.and_then(|field| field.size(16 * 1024 * 1024..=1024 * 1024 * 1024 * 1024)),
+            processes: processes.and_then(|field| field.integer(2..=4_000_000)).and_then(|n| u64::try_from(n).ok()),
+        }
+    }
+}

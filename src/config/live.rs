@@ -1,0 +1,113 @@
+//! The configuration of a daemon that runs, and how the file stands to it: the last good one counts, whatever is written there.
+//!
+//! Pure: `app` reads files and hands out what counts; `rest` and the command line show the [`Standing`].
+
+use std::path::PathBuf;
+
+use super::diff::{Change, diff, without_restart};
+use super::{Config, Loaded};
+use crate::domain::Timestamp;
+
+/// How the file stands to what is in use.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// The file; `None` means that there is none, and all settings have their defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// When what is in use was read.
+    pub since: Timestamp,
+    /// Why what is in the file is not in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Rejected>,
+    /// What of it only counts after a restart.
+    #[serde(default)]
+    pub waiting: Vec<Change>,
+}
+
+/// What is in the file is not in use.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Rejected {
+    /// When it was read so for the first time.
+    pub since: Timestamp,
+    /// What is wrong with it now, with its places, on one line.
+    pub problem: String,
+}
+
+/// What came of reading the file again.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// When this was.
+    pub at: Timestamp,
+    /// When what is in use was read: this time, unless nothing was different.
+    pub since: Timestamp,
+    /// What was different then. A file that changes is read by itself, sooner than a person can ask for it.
+    pub changes: Vec<Change>,
+    /// What of it, or of an earlier one, only counts after a restart.
+    pub waiting: Vec<Change>,
+}
+
+impl Reloaded {
+    /// Whether anything was different this time.
+    pub fn is_news(&self) -> bool {
+        self.at == self.since
+    }
+}
+
+/// What counts, and what was read last.
+#[derive(Debug)]
+pub struct Live {
+    in_use: Config,
+    read: Config,
+    /// When that was read.
+    changes: Vec<Change>,
+    standing: Standing,
+}
+
+impl Live {
+    /// As it is at the start, when all of it counts.
+    pub fn new(loaded: Loaded, now: Timestamp) -> Self {
+        let Loaded { config, source } = loaded;
+        let standing = Standing { file: source, since: now, rejected: None, waiting: Vec::new() };
+        Self { in_use: config.clone(), read: config, changes: Vec::new(), standing }
+    }
+
+    /// What counts.
+    pub const fn in_use(&self) -> &Config {
+        &self.in_use
+    }
+
+    pub const fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// What would count if `new` was taken.
+    pub fn preview(&self, new: &Config) -> Config {
+        without_restart(new.clone(), &self.in_use)
+    }
+
+    /// A good file, that was carried out as far as it can be. Taking the same again changes nothing.
+    pub fn take(&mut self, loaded: Loaded, now: Timestamp) -> Reloaded {
+        let Loaded { config, source } = loaded;
+        let changes = diff(&self.read, &config);
+        self.in_use = self.preview(&config);
+        let waiting = diff(&self.in_use, &config);
+        if !changes.is_empty() {
+            self.changes = changes;
+            self.standing.since = now;
+        }
+        self.read = config;
+        let since = self.standing.since;
+        self.standing = Standing { file: source.clone(), since, rejected: None, waiting: waiting.clone() };
+        Reloaded { file: source, at: now, since, changes: self.changes.clone(), waiting }
+    }
+
+    /// A file that can't be used: what is in use stays so.
+    pub fn reject(&mut self, problem: String, now: Timestamp) {
+        let since = self.standing.rejected.take().map_or(now, |rejected| rejected.since);
+        self.standing.rejected = Some(Rejected { since, problem });
+    }
+}

@@ -1,0 +1,83 @@
+//! How long this coordinator's instances have run, and for how long they were silent: by clocks that nobody sets
+//! ([`crate::domain::stopwatch`]). What is too long is decided by the plan.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ears::Ears;
+use crate::domain::plan::{Elapsed, Limits, silence};
+use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
+use crate::instance_dir::{self, clock::MonotonicInstant, record};
+
+/// What is remembered of each instance, as long as it is there.
+#[derive(Default)]
+pub(super) struct Clocks(BTreeMap<LaunchId, Clock>);
+
+struct Clock {
+    /// Since when it is known here.
+    known: Instant,
+    /// Since when it is known to run, and for how long it had then.
+    ran: Option<(Instant, Duration)>,
+    /// Since when it is known to be silent for too long.
+    suspected: Option<Instant>,
+    /// The ladder that its server named, and when that is.
+    ladder: Option<(Timestamp, Instant)>,
+}
+
+impl Clocks {
+    /// What the clocks show of each of these, and forgets all others.
+    pub(super) fn look(
+        &mut self,
+        instances: &[Instance],
+        launches: &[LaunchFacts],
+        at: Timestamp,
+        ears: &Ears,
+        state_dir: &Path,
+        limits: &Limits,
+    ) -> BTreeMap<LaunchId, Elapsed> {
+        let now = Instant::now();
+        let launches: BTreeMap<&LaunchId, &LaunchFacts> = launches.iter().map(|launch| (&launch.id, launch)).collect();
+        let mut before = std::mem::take(&mut self.0);
+        let mut shown = BTreeMap::new();
+        for instance in instances.iter().filter(|instance| instance.is_live()) {
+            let id = &instance.launch;
+            let mut clock = before.remove(id).unwrap_or(Clock { known: now, ran: None, suspected: None, ladder: None });
+            if clock.ran.is_none() && matches!(instance.phase, Phase::Running { .. }) {
+                clock.ran = Some((now, ran_before(state_dir, id).unwrap_or_default()));
+            }
+            let launch = launches.get(id);
+            clock.ladder = match launch.map(|launch| &launch.state) {
+                // A clock that jumps from now on moves it no more.
+                Some(LaunchState::Stopping { ladder_at, .. }) => match clock.ladder {
+                    Some((same, due)) if same == *ladder_at => Some((same, due)),
+                    _ => Some((*ladder_at, now + ladder_at.since(at).min(limits.linger))),
+                },
+                _ => None,
+            };
+            let mut elapsed = Elapsed {
+                known: now - clock.known,
+                ran: clock.ran.map(|(since, before)| before + (now - since)),
+                quiet: ears.quiet_for(id),
+                suspected: None,
+                until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
+            };
+            let is_silent = launch.and_then(|launch| silence(&elapsed, launch)).zip(limits.silence_timeout);
+            clock.suspected =
+                clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
+            elapsed.suspected = clock.suspected.map(|since| now - since);
+            shown.insert(id.clone(), elapsed);
+            self.0.insert(id.clone(), clock);
+        }
+        shown
+    }
+}
+
+/// How long its agent had run, by what its keeper wrote down: it may be older than this daemon.
+fn ran_before(state_dir: &Path, launch: &LaunchId) -> Option<Duration> {
+    let dir = instance_dir::find(state_dir, launch)?;
+    let started: record::Started = record::read(&dir).ok().flatten()?;
+    Some(MonotonicInstant::now().since(started.started_monotonic_ms?))
+}

@@ -1,0 +1,137 @@
+use super::*;
+use crate::domain::id::CoordinatorId;
+use crate::domain::key::{InstanceKey, Purpose};
+use crate::domain::launch::Outcome;
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const MINUTE: Duration = Duration::from_mins(1);
+const PARKING: Parking = Parking { initial: Duration::from_mins(5), max: Duration::from_hours(1) };
+
+fn quota(resets_at: Option<Timestamp>) -> Failure {
+    Failure { class: FailureClass::Quota, resets_at }
+}
+
+/// A launch of a coordinator, claimed then.
+fn claimed(n: u32, at: Timestamp) -> Launch {
+    let key = InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
+    let launch = Launch::claimed(format!("lch_{n}").parse().unwrap(), key, "claude".to_owned(), at, at + MINUTE);
+    Launch { coordinator: Some("crd".parse::<CoordinatorId>().unwrap()), ..launch }
+}
+
+fn ended(launch: Launch, failure: Option<Failure>, at: Timestamp) -> Launch {
+    let activity = crate::domain::Activity { failure, ..launch.activity.clone() };
+    Launch { activity, state: LaunchState::Ended { outcome: Outcome::ExitedWithoutReport, at }, ..launch }
+}
+
+fn authenticated(launch: Launch, at: Timestamp) -> Launch {
+    let state = LaunchState::Running { session: "ses_1".parse().unwrap() };
+    Launch { authenticated_at: Some(at), state, ..launch }
+}
+
+fn fresh() -> Account {
+    Account::new("claude".to_owned())
+}
+
+/// Parked at `NOW` by launch 1, for five minutes.
+fn parked() -> Account {
+    fresh().after(&ended(claimed(1, NOW), Some(quota(None)), NOW), NOW, PARKING)
+}
+
+#[track_caller]
+fn check_delay(resets_after: Option<Duration>, n: u32, expected: Duration) {
+    let failure = quota(resets_after.map(|after| NOW + after));
+    assert_eq!(PARKING.until(failure, n, NOW), NOW + expected);
+}
+
+#[test]
+fn a_failure_parks_until_its_named_end_and_a_tenth_more_or_longer_each_time() {
+    check_delay(None, 1, 5 * MINUTE);
+    check_delay(None, 2, 10 * MINUTE);
+    check_delay(None, 4, 40 * MINUTE);
+    check_delay(None, 5, 60 * MINUTE);
+    check_delay(None, u32::MAX, 60 * MINUTE);
+    check_delay(Some(100 * MINUTE), 9, 110 * MINUTE);
+    check_delay(Some(Duration::ZERO), 1, 5 * MINUTE);
+    check_delay(Some(Duration::from_hours(24 * 365)), 1, MAX_PARKING);
+    let past = Failure { resets_at: Some(Timestamp::from_millis(0)), ..quota(None) };
+    assert_eq!(PARKING.until(past, 1, NOW), NOW + 5 * MINUTE);
+}
+
+#[test]
+fn only_auth_and_quota_park_and_only_at_an_end() {
+    for class in FailureClass::ALL {
+        let failure = Failure::from(*class);
+        let account = fresh().after(&ended(claimed(1, NOW), Some(failure), NOW), NOW, PARKING);
+        let is_parked = matches!(class, FailureClass::Auth | FailureClass::Quota);
+        assert_eq!(account.parked.is_some(), is_parked, "{class}");
+    }
+    let running = Launch { activity: ended(claimed(1, NOW), Some(quota(None)), NOW).activity, ..claimed(1, NOW) };
+    assert_eq!(fresh().after(&running, NOW, PARKING), fresh());
+}
+
+#[test]
+fn agents_that_fail_together_are_one_failure() {
+    let account = parked();
+    let other = ended(claimed(2, Timestamp::from_millis(5)), Some(quota(None)), NOW + MINUTE);
+    assert_eq!(account.clone().after(&other, NOW + MINUTE, PARKING), account);
+    // One of them knows when it is over.
+    let knowing = ended(claimed(3, NOW), Some(quota(Some(NOW + 101 * MINUTE))), NOW + MINUTE);
+    let until = account.after(&knowing, NOW + MINUTE, PARKING).parked.map(|parked| (parked.until, parked.n_failures));
+    assert_eq!(until, Some((NOW + 111 * MINUTE, 1)));
+}
+
+#[test]
+fn one_tries_it_and_the_others_follow_when_that_has_authenticated() {
+    let account = parked();
+    assert_eq!(account.standing(NOW), Standing::Parked(NOW + 5 * MINUTE));
+    let later = NOW + 5 * MINUTE;
+    assert_eq!(account.standing(later), Standing::MayBeTried);
+    let probe = claimed(2, later);
+    let tried = account.after_claim(&probe.id, later);
+    assert_eq!(tried.standing(later), Standing::BeingTried(later + PROBE_PATIENCE));
+    assert_eq!(tried.standing(later + PROBE_PATIENCE), Standing::MayBeTried, "one a minute");
+    let works = tried.clone().after(&authenticated(probe.clone(), later), later, PARKING);
+    assert_eq!(works.standing(later), Standing::Works);
+    // It ended for a reason of its own: the next one may.
+    let next = tried.clone().after(&ended(probe.clone(), None, later), later, PARKING);
+    assert_eq!(next.standing(later), Standing::MayBeTried);
+    let again = tried.after(&ended(probe, Some(quota(None)), later), later, PARKING);
+    assert_eq!(again.standing(later), Standing::Parked(later + 10 * MINUTE), "longer than before");
+}
+
+#[test]
+fn who_was_started_before_or_by_hand_says_nothing_of_a_parked_account() {
+    let account = parked();
+    let earlier = authenticated(claimed(2, NOW), NOW + MINUTE);
+    assert_eq!(account.clone().after(&earlier, NOW + MINUTE, PARKING), account);
+    let by_hand = Launch { coordinator: None, ..authenticated(claimed(3, NOW + MINUTE), NOW + MINUTE) };
+    assert_eq!(account.clone().after(&by_hand, NOW + MINUTE, PARKING), account);
+}
+
+#[test]
+fn a_probe_that_fails_counts_also_when_the_clock_was_set_back() {
+    let before = Timestamp::from_millis(NOW.as_millis() - 3_600_000);
+    let probe = claimed(2, before);
+    let tried = parked().after_claim(&probe.id, before);
+    let again = tried.after(&ended(probe, Some(quota(None)), before), before, PARKING);
+    assert_eq!(again.standing(before), Standing::Parked(before + 10 * MINUTE));
+}
+
+#[test]
+fn a_wrong_clock_parks_nobody_for_longer_than_was_decided() {
+    let year = Duration::from_hours(24 * 365);
+    let back = Timestamp::from_millis(NOW.as_millis() - i64::try_from(year.as_millis()).unwrap());
+    let account = parked();
+    assert_eq!(account.standing(back), Standing::Parked(back + 5 * MINUTE));
+    let seen = account.clone().seen_at(back);
+    assert_eq!(seen.standing(back + 5 * MINUTE), Standing::MayBeTried);
+    assert_eq!(account.clone().seen_at(NOW + MINUTE), account, "what is past stays");
+    assert_eq!(account.standing(NOW + year), Standing::MayBeTried);
+    let far = Account { parked: account.parked.map(|it| Parked { until: NOW + year, ..it }), ..fresh() };
+    assert_eq!(far.standing(NOW), Standing::Parked(NOW + MAX_PARKING));
+}
+
+#[test]
+fn a_person_releases_at_once() {
+    assert_eq!(parked().released().standing(NOW), Standing::Works);
+}

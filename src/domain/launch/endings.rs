@@ -1,0 +1,219 @@
+//! The words for how launches end: why one is told to, what became of it, and what that means for the next start.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why an agent is to end before its own end. The first reason wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It reported its result; it has `run.linger` to go by itself.
+    Reported,
+    /// It called `logout`; it has `run.linger` to go by itself.
+    LoggedOut,
+    /// A person asked for it (`stop AGENT PROJECT`).
+    Person,
+    /// A person asked to stop everything (`stop --all`).
+    StopAll,
+    /// The daemon ends and its policy is to end its agents.
+    Shutdown,
+    /// It was told of a change of its work and did not end its session within `notice.grace`.
+    NoticeIgnored,
+    /// It was told to stop and logged out.
+    Noticed,
+    /// A person ended the chat.
+    ChatEnded,
+    /// Nobody said anything in the chat for `chat.idle_timeout`.
+    ChatIdle,
+    /// It did not authenticate by `start.timeout`.
+    StartTimeout,
+    /// Its session is older than `session.max_timeout`.
+    SessionMaximum,
+    /// Its process runs for longer than `run.max_runtime`.
+    RunMaximum,
+    /// It neither called nor printed anything for `run.silence_timeout`.
+    Silence,
+    /// The server does not know it any more, or knows it as ended.
+    Unknown,
+}
+
+impl StopReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::LoggedOut => "logged_out",
+            Self::Person => "person",
+            Self::StopAll => "stop_all",
+            Self::Shutdown => "shutdown",
+            Self::NoticeIgnored => "notice_ignored",
+            Self::Noticed => "noticed",
+            Self::ChatEnded => "chat_ended",
+            Self::ChatIdle => "chat_idle",
+            Self::StartTimeout => "start_timeout",
+            Self::SessionMaximum => "session_maximum",
+            Self::RunMaximum => "run_maximum",
+            Self::Silence => "silence",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Which limit of time ended a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimit {
+    /// `session.default_timeout`: a session without a process of ours made no call for that long.
+    SessionIdle,
+    /// `session.max_timeout`.
+    SessionMaximum,
+    /// `run.max_runtime`.
+    RunMaximum,
+    /// `run.silence_timeout`.
+    Silence,
+}
+
+impl TimeLimit {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionIdle => "session_idle",
+            Self::SessionMaximum => "session_maximum",
+            Self::RunMaximum => "run_maximum",
+            Self::Silence => "silence",
+        }
+    }
+}
+
+/// How a launch ended. Success is what the server saw (`report_completed`), never an exit code.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It reported success, or its chat came to its end.
+    Completed,
+    /// It reported that it is blocked.
+    Blocked,
+    /// It reported failure.
+    Failed,
+    Stopped(StopReason),
+    /// It authenticated and ended without a report, whatever its exit code.
+    ExitedWithoutReport,
+    /// It ended, or was ended, without ever authenticating.
+    NeverAuthenticated,
+    /// No agent process came to be; the text says which object failed and how.
+    StartFailed(String),
+    TimedOut(TimeLimit),
+    /// Nobody saw how it ended: its keeper was killed, or its files are gone.
+    Lost,
+}
+
+impl Outcome {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+            Self::Stopped(_) => "stopped",
+            Self::ExitedWithoutReport => "exited_without_report",
+            Self::NeverAuthenticated => "never_authenticated",
+            Self::StartFailed(_) => "start_failed",
+            Self::TimedOut(_) => "timed_out",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The detail behind the word, where there is one.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Stopped(reason) => Some(reason.to_string()),
+            Self::StartFailed(reason) => Some(reason.clone()),
+            Self::TimedOut(limit) => Some(limit.as_str().to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// What an end means for the next start of its pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Fine,
+    /// The pair waits before it is started again, longer with each one in a row.
+    Failure,
+    /// Its account failed, which waits for all who have it: nothing is said of the pair.
+    AccountFailed,
+    /// It can't work as it is configured: the pair waits for a person.
+    Misconfigured,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        self.reason().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+    }
+}
+
+/// What an agent says of its work (`report_completed`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportResult {
+    Success,
+    Failed,
+    Blocked,
+}
+
+impl ReportResult {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// How the leading process of an instance went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ExitStatus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// What the keeper of a process found out at the end of its whole tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessEnd {
+    /// The leader ran and went; its tree is empty.
+    Exited(ExitStatus),
+    /// No agent process came to be: the object that failed, and how.
+    StartFailed(String),
+    /// The keeper didn't execute the agent, because the start deadline had passed.
+    FuseBurnt,
+    /// Nobody saw the end.
+    Lost,
+}
+
+impl ProcessEnd {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::StartFailed(_) => "start_failed",
+            Self::FuseBurnt => "fuse_burnt",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// The leader's own exit, where there was one.
+    pub const fn exit(&self) -> Option<ExitStatus> {
+        match self {
+            Self::Exited(exit) => Some(*exit),
+            Self::StartFailed(_) | Self::FuseBurnt | Self::Lost => None,
+        }
+    }
+}

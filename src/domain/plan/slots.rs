@@ -1,0 +1,112 @@
+//! Who takes which slots, and which limit a further start would exceed. What lives or is claimed takes its slots until it has
+//! ended, whatever the limits were when it began: lowering one ends nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Limits, Snapshot};
+use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::instance::Instance;
+use crate::domain::key::{InstanceKey, Purpose};
+use crate::domain::pair::StartReason;
+
+/// The slots in use.
+#[derive(Debug, Clone)]
+pub struct Slots<'a> {
+    limits: Limits,
+    n_chats: usize,
+    n_tasks: usize,
+    projects: BTreeMap<&'a ProjectId, usize>,
+    agents: BTreeMap<&'a AgentId, usize>,
+    providers: BTreeMap<&'a str, usize>,
+    /// Processes of which nobody says what they were started with: each may be of any provider.
+    n_unknown: usize,
+    /// Providers whose accounts are being tried by a start of this plan.
+    probes: BTreeSet<&'a str>,
+}
+
+impl<'a> Slots<'a> {
+    pub fn none(limits: Limits) -> Self {
+        let (projects, agents, providers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { limits, n_chats: 0, n_tasks: 0, projects, agents, providers, n_unknown: 0, probes: BTreeSet::new() }
+    }
+
+    /// Those of each open launch of this coordinator, and of each live process that the server doesn't know.
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        let mut slots = Self::none(snapshot.limits);
+        let mut counted: BTreeSet<&LaunchId> = BTreeSet::new();
+        let mine = snapshot.launches.iter().filter(|launch| launch.coordinator.as_ref() == Some(&snapshot.coordinator));
+        for launch in mine {
+            counted.insert(&launch.id);
+            slots.take(&launch.key, &launch.ai_type);
+        }
+        let live = snapshot.instances.iter().filter(|instance| instance.is_live());
+        live.filter(|instance| counted.insert(&instance.launch)).for_each(|instance: &Instance| {
+            slots.take(&instance.key, "");
+        });
+        slots
+    }
+
+    /// One more; an empty `ai_type` is one that nobody knows.
+    pub fn take(&mut self, key: &'a InstanceKey, ai_type: &'a str) {
+        match key.purpose {
+            Purpose::Chat => self.n_chats += 1,
+            Purpose::Task => self.n_tasks += 1,
+        }
+        *self.projects.entry(&key.project).or_default() += 1;
+        *self.agents.entry(&key.agent).or_default() += 1;
+        if ai_type.is_empty() {
+            self.n_unknown += 1;
+        } else {
+            *self.providers.entry(ai_type).or_default() += 1;
+        }
+    }
+
+    /// A start that is to show whether the account of this provider works.
+    pub fn note_probe(&mut self, ai_type: &'a str) {
+        self.probes.insert(ai_type);
+    }
+
+    pub fn has_probe(&self, ai_type: &str) -> bool {
+        self.probes.contains(ai_type)
+    }
+
+    pub fn in_use(&self) -> usize {
+        self.n_chats + self.n_tasks
+    }
+
+    /// How many the project has.
+    pub fn of_project(&self, project: &ProjectId) -> usize {
+        self.projects.get(project).copied().unwrap_or(0)
+    }
+
+    /// How many may start at most for this purpose.
+    pub fn n_free(&self, purpose: Purpose) -> usize {
+        let n_free = self.limits.max_concurrent.saturating_sub(self.in_use());
+        match purpose {
+            Purpose::Chat => n_free,
+            Purpose::Task => {
+                let for_tasks = self.limits.max_concurrent.saturating_sub(self.limits.chat_reserve);
+                n_free.min(for_tasks.saturating_sub(self.n_tasks))
+            }
+        }
+    }
+
+    /// What keeps everybody from starting for this purpose.
+    pub fn keeping_all(&self, purpose: Purpose) -> Option<StartReason> {
+        let is_kept = self.n_free(purpose) == 0;
+        let is_full = self.n_free(Purpose::Chat) == 0;
+        is_kept.then_some(if is_full { StartReason::NoFreeSlot } else { StartReason::ChatReserve })
+    }
+
+    /// The limit that a start of `key` would exceed; an empty `ai_type` is one that nobody knows.
+    pub fn keeping(&self, key: &InstanceKey, ai_type: &str) -> Option<StartReason> {
+        let is_reached =
+            |limit: Option<usize>, n: Option<&usize>| limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit);
+        let Limits { per_project, per_agent, per_provider, .. } = self.limits;
+        let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
+        self.keeping_all(key.purpose)
+            .or_else(|| is_reached(per_project, self.projects.get(&key.project)).then_some(StartReason::ProjectLimit))
+            .or_else(|| is_reached(per_agent, self.agents.get(&key.agent)).then_some(StartReason::AgentLimit))
+            .or_else(|| is_reached(per_provider, Some(&of_provider)).then_some(StartReason::ProviderLimit))
+    }
+}

@@ -1,0 +1,158 @@
+//! How long things last, whatever happens to the clock on the wall.
+//!
+//! | what | measured by |
+//! |---|---|
+//! | what people read, and what outlives a process | the wall clock ([`Timestamp`]); it may jump, also by years |
+//! | how long something lasts: session, silence, notice, idle chat, run, a claim without a process | a steady clock ([`Steady`]), which nobody sets, and which stands still while the machine sleeps |
+//! | the fuse of a start | the kernel's boot clock (`instance_dir::clock`), which goes on while the machine sleeps: the fuse must have burnt before a claim lapses |
+//! | the waits of pairs and accounts before their next start | the wall clock, clamped: a jump forward costs one early start, a jump back never makes a wait longer than was decided |
+//!
+//! A steady moment means nothing to another process, so the beginning of what began earlier is taken from the wall clock, once:
+//! when it is seen for the first time. A clock that jumps from then on changes nothing. Nor does one that jumped shortly before:
+//! what wasn't there at the last look can't be older than that look. After a restart of the server the wall clock is believed,
+//! but only for what ends no process of ours; a run is measured by what its keeper wrote down of the kernel's steady clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::time::Timestamp;
+
+/// A moment on a clock that nobody sets, in milliseconds since a moment that is the same for the life of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Steady(i64);
+
+impl Steady {
+    /// So long after the beginning.
+    pub fn after(elapsed: Duration) -> Self {
+        Self(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// How long ago `earlier` was; zero if it is to come.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// One moment, on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub wall: Timestamp,
+    pub steady: Steady,
+}
+
+/// Whether the wall clock is believed about the beginning of what was there before the first look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtFirst {
+    Believe,
+    /// It begins anew.
+    Begin,
+}
+
+/// A stopwatch for each thing that is looked at.
+#[derive(Debug, Clone)]
+pub struct Stopwatches<K> {
+    /// When each began, and in which look it was seen last.
+    began: BTreeMap<K, (Steady, u64)>,
+    n_looks: u64,
+    looked_at: Option<Steady>,
+}
+
+impl<K> Default for Stopwatches<K> {
+    fn default() -> Self {
+        Self { began: BTreeMap::new(), n_looks: 0, looked_at: None }
+    }
+}
+
+impl<K: Ord> Stopwatches<K> {
+    /// How long `what` has lasted, which began at `began_at` by the wall clock.
+    pub fn lasted(&mut self, what: K, began_at: Timestamp, now: Moment, at_first: AtFirst) -> Duration {
+        let by_wall = || {
+            let by_wall = now.wall.since(began_at);
+            let most = match (self.looked_at, at_first) {
+                (Some(looked_at), _) => now.steady.since(looked_at),
+                (None, AtFirst::Believe) => Duration::MAX,
+                (None, AtFirst::Begin) => Duration::ZERO,
+            };
+            (now.steady.before(by_wall.min(most)), 0)
+        };
+        let (began, seen) = self.began.entry(what).or_insert_with(by_wall);
+        *seen = self.n_looks;
+        now.steady.since(*began)
+    }
+
+    /// Everything that there is was looked at, as of `now`: what wasn't is forgotten, and what comes is younger.
+    pub fn end_look(&mut self, now: Moment) {
+        let this = self.n_looks;
+        self.began.retain(|_, (_, seen)| *seen == this);
+        self.n_looks += 1;
+        self.looked_at = Some(now.steady);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn at(steady_secs: u64, wall_secs: i64) -> Moment {
+        let steady = Steady::after(Duration::from_secs(steady_secs));
+        Moment { wall: Timestamp::from_millis(wall_secs * 1000), steady }
+    }
+
+    fn began(wall_secs: i64) -> Timestamp {
+        Timestamp::from_millis(wall_secs * 1000)
+    }
+
+    #[test]
+    fn after_a_restart_the_wall_clock_is_believed_or_everything_begins_anew() {
+        let lasted = |at_first| Stopwatches::default().lasted("it", began(1_000), at(0, 4_600), at_first);
+        assert_eq!(lasted(AtFirst::Believe), HOUR);
+        assert_eq!(lasted(AtFirst::Begin), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_jump_between_beginning_and_first_look_counts_no_more_than_the_time_since_the_last_look() {
+        let mut watches = Stopwatches::default();
+        watches.end_look(at(100, 5_000));
+        assert_eq!(watches.lasted("it", began(5_010), at(130, 99_000_000), AtFirst::Believe), Duration::from_secs(30));
+        assert_eq!(watches.lasted("back", began(5_010), at(130, 7), AtFirst::Believe), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_not_looked_at_any_more_is_forgotten() {
+        let mut watches = Stopwatches::default();
+        for _ in 0..2 {
+            watches.lasted("stays", began(0), at(10, 10), AtFirst::Begin);
+            watches.lasted("goes", began(0), at(10, 10), AtFirst::Begin);
+        }
+        watches.end_look(at(10, 10));
+        watches.lasted("stays", began(0), at(20, 20), AtFirst::Begin);
+        watches.end_look(at(20, 20));
+        assert_eq!(watches.began.keys().collect::<Vec<_>>(), [&"stays"]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_wall_clock_does_it_lasts_as_long_as_it_does(jumps in prop::collection::vec((0u64..100, -100_000i64..100_000), 1..20)) {
+            let mut watches = Stopwatches::default();
+            watches.end_look(at(0, 0));
+            let (mut steady, mut wall) = (0, 0);
+            let first = watches.lasted("it", began(0), at(0, 0), AtFirst::Believe);
+            prop_assert_eq!(first, Duration::ZERO);
+            for (passed, jump) in jumps {
+                steady += passed;
+                wall += i64::try_from(passed).unwrap() + jump;
+                let lasted = watches.lasted("it", began(0), at(steady, wall), AtFirst::Believe);
+                prop_assert_eq!(lasted, Duration::from_secs(steady));
+                watches.end_look(at(steady, wall));
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One instance as the table knows it, and what its folder says of it. Its files are small and in the page cache.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::adoption;
+use super::shims::Shim;
+use crate::domain::launch::ProcessEnd;
+use crate::domain::{Condition, Instance, LaunchId, Phase, Timestamp};
+use crate::folder_watch::WatchId;
+use crate::instance_dir::lock::{self, LockState};
+use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
+
+/// One instance, as the table knows it.
+pub struct Entry {
+    pub instance: Instance,
+    pub dir: PathBuf,
+    pub shim: Arc<Shim>,
+    pub watch: Option<WatchId>,
+    /// The stop that was asked for, with its time from TERM to KILL.
+    pub stop: Option<Stop>,
+    /// The folder is complete: a shim was spawned, now or earlier.
+    pub has_shim: bool,
+    /// The folder of its files, where that isn't in `dir`.
+    pub files: Option<PathBuf>,
+    /// The control group that an earlier daemon had made for it.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl Entry {
+    /// Where the folder isn't there yet, it is written when it is.
+    pub fn write_stop(&self) {
+        let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else { return };
+        let written = match record::write_first(&self.dir, stop) {
+            Ok(true) => Ok(()),
+            // The reason stays, also that of the fuse; the time may have become shorter.
+            Ok(false) => match self.read::<Stop>(&self.instance.launch) {
+                Some(first) => record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() }),
+                None => record::write(&self.dir, stop),
+            },
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            // The shim stops without it as well, with the time of its order.
+            warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write why the agent is to stop");
+        }
+    }
+
+    /// A record of the folder; what can't be used is set aside.
+    pub fn read<T: Record>(&self, launch: &LaunchId) -> Option<T> {
+        self.try_read(launch).ok().flatten()
+    }
+
+    /// As `read`; an error is one that may pass.
+    pub fn try_read<T: Record>(&self, launch: &LaunchId) -> Result<Option<T>, RecordError> {
+        match record::read(&self.dir) {
+            Err(error @ (RecordError::Damaged { .. } | RecordError::Newer { .. })) => {
+                adoption::set_record_aside::<T>(&self.dir, launch, &error);
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    /// How far the folder says it has come; `None` if it says nothing.
+    pub fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
+        if let Some(exit) = self.try_read::<Exit>(launch)? {
+            match (exit.state, exit.pid, exit.started_at, exit.end) {
+                (ExitState::Ended, pid, started_at, end) => {
+                    let at = exit.ended_at.unwrap_or(exit.exited_at);
+                    return Ok(Some(Phase::Ended { pid, started_at, end, at, n_leaked: exit.n_leaked }));
+                }
+                (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
+                    return Ok(Some(Phase::Exited { pid, started_at, exit }));
+                }
+                // Whatever it was that exited, something of the tree may live.
+                (ExitState::Exited, ..) => {}
+            }
+        }
+        let started = self.try_read::<Started>(launch)?;
+        Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
+    }
+
+    /// What the keeper says beside how far it has come; nothing is wrong with what has ended.
+    pub fn read_condition(&self, launch: &LaunchId, phase: Option<&Phase>) -> Condition {
+        match phase.unwrap_or(&self.instance.phase) {
+            Phase::Ended { .. } => Condition::default(),
+            Phase::Exited { .. } => Condition { suspended_since: None, ..self.read(launch).unwrap_or_default() },
+            Phase::Starting | Phase::Running { .. } => self.read(launch).unwrap_or_default(),
+        }
+    }
+
+    /// The end of an instance whose shim is gone without having written it.
+    pub fn end_without_record(&self, launch: &LaunchId) -> (Option<i32>, Option<Timestamp>, ProcessEnd) {
+        match self.instance.phase {
+            Phase::Exited { pid, started_at, exit } => (Some(pid), Some(started_at), ProcessEnd::Exited(exit)),
+            Phase::Running { pid, started_at } => (Some(pid), Some(started_at), ProcessEnd::Lost),
+            Phase::Starting | Phase::Ended { .. } => {
+                let never_was = matches!(lock::look(&self.dir), Ok(LockState::Free(None)))
+                    && self.read::<Started>(launch).is_none()
+                    && self.dir.exists();
+                let end = if !never_was {
+                    ProcessEnd::Lost
+                } else if self.instance.adopted {
+                    ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned())
+                } else {
+                    ProcessEnd::StartFailed("its keeper died before the agent was started".to_owned())
+                };
+                (None, None, end)
+            }
+        }
+    }
+}

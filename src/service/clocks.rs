@@ -1,0 +1,81 @@
+//! How long what the server waits for has lasted, by a clock that nobody sets ([`crate::domain::stopwatch`]).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
+use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
+
+use super::Service;
+
+/// What is waited for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    /// A claim that no process followed.
+    Claim(LaunchId),
+    /// One that is to be ended.
+    Ladder(LaunchId),
+    /// A session, from its beginning.
+    Session(LaunchId),
+    /// One without a process of ours, from the last call that was written down.
+    Silence(SessionId, Timestamp),
+    /// A notice, before and after it was read.
+    Notice(NoticeId, Timestamp),
+    /// A chat, from its beginning or from its last message.
+    Chat(LaunchId, Timestamp),
+}
+
+/// The stopwatches of those who look: each at its own pace.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    began: Instant,
+    cleanup: Mutex<Stopwatches<Subject>>,
+    overdue: Mutex<Stopwatches<Subject>>,
+}
+
+/// Who looks.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Look {
+    Cleanup,
+    Overdue,
+}
+
+impl Clocks {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), cleanup: Mutex::default(), overdue: Mutex::default() }
+    }
+
+    fn of(&self, look: Look) -> MutexGuard<'_, Stopwatches<Subject>> {
+        let watches = match look {
+            Look::Cleanup => &self.cleanup,
+            Look::Overdue => &self.overdue,
+        };
+        watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Service {
+    /// Now, on both clocks.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { wall: self.now(), steady: Steady::after(self.clocks.began.elapsed()) }
+    }
+
+    /// How long `subject` has lasted that began at `began_at`.
+    pub(super) fn lasted(&self, look: Look, subject: Subject, began_at: Timestamp, at_first: AtFirst) -> Duration {
+        self.clocks.of(look).lasted(subject, began_at, self.moment(), at_first)
+    }
+
+    /// Everything that there is was looked at since `began`.
+    pub(super) fn end_look(&self, look: Look, began: Moment) {
+        self.clocks.of(look).end_look(began);
+    }
+
+    /// How long ago the agent of a running launch called; `None` for others.
+    pub(super) fn idle_for(&self, launch: &Launch) -> Option<Duration> {
+        let LaunchState::Running { session } = &launch.state else { return None };
+        // One that was there before this program may have called just before.
+        Some(self.activity.idle_for(session).unwrap_or_else(|| self.clocks.began.elapsed()))
+    }
+}

@@ -1,0 +1,188 @@
+//! What this process counts, in one place, and the text form in which monitoring reads it (Prometheus' exposition format).
+//!
+//! Each counter is of the process, as its log is: a daemon is one. Knows no launch and no route; whoever does something that is
+//! counted says so here, and a front door asks for the text. What a coordinator counts travels in its status instead, since
+//! its server may be elsewhere, and is added to the text by its caller.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The media type of [`Exposition`].
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Launches that ended, by their outcome.
+pub static ENDS: ByWord = ByWord::new("agent_coordinator_ends_total", "Launches that ended, by outcome.", "outcome");
+/// From a claim to its process.
+pub static UNTIL_STARTED: Histogram =
+    Histogram::new("agent_coordinator_start_process_seconds", "From the claim of a start to the agent's process.");
+/// From a claim to the first authentication on it.
+pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
+    "agent_coordinator_start_authenticated_seconds",
+    "From the claim of a start to the agent's first authentication.",
+);
+
+/// A counter for each word of a small set.
+#[derive(Debug)]
+pub struct ByWord {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl ByWord {
+    const fn new(name: &'static str, help: &'static str, label: &'static str) -> Self {
+        Self { name, help, label, counts: Mutex::new(BTreeMap::new()) }
+    }
+
+    pub fn add(&self, word: &'static str) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(word).or_default() += 1;
+    }
+}
+
+/// Upper ends of the classes, in milliseconds: a start takes some milliseconds, its CLI seconds until it authenticates.
+const CLASSES_MS: [u64; 12] = [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 120_000];
+
+/// How many durations there were in each of some classes.
+#[derive(Debug)]
+pub struct Histogram {
+    name: &'static str,
+    help: &'static str,
+    /// Each class for itself; the last one is for what is longer than all.
+    counts: [AtomicU64; CLASSES_MS.len() + 1],
+    sum_ms: AtomicU64,
+}
+
+impl Histogram {
+    const fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, counts: [const { AtomicU64::new(0) }; CLASSES_MS.len() + 1], sum_ms: AtomicU64::new(0) }
+    }
+
+    pub fn observe(&self, duration: Duration) {
+        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let class = CLASSES_MS.iter().position(|&end| ms <= end).unwrap_or(CLASSES_MS.len());
+        self.counts[class].fetch_add(1, Ordering::Relaxed);
+        self.sum_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
+/// The text under construction: one metric after the other, each with all its samples.
+#[derive(Debug, Default)]
+pub struct Exposition(String);
+
+/// What a sample is of: label and value.
+pub type Label<'a> = (&'a str, &'a str);
+
+impl Exposition {
+    /// Everything that this process counts.
+    pub fn of_process() -> Self {
+        let mut text = Self::default();
+        let ends = ENDS.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        text.family(ENDS.name, ENDS.help, "counter");
+        for (word, n) in ends {
+            text.sample(ENDS.name, &[(ENDS.label, word)], n);
+        }
+        text.histogram(&UNTIL_STARTED);
+        text.histogram(&UNTIL_AUTHENTICATED);
+        text
+    }
+
+    /// A number that only grows; `samples` differ in their labels.
+    pub fn counter<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>) {
+        self.samples(name, help, "counter", samples);
+    }
+
+    /// A number as it is now.
+    pub fn gauge<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>) {
+        self.samples(name, help, "gauge", samples);
+    }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    fn samples<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>,
+    ) {
+        self.family(name, help, kind);
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
+    }
+
+    fn histogram(&mut self, histogram: &Histogram) {
+        let Histogram { name, help, counts, sum_ms } = histogram;
+        self.family(name, help, "histogram");
+        let mut n = 0;
+        for (class, count) in counts.iter().enumerate() {
+            n += count.load(Ordering::Relaxed);
+            let end = CLASSES_MS.get(class).map_or_else(|| "+Inf".to_owned(), |&ms| seconds(ms));
+            self.sample(&format!("{name}_bucket"), &[("le", &end)], n);
+        }
+        let _ = writeln!(self.0, "{name}_sum {}", seconds(sum_ms.load(Ordering::Relaxed)));
+        self.sample(&format!("{name}_count"), &[], n);
+    }
+
+    fn family(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: u64) {
+        self.0.push_str(name);
+        for (i, (label, of)) in labels.iter().enumerate() {
+            let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{of}\"", if i == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    let (whole, rest) = (ms / 1_000, ms % 1_000);
+    match rest {
+        0 => whole.to_string(),
+        _ => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_a_histogram_add_up() {
+        let histogram = Histogram::new("h_seconds", "Help.");
+        for ms in [3, 10, 11, 700, 999_999] {
+            histogram.observe(Duration::from_millis(ms));
+        }
+        let mut text = Exposition::default();
+        text.histogram(&histogram);
+        let text = text.into_text();
+        assert!(text.starts_with("# HELP h_seconds Help.\n# TYPE h_seconds histogram\n"), "{text}");
+        for line in [
+            "h_seconds_bucket{le=\"0.01\"} 2",
+            "h_seconds_bucket{le=\"0.025\"} 3",
+            "h_seconds_bucket{le=\"1\"} 4",
+            "h_seconds_bucket{le=\"120\"} 4",
+            "h_seconds_bucket{le=\"+Inf\"} 5",
+            "h_seconds_sum 1000.723",
+            "h_seconds_count 5",
+        ] {
+            assert!(text.lines().any(|each| each == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_label_may_hold_anything() {
+        let mut text = Exposition::default();
+        text.gauge("g", "Help.", [(vec![("a", "x\"\\\n"), ("b", "y")], 7), (Vec::new(), 8)]);
+        assert_eq!(text.into_text(), "# HELP g Help.\n# TYPE g gauge\ng{a=\"x\\\"\\\\\\n\",b=\"y\"} 7\ng 8\n");
+    }
+}

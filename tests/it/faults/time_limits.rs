@@ -1,0 +1,97 @@
+//! Rows 28, 29: agents that take too long, and a daemon that was asleep.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::daemon::Daemon;
+use crate::support::{is_gone, kill, until};
+
+/// How long a launch took, in milliseconds.
+fn lasted(ended: &serde_json::Value) -> i64 {
+    let at = |name: &str| ended[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond();
+    at("ended_at") - at("started_at")
+}
+
+#[track_caller]
+fn check_timed_out(daemon: &Daemon, reason: &str) -> i64 {
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &reason.into()), "{ended}");
+    lasted(&ended)
+}
+
+#[test]
+fn an_agent_that_was_stopped_by_a_signal_is_ended_when_its_time_is_over() {
+    let daemon = Daemon::running("run: { max_runtime: 2s }\nbackoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    kill(agent, Signal::STOP);
+    let lasted = check_timed_out(&daemon, "run_maximum");
+    assert!(lasted >= 1_900, "{lasted} ms");
+    assert!(is_gone(agent));
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
+    let mut daemon = Daemon::running("run: { max_runtime: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    daemon.written_pid("ready");
+    daemon.kill();
+    std::thread::sleep(Duration::from_secs(2));
+    let restarted_at = Instant::now();
+    daemon.start();
+    check_timed_out(&daemon, "run_maximum");
+    // By its own beginning, not by that of the daemon.
+    assert!(restarted_at.elapsed() < Duration::from_millis(2_800), "{:?}", restarted_at.elapsed());
+}
+
+#[test]
+fn an_agent_that_neither_calls_nor_prints_is_ended() {
+    let daemon = Daemon::running("run: { silence_timeout: 1s }\nbackoff: { initial: 1h, max: 1h }");
+    let prints = "run:n=0; while [ $n -lt 14 ]; do echo $n; sleep 0.3; n=$((n + 1)); done";
+    let calls = "run:n=0; while [ $n -lt 14 ]; do call get_my_task; sleep 0.3; n=$((n + 1)); done";
+    daemon.with_one_task(&["authenticate", "get-my-task", prints, calls, "sleep:600"]);
+    // Twice four seconds of life, then one of silence and a second look.
+    let lasted = check_timed_out(&daemon, "silence");
+    assert!(lasted >= 9_000, "{lasted} ms");
+}
+
+#[test]
+fn a_call_that_is_held_is_life() {
+    let daemon = Daemon::running("run: { silence_timeout: 1s }\nchat: { poll_hold: 6s }");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "call:get_next_action {}", "write:held", "sleep:600"]);
+    daemon.done(&["chat", "start", "agt", "prj"]);
+    daemon.written_pid("held");
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["reason"], "silence", "{ended}");
+    assert!(lasted(&ended) >= 6_500, "{ended}");
+}
+
+#[test]
+fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
+    let settings =
+        "run: { silence_timeout: 2s }\nnotice: { grace: 2s }\nchat: { idle_timeout: 1h }\npolling_interval: 1s";
+    let daemon = Daemon::running(settings);
+    daemon.project("prj");
+    let works = "run:while :; do echo x; sleep 0.3; done";
+    for agent in ["agt_a", "agt_b"] {
+        daemon.agent(agent, "prj", &["authenticate", "get-my-task", works]);
+        daemon.task(&format!("tsk_{agent}"), "prj", agent);
+        daemon.until_in_state(agent, "running");
+    }
+    let cycles = || daemon.status()["counters"]["cycles"].as_u64().unwrap();
+    let before = cycles();
+    daemon.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(5));
+    let woken_at = Instant::now();
+    daemon.signal(Signal::CONT);
+    let after = cycles();
+    // One poll and what it found, not one for each that was missed.
+    assert!(after - before <= 4, "{} cycles", after - before);
+    until("it had time to find them silent", || woken_at.elapsed() > Duration::from_secs(4));
+    for agent in ["agt_a", "agt_b"] {
+        assert_eq!(daemon.open(agent)[0]["state"], "running", "{}", daemon.log());
+    }
+}

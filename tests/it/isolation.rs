@@ -1,0 +1,218 @@
+//! Agents that run as another user than the daemon, and agents that another program starts.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use agent_coordinator::domain::launch::ProcessEnd;
+use agent_coordinator::domain::{FileContent, LaunchFile, RunAs};
+use agent_coordinator::instance_dir::proc_fs;
+use rustix::process::Signal;
+
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::{Bed, agent_fixture, exited, is_gone, kill, skip, tree_of, until};
+
+/// `nobody` almost everywhere.
+const USER: u32 = 65534;
+
+/// Its name, where the tests may become it and it may run what was built here; else says why not.
+fn other_user() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root can run agents as another user");
+        return None;
+    }
+    let Ok(Some(user)) = nix::unistd::User::from_uid(USER.into()) else {
+        skip("there is no user of id 65534");
+        return None;
+    };
+    let mut command = Command::new(PROGRAM);
+    command.arg("--version").stdout(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+    if !command.status().is_ok_and(|status| status.success()) {
+        skip("an ordinary user may not run what was built here");
+        return None;
+    }
+    Some(user.name)
+}
+
+/// A daemon of root whose agents are `user`'s.
+fn daemon_with_agents_of(user: &str) -> Daemon {
+    let daemon = Daemon::configured(&format!(
+        "mcp_socket_path: run/mcp.sock\nbackoff: {{ initial: 1m }}\nai_providers:\n  claude: {{ cli_command: {}, cli_args: [script], run_as: {user} }}",
+        agent_fixture().display()
+    ));
+    fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711)).unwrap();
+    chown(daemon.work(), Some(USER), Some(USER)).unwrap();
+    daemon
+}
+
+#[test]
+fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
+    let Some(user) = other_user() else { return };
+    let mut daemon = daemon_with_agents_of(&user);
+    daemon.start();
+    let look = "run:id -u >id; id -G >groups; echo $HOME:$USER:$LOGNAME:${XDG_RUNTIME_DIR-} >names; : >reached";
+    let pry = format!(
+        "run:for file in {state}/state.db {state}/coordinator_token {state}/instances {state}/control.sock; do \
+         cat $file >/dev/null 2>&1 && echo $file >>reached; ls $file >/dev/null 2>&1 && echo $file >>reached; done; \
+         kill -KILL $PPID 2>/dev/null && echo keeper >>reached; \
+         cat /proc/$PPID/environ >/dev/null 2>&1 && echo environ >>reached; \
+         $AGENT_COORDINATOR --config {config} status >/dev/null 2>&1 && echo control >>reached",
+        state = daemon.state().display(),
+        config = daemon.config().display(),
+    );
+    daemon.with_one_task(&["authenticate", "get-my-task", look, &pry, "write:ready", "wait-for:go", "report:success"]);
+    let agent = daemon.written_pid("ready");
+    let keeper = proc_fs::read(agent).unwrap().parent;
+    let uid_of = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned()
+    };
+    assert_eq!((uid_of(agent).as_str(), uid_of(keeper).as_str()), ("65534\t65534\t65534\t65534", "0\t0\t0\t0"));
+    let written = |file: &str| fs::read_to_string(daemon.work().join(file)).unwrap();
+    assert_eq!(written("id"), "65534\n");
+    assert!(!written("groups").split_whitespace().any(|group| group == "0"), "{}", written("groups"));
+    assert!(
+        written("names").ends_with(&format!(":{user}:{user}:\n")) && !written("names").starts_with("/root"),
+        "{}",
+        written("names")
+    );
+    assert_eq!(written("reached"), "");
+    // The same user, but no agent.
+    let mut stranger = Command::new(PROGRAM);
+    stranger.env_clear().env("COORDINATOR_MCP_SOCKET", daemon.folder().join("run/mcp.sock"));
+    let said = stranger.args(["call", "health_check"]).uid(USER).gid(USER).current_dir("/").output().unwrap();
+    assert!(!said.status.success());
+    assert_eq!(daemon.logged("refused a connection of another user").len(), 1, "{}", daemon.log());
+    // Adopted as any other.
+    daemon.kill();
+    daemon.start();
+    assert!(!is_gone(agent));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn an_agent_of_another_user_is_ended_with_its_tree() {
+    let Some(user) = other_user() else { return };
+    let mut daemon = daemon_with_agents_of(&user);
+    daemon.start();
+    let child = "run:(env -i setsid sh -c 'trap \"\" TERM; echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
+    daemon.with_one_task(&["authenticate", child, "write:ready", "sleep:600"]);
+    let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
+    kill(proc_fs::read(agent).unwrap().parent, Signal::KILL);
+    assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
+    assert!(is_gone(agent) && is_gone(child), "it dies with its keeper, whoever it is");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn who_can_not_be_become_is_told_before_anything_starts() {
+    let configured = |settings: &str| {
+        Daemon::configured(&format!("{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: no-such-user }}"))
+    };
+    let mut daemon = configured("mcp_socket_path: run/mcp.sock");
+    let expected =
+        if rustix::process::geteuid().is_root() { "has no user `no-such-user`" } else { "needs a daemon of root" };
+    let (code, said) = daemon.refused();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains(expected) && said.contains("ai_providers.claude.run_as"), "{said}");
+    let said = daemon.cli(&["check"]);
+    assert!(said.code != 0 && said.stderr.contains(expected), "{said:?}");
+    let Some(user) = other_user() else { return };
+    let with = |settings: &str| {
+        Daemon::configured(&format!("{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: {user} }}"))
+    };
+    let (code, said) = with("").refused();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("needs `mcp_socket_path` outside of the state directory"), "{said}");
+    let mut closed = with("mcp_socket_path: run/mcp.sock");
+    fs::set_permissions(closed.folder(), Permissions::from_mode(0o700)).unwrap();
+    let (code, said) = closed.refused();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("may not enter"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_launch_are_its_users() {
+    let Some(name) = other_user() else { return };
+    let bed = Bed::new().await;
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o711)).unwrap();
+    fs::set_permissions(bed.work.path(), Permissions::from_mode(0o777)).unwrap();
+    let files = place.path().join("files/lch");
+    let mut request =
+        bed.request(&[&format!("run:cat {0}/of/it; echo more >{0}/more && rm {0}/of/it", files.display())]);
+    request.command.files =
+        vec![LaunchFile { path: "of/it".into(), content: FileContent::Text("a setting\n".to_owned()) }];
+    request.command.files_in = Some(files.clone());
+    request.command.run_as = Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
+    let launch = bed.start_request(request).await;
+    assert_eq!(bed.until_ended(&launch), exited(0));
+    assert_eq!(bed.output(&launch), "a setting\n");
+    let mode = fs::metadata(&files).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode, files.join("more").exists()), (0o700, true));
+    bed.table().forget(&launch).await.unwrap();
+    assert!(!files.exists());
+    // What it may not enter is named with it.
+    let mut request = bed.request(&["exit:0"]);
+    request.command.run_as = Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
+    request.command.working_directory = bed.config.state_dir.clone();
+    fs::set_permissions(&bed.config.state_dir, Permissions::from_mode(0o700)).unwrap();
+    let launch = bed.start_request(request).await;
+    let end = bed.until_ended(&launch);
+    assert!(
+        matches!(&end, ProcessEnd::StartFailed(text) if text.contains(&format!("user `{name}` may not enter"))),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
+    // Of two kinds: one that becomes the agent, and one that stays in between.
+    let between = r#"[sh, -c, 'echo "$1" >wrapped; shift; "$@"; exit $?', sh, "{agent_id}"]"#;
+    for (wrap, agent_is_leader) in [("[env, WRAPPED=1, nice, -n, \"1\"]", true), (between, false)] {
+        let daemon = Daemon::running(&format!(
+            "backoff: {{ initial: 1m }}\nai_providers:\n  claude: {{ cli_command: {}, cli_args: [script], wrap: {wrap} }}",
+            agent_fixture().display()
+        ));
+        daemon.project("prj");
+        daemon.agent("agt", "prj", &["authenticate", "write:ready", "wait-for:go", "exit:9"]);
+        daemon.task("tsk", "prj", "agt");
+        let agent = daemon.written_pid("ready");
+        let running = daemon.until_in_state("agt", "running");
+        assert_eq!(running["pid"] == agent, agent_is_leader, "{running}");
+        if agent_is_leader {
+            assert_eq!(proc_fs::find_variable(agent, "WRAPPED").as_deref(), Some("1"));
+        } else {
+            assert_eq!(fs::read_to_string(daemon.work().join("wrapped")).unwrap(), "agt\n");
+        }
+        fs::write(daemon.work().join("go"), "").unwrap();
+        assert_eq!(daemon.until_ended("agt")["exit_code"], 9);
+        fs::remove_file(daemon.work().join("go")).unwrap();
+        fs::remove_file(daemon.work().join("ready")).unwrap();
+        daemon.done(&["resume", "agt", "prj"]);
+        let agent = daemon.written_pid("ready");
+        let leader = i32::try_from(daemon.until_in_state("agt", "running")["pid"].as_i64().unwrap()).unwrap();
+        let keeper = proc_fs::read(leader).unwrap().parent;
+        let tree = tree_of(keeper);
+        kill(keeper, Signal::KILL);
+        until("it is lost", || daemon.ended("agt")[0]["outcome"] == "lost");
+        assert!(is_gone(agent) && tree.iter().all(|&pid| is_gone(pid)));
+        daemon.until_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_wrapper_that_is_missing_is_named() {
+    let daemon = Daemon::running(&format!(
+        "backoff: {{ initial: 1m }}\nai_providers:\n  claude: {{ cli_command: {}, wrap: [no-such-wrapper] }}",
+        agent_fixture().display()
+    ));
+    daemon.with_one_task(&[]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["outcome"], "start_failed");
+    assert!(ended["reason"].as_str().unwrap().contains("no-such-wrapper"), "{ended}");
+}

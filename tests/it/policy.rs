@@ -1,0 +1,203 @@
+//! Who runs, and who has to wait: limits, and accounts that failed.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::support::{until, until_some};
+
+/// Works until `go` is there.
+const WORKS: [&str; 5] = ["authenticate", "get-my-task", "wait-for:go", "report:success", "exit:0"];
+
+/// A step that prints lines as an agent CLI does.
+fn print(name: &str) -> String {
+    format!("run:cat {}", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name).display())
+}
+
+/// An agent with this `ai_type`, and a task in progress for it.
+fn give_work(daemon: &Daemon, agent: &str, ai_type: &str, steps: &[&str]) {
+    daemon.steps(agent, steps);
+    daemon.done(&["agent", "add", agent, "--ai-type", ai_type]);
+    daemon.done(&["project", "set", "prj", "--assign", agent]);
+    daemon.task(&format!("tsk_{agent}"), "prj", agent);
+}
+
+/// Why an agent's task waits, once it does.
+fn until_deferred(daemon: &Daemon, agent: &str, reason: &str) -> Value {
+    until_some(&format!("{agent} waits: {reason}"), || {
+        let status = daemon.status();
+        let mut deferred = status["deferred"].as_array().unwrap().iter();
+        deferred.find(|it| it["agent_id"] == agent && it["reason"] == reason).cloned()
+    })
+}
+
+fn why(daemon: &Daemon, agent: &str) -> Value {
+    daemon.json(&["why", agent, "prj", "--purpose", "task"])[0].clone()
+}
+
+#[track_caller]
+fn check_limit(limit: &str, second: &str, reason: &str) {
+    let daemon = Daemon::running(&format!("max_concurrent: 9\nlimits: {{ {limit}: 1 }}"));
+    daemon.project("prj");
+    give_work(&daemon, "agt_a", "claude", &WORKS);
+    daemon.until_in_state("agt_a", "running");
+    give_work(&daemon, "agt_b", second, &WORKS);
+    until_deferred(&daemon, "agt_b", reason);
+    assert_eq!(why(&daemon, "agt_b")["reason"], reason);
+    let told = daemon.done(&["why", "agt_b", "prj"]);
+    assert!(told.contains(&format!("limits.{limit}")), "{told}");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("agt_b");
+}
+
+#[test]
+fn a_project_and_a_provider_have_no_more_agents_than_they_may() {
+    check_limit("per_project", "other", "project_limit");
+    check_limit("per_provider", "claude", "provider_limit");
+}
+
+#[test]
+fn an_agent_works_in_no_more_projects_than_it_may() {
+    let daemon = Daemon::running("limits: { per_agent: 1 }");
+    daemon.with_one_task(&WORKS);
+    daemon.until_in_state("agt", "running");
+    daemon.done(&["project", "add", "prj_b", "--directory", daemon.work().to_str().unwrap(), "--assign", "agt"]);
+    daemon.task("tsk_b", "prj_b", "agt");
+    until_deferred(&daemon, "agt", "agent_limit");
+}
+
+#[test]
+fn a_slot_is_kept_for_chats() {
+    let daemon = Daemon::running("max_concurrent: 2\nlimits: { chat_reserve: 1 }");
+    daemon.project("prj");
+    give_work(&daemon, "agt_a", "claude", &WORKS);
+    daemon.until_in_state("agt_a", "running");
+    give_work(&daemon, "agt_b", "claude", &["authenticate", "sleep:600"]);
+    until_deferred(&daemon, "agt_b", "chat_reserve");
+    daemon.done(&["chat", "start", "agt_b", "prj"]);
+    daemon.until_in_state("agt_b", "running");
+    until_deferred(&daemon, "agt_b", "no_free_slot");
+}
+
+/// The parked accounts that are shown.
+fn parked(daemon: &Daemon) -> Vec<(String, String)> {
+    let status = daemon.status();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let parked = status["parked"].as_array().unwrap().iter();
+    parked.map(|it| (text(&it["provider"]), text(&it["reason"]))).collect()
+}
+
+#[test]
+fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
+    let mut daemon = Daemon::running("parking: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    give_work(&daemon, "agt_a", "claude", &["authenticate", "get-my-task", &print("claude_quota.jsonl"), "exit:1"]);
+    daemon.until_ended("agt_a");
+    until("the account is parked", || parked(&daemon) == [("claude".to_owned(), "quota".to_owned())]);
+    give_work(&daemon, "agt_b", "claude", &["authenticate", "write:b", "sleep:600"]);
+    let waits = until_deferred(&daemon, "agt_b", "parked");
+    assert!(waits["until"].is_string(), "{waits}");
+    // Its own failure holds nobody back: it waits for its account, and for nothing else.
+    let why_a = why(&daemon, "agt_a");
+    assert_eq!((&why_a["reason"], &why_a["n_failures"]), (&"parked".into(), &0.into()), "{why_a}");
+    give_work(&daemon, "agt_c", "other", &["authenticate", "sleep:600"]);
+    daemon.until_in_state("agt_c", "running");
+    let told = daemon.done(&["status"]);
+    assert!(told.contains("parked: claude (quota): no agent of it starts for"), "{told}");
+    let told = daemon.done(&["why", "agt_b", "prj"]);
+    assert!(told.contains("does not start: parked") && told.contains("--provider claude"), "{told}");
+
+    daemon.kill();
+    daemon.start();
+    until_deferred(&daemon, "agt_b", "parked");
+    let told = daemon.done(&["resume", "agt_b", "prj"]);
+    assert!(told.contains("still parked: claude"), "{told}");
+    assert_eq!(parked(&daemon).len(), 1);
+    let said = daemon.cli(&["resume", "--provider", "calude"]);
+    assert!(said.code == 1 && said.stderr.contains("no agent has the ai_type `calude`"), "{said:?}");
+    daemon.steps("agt_a", &["authenticate", "sleep:600"]);
+    daemon.done(&["resume", "--provider", "claude"]);
+    daemon.until_in_state("agt_b", "running");
+    assert_eq!(parked(&daemon), []);
+}
+
+#[test]
+fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
+    let daemon =
+        Daemon::running("parking: { initial: 1s, max: 1h }\nbackoff: { initial: 1ms, max: 1ms }\nstart: { limit: 2 }");
+    daemon.project("prj");
+    give_work(&daemon, "agt", "claude", &[&print("codex_auth.jsonl"), "exit:1"]);
+    // Each try finds the same, and suspends nobody.
+    until("it was tried three times", || daemon.ended("agt").len() >= 3);
+    let lines = until_some("three parkings are logged", || {
+        let message = "account parked: no agent of this provider is started until then, or until it is resumed";
+        Some(daemon.logged(message)).filter(|lines| lines.len() >= 3)
+    });
+    let counted: Vec<&Value> = lines.iter().map(|line| &line["n_failures"]).collect();
+    assert_eq!(counted[..3], [&json!(1), &json!(2), &json!(3)]);
+    assert_eq!((&lines[0]["reason"], &lines[0]["provider"]), (&"auth".into(), &"claude".into()));
+}
+
+#[test]
+fn one_agent_tries_a_parked_account_before_the_others_follow() {
+    let daemon = Daemon::running("max_concurrent: 9\nparking: { initial: 2s, max: 1h }");
+    daemon.project("prj");
+    give_work(&daemon, "agt_a", "claude", &[&print("claude_auth.jsonl"), "exit:1"]);
+    daemon.until_ended("agt_a");
+    let tries = ["append:starts", "wait-for:go", "authenticate", "sleep:600"];
+    daemon.steps("agt_a", &tries);
+    give_work(&daemon, "agt_b", "claude", &tries);
+    give_work(&daemon, "agt_c", "claude", &tries);
+    let n_starts = || fs::read_to_string(daemon.work().join("starts")).unwrap_or_default().lines().count();
+    until("one is started", || n_starts() == 1);
+    daemon.done(&["refresh"]);
+    let probe = until_some("it is the one that tries", || {
+        let status = daemon.status();
+        status["parked"][0]["tried_by"].as_str().map(str::to_owned)
+    });
+    let status = daemon.status();
+    assert_eq!(status["instances"].as_array().unwrap().len(), 1, "{status}");
+    assert_eq!(status["instances"][0]["launch_id"], probe.as_str(), "{status}");
+    assert!(daemon.done(&["status"]).contains(&format!("{probe} tries whether it works again")));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    until("all run", || n_starts() == 3);
+    until("nothing is parked", || parked(&daemon).is_empty());
+}
+
+#[test]
+fn who_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
+    let daemon = Daemon::running("backoff: { initial: 1ms, max: 1ms }");
+    daemon.project("prj");
+    give_work(&daemon, "agt", "claude", &["authenticate", "get-my-task", &print("claude_config.jsonl"), "exit:1"]);
+    daemon.until_ended("agt");
+    until_deferred(&daemon, "agt", "misconfigured");
+    assert_eq!(daemon.ended("agt").len(), 1);
+    assert_eq!(why(&daemon, "agt")["reason"], "misconfigured");
+    daemon.steps("agt", &["authenticate", "sleep:600"]);
+    daemon.done(&["resume", "agt", "prj"]);
+    daemon.until_in_state("agt", "running");
+}
+
+#[test]
+fn a_machine_with_too_little_free_starts_nothing_and_says_so_once() {
+    for (gate, reason) in [("min_free_disk", "low_disk"), ("min_free_memory", "low_memory")] {
+        let mut daemon = Daemon::running(&format!("limits: {{ {gate}: 1000 TiB }}\npolling_interval: 200ms"));
+        daemon.with_one_task(&WORKS);
+        let waits = until_deferred(&daemon, "agt", reason);
+        let figures = format!("limits.{gate} is 1000.0 TiB");
+        assert!(waits["detail"].as_str().unwrap().contains(&figures), "{waits}");
+        assert_eq!(why(&daemon, "agt")["reason"], reason);
+        assert!(daemon.done(&["why", "agt", "prj"]).contains(&figures));
+        let cycles = || daemon.status()["counters"]["cycles"].as_u64().unwrap();
+        let before = cycles();
+        until("it looked again", || cycles() > before + 2);
+        assert_eq!(daemon.logged("nothing is started for want of free space").len(), 1);
+        daemon.terminate();
+        daemon.configure(&format!("limits: {{ {gate}: 1 }}"));
+        daemon.start();
+        daemon.until_in_state("agt", "running");
+    }
+}

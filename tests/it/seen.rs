@@ -1,0 +1,73 @@
+//! What people and their monitoring see of agents: states, what is wrong with them, how they ended, and the numbers.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::daemon::Daemon;
+use crate::support::{kill, until, until_some};
+
+/// The value of a sample, as it is written with its labels.
+fn sample(metrics: &str, name: &str) -> Option<u64> {
+    metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+#[test]
+fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
+    let daemon = Daemon::running("backoff: { initial: 1m }");
+    daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    kill(agent, Signal::STOP);
+    until("it is shown", || {
+        daemon.open("agt")[0]["suspended_since"].is_number() || daemon.open("agt")[0]["suspended_since"].is_string()
+    });
+    let shown = daemon.done(&["status"]);
+    assert!(shown.contains("running (stopped by a signal)"), "{shown}");
+    assert_eq!(sample(&daemon.done(&["metrics"]), "agent_coordinator_instances_suspended"), Some(1));
+    kill(agent, Signal::CONT);
+    until("it is not shown any more", || daemon.open("agt")[0]["suspended_since"].is_null());
+    kill(agent, Signal::KILL);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["exit_hints"], serde_json::json!(["killed_from_outside"]));
+    assert!(daemon.done(&["status"]).contains("signal 9, killed from outside"));
+    assert!(daemon.cli(&["logs", "agt", "prj"]).stderr.contains("killed from outside"));
+}
+
+#[test]
+fn the_numbers_are_there_for_monitoring() {
+    let mut daemon = Daemon::configured("stop: { leak_grace: 100ms }\nbackoff: { initial: 1m }");
+    daemon.start();
+    daemon.with_one_task(&["authenticate", "get-my-task", "fork-child", "report:success"]);
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    daemon.agent("other", "prj", &["authenticate", "write:ready", "wait-for:go", "exit:1"]);
+    daemon.task("tsk_other", "prj", "other");
+    daemon.written_pid("ready");
+    let metrics = until_some("the leak is counted", || {
+        let metrics = daemon.done(&["metrics"]);
+        metrics.contains("leaked_processes_total{").then_some(metrics)
+    });
+    let id = fs::read_to_string(daemon.state().join("coordinator_id")).unwrap();
+    let of_coordinator =
+        |name: &str| sample(&metrics, &format!("agent_coordinator_{name}{{coordinator_id=\"{}\"}}", id.trim()));
+    assert_eq!(sample(&metrics, "agent_coordinator_ends_total{outcome=\"completed\"}"), Some(1), "{metrics}");
+    assert_eq!(of_coordinator("starts_total"), Some(2), "{metrics}");
+    assert_eq!(of_coordinator("leaked_processes_total"), Some(1), "{metrics}");
+    assert_eq!(of_coordinator("found_by_poll_total"), Some(0), "{metrics}");
+    assert_eq!(sample(&metrics, "agent_coordinator_start_process_seconds_count"), Some(2), "{metrics}");
+    assert_eq!(sample(&metrics, "agent_coordinator_start_authenticated_seconds_count"), Some(2), "{metrics}");
+    assert_eq!(sample(&metrics, "agent_coordinator_instances{state=\"running\"}"), Some(1), "{metrics}");
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let family = ["_bucket", "_sum", "_count"].iter().fold(name, |name, suffix| name.trim_end_matches(suffix));
+        assert!(metrics.contains(&format!("# TYPE {family} ")), "{line}");
+    }
+    daemon.kill();
+    daemon.start();
+    let metrics = daemon.done(&["metrics"]);
+    let name = format!("agent_coordinator_adoptions_total{{coordinator_id=\"{}\"}}", id.trim());
+    until("the adoption is counted", || sample(&daemon.done(&["metrics"]), &name) == Some(1));
+    assert_eq!(sample(&metrics, "agent_coordinator_start_process_seconds_count"), Some(0));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("other");
+}
