@@ -270,6 +270,7 @@ fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
     drop(gate);
     check_done(&daemon, "agt", 1);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    assert!(daemon.done(&["logs", "agt", "prj"]).contains("tsk_agt"), "what it prints goes to the restored folder");
     daemon.until_nothing_is_left();
 }
 

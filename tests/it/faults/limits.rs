@@ -63,8 +63,6 @@ fn forty_agents_work_though_the_daemon_has_few_descriptors() {
     assert!(reason.as_str().unwrap().contains("Too many open files"), "{reason}");
     drop(gate);
     check_all_done(&daemon, &agents);
-    let o: std::collections::BTreeMap<String, usize> = outcomes(&daemon).into_iter().fold(std::collections::BTreeMap::new(), |mut m, k| { *m.entry(k).or_default() += 1; m });
-    eprintln!("DEBUG {o:?}");
 }
 
 /// Nobody has this id, so that only this test's processes count.

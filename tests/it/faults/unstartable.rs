@@ -71,7 +71,7 @@ fn a_directory_that_can_not_be_worked_in_is_named_and_waits() {
     let path = |name: &str| daemon.work().join(name);
     fs::write(path("file"), "").unwrap();
     fs::create_dir(path("closed")).unwrap();
-    fs::set_permissions(path("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     let expected = [
         ("missing", "missing` does not exist"),
         ("file", "file` is not a directory"),
