@@ -155,14 +155,14 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
     daemon.spawn_as(command);
     daemon.until_ready();
-    // The files have the pids of the namespace.
+    // The files have the pids of the namespace. Not the `env` that is about to become it: that still has its environment.
     let find = |what: &str| {
         let is_it =
-            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(what));
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(what));
         tree_of(daemon.pid()).into_iter().find(is_it)
     };
     let [marked, unmarked] = ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
-    let keeper = find("shim\0").unwrap();
+    let keeper = find("agent-coordinator\0shim\0").unwrap();
     assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
     kill(keeper, Signal::KILL);
     until("the launch is lost", || daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost"));
