@@ -31,7 +31,7 @@ use crate::instance_dir::{self, MARK_VARIABLE, lock};
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Which part of its descriptors a daemon doesn't spend on agents, and how many at most: without any it could neither read how an
 /// agent ended nor answer it, and none would ever be free again.
-const SPARE_PART: u64 = 4;
+const SPARE_PART: u64 = 8;
 const MOST_SPARE: u64 = 64;
 /// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
 const SAFE_DESCRIPTOR: i32 = 10;

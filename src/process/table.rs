@@ -67,6 +67,8 @@ struct Table {
     watched: HashMap<WatchId, LaunchId>,
     /// Instances whose files could not be read just now.
     unread: BTreeSet<LaunchId>,
+    /// Those of them whose shim is gone: whether it left a record isn't known yet.
+    bereft: BTreeSet<LaunchId>,
     /// Folders could not be listened to just now: any of them may have changed.
     is_deaf: bool,
     spawning: Arc<Semaphore>,
@@ -115,6 +117,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         entries: BTreeMap::new(),
         watched: HashMap::new(),
         unread: BTreeSet::new(),
+        bereft: BTreeSet::new(),
         is_deaf: false,
         spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
         starts: JoinSet::new(),
@@ -168,6 +171,9 @@ impl Table {
                         for launch in unread {
                             self.refresh(&launch);
                         }
+                    }
+                    for launch in std::mem::take(&mut self.bereft) {
+                        self.on_shim_gone(&launch);
                     }
                 }
             }
@@ -404,6 +410,10 @@ impl Table {
 
     fn on_shim_gone(&mut self, launch: &LaunchId) {
         self.refresh(launch);
+        if self.unread.contains(launch) {
+            self.bereft.insert(launch.clone());
+            return;
+        }
         if self.entries.get(launch).is_some_and(|entry| !entry.instance.phase.is_ended()) {
             warn!(launch_id = %launch, "keeper of an agent is gone without a record; ending what it left behind");
             self.clear(launch);

@@ -42,7 +42,6 @@ fn check_all_done(daemon: &Daemon, agents: &[String]) {
         assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists());
     }
     assert!(!outcomes(daemon).iter().any(|outcome| outcome == "lost"), "{}", daemon.log());
-    daemon.until_nothing_is_left();
 }
 
 #[test]
@@ -63,6 +62,10 @@ fn forty_agents_work_though_the_daemon_has_few_descriptors() {
     assert!(reason.as_str().unwrap().contains("Too many open files"), "{reason}");
     drop(gate);
     check_all_done(&daemon, &agents);
+    // A folder of a start that failed could perhaps not be removed: the next daemon does it.
+    assert!(daemon.terminate().success());
+    daemon.start();
+    daemon.until_nothing_is_left();
 }
 
 /// Nobody has this id, so that only this test's processes count.
@@ -99,6 +102,7 @@ fn a_refused_fork_is_a_failed_start_and_harms_nobody_else() {
     allow(&before.map_or("unlimited".to_owned(), |n_processes| n_processes.to_string()));
     drop(gate);
     check_all_done(&daemon, &[&agents[..], &["late".to_owned()]].concat());
+    daemon.until_nothing_is_left();
 }
 
 #[test]
