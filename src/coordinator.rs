@@ -330,7 +330,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
         let (instances, now) = (self.processes.instances(), self.control.now());
         let elapsed = self.clocks.look(&instances, &launches, now, &self.ears, &self.config.state_dir, &limits);
-        let (coordinator, instances) = (self.config.id.clone(), instances.to_vec());
+        let coordinator = self.config.id.clone();
         let (startable, free) = (Vec::new(), Resources::default());
         let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, limits, free };
         let is_over = |action: &Action| {

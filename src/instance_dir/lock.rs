@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use super::proc_fs;
+use super::proc_fs::{self, Process};
 
 const FILE: &str = "lock";
 
@@ -26,9 +26,13 @@ pub struct ShimIdentity {
 impl ShimIdentity {
     pub fn of_this_process() -> io::Result<Self> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let process = proc_fs::read(pid).ok_or(io::ErrorKind::NotFound)?;
+        Self::of(&proc_fs::read(pid).ok_or(io::ErrorKind::NotFound)?)
+    }
+
+    /// Of a process that was seen here.
+    pub fn of(process: &Process) -> io::Result<Self> {
         Ok(Self {
-            pid,
+            pid: process.pid,
             start_ticks: process.start_ticks,
             boot_id: proc_fs::boot_id()?,
             pid_namespace: proc_fs::pid_namespace()?,
@@ -65,6 +69,12 @@ pub fn take(dir: &Path) -> io::Result<File> {
 pub fn note(lock: &File, shim: &ShimIdentity) -> io::Result<()> {
     let text = serde_json::to_vec(shim)?;
     lock.write_all_at(&text, 0)
+}
+
+/// Writes who keeps the instance in `dir` over whatever its lock says. Nobody who holds it loses it.
+pub fn note_anew(dir: &Path, shim: &ShimIdentity) -> io::Result<()> {
+    let lock = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(dir.join(FILE))?;
+    note(&lock, shim)
 }
 
 /// Looks at the lock without disturbing anybody: a missing one is free.

@@ -66,7 +66,10 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
         let lock = lock::look(&dir)?;
         match record::read::<Spec>(&dir) {
-            Ok(Some(spec)) if spec.launch_id == launch => stock.found.push(Found { dir, spec, lock }),
+            Ok(Some(spec)) if spec.launch_id == launch => {
+                let lock = mend_lock(&dir, lock);
+                stock.found.push(Found { dir, spec, lock });
+            }
             Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => remove_blank(&dir, &launch),
             Err(RecordError::Read { source, .. }) if source.kind() != io::ErrorKind::NotADirectory => {
                 return Err(source);
@@ -84,6 +87,27 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         }
     }
     Ok(stock)
+}
+
+/// What the lock of a usable folder tells. One that doesn't name a shim that lives may be wrong, where files were damaged or put
+/// back from a copy: the shim holds another file then, and has the folder in its arguments still.
+fn mend_lock(dir: &Path, lock: LockState) -> LockState {
+    let is_named = matches!(&lock, LockState::Held(Some(shim)) if shim.is_alive());
+    if is_named || instance_dir::is_ended(dir) {
+        return lock;
+    }
+    let Some(shim) = shims::find(dir) else { return lock };
+    let noted = lock::note_anew(dir, &shim);
+    if let Err(error) = noted {
+        warn!(path = %dir.display(), error = &error as &dyn std::error::Error, "could not mend the lock of an instance");
+        return lock;
+    }
+    warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its keeper");
+    if let Some(pidfd) = shims::open(&shim) {
+        // The log that it writes to may be gone, too.
+        let _ = rustix::process::pidfd_send_signal(pidfd, Signal::HUP);
+    }
+    LockState::Held(Some(shim))
 }
 
 /// Whether the daemon died before it wrote what the folder is for: no shim, no agent, nothing to tell.

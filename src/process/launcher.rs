@@ -8,12 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{Access, MemfdFlags, SealFlags};
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource};
 
 use super::orphans::SpawnPermit;
 use super::shims::{self, Child};
@@ -28,6 +29,10 @@ use crate::instance_dir::{self, MARK_VARIABLE, lock};
 
 /// Where a program is looked for when the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Which part of its descriptors a daemon doesn't spend on agents, and how many at most: without any it could neither read how an
+/// agent ended nor answer it, and none would ever be free again.
+const SPARE_PART: u64 = 4;
+const MOST_SPARE: u64 = 64;
 /// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
 const SAFE_DESCRIPTOR: i32 = 10;
 
@@ -44,6 +49,7 @@ pub fn spawn(
     folders: &Folders,
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
+    check_spare_descriptors().map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
     let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);
     match instance_dir::create_private(&dir) {
@@ -107,6 +113,19 @@ fn spawn_in(
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+}
+
+/// Fails as an `open` without descriptors would, while there are some left for others. Taken is surer than counted. To be asked
+/// before there is a folder: without descriptors it could not be removed either.
+fn check_spare_descriptors() -> io::Result<()> {
+    // Two who look at the same time would take one another's for used.
+    static LOOKING: Mutex<()> = Mutex::new(());
+    let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let any = File::open("/dev/null")?;
+    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let spare = (0..MOST_SPARE.min(limit / SPARE_PART)).map(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0));
+    spare.collect::<Result<Vec<OwnedFd>, _>>()?;
+    Ok(())
 }
 
 /// Where another user finds them, and may change them.

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use tokio::io::unix::AsyncFd;
 
 use super::orphans;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
-use crate::instance_dir::proc_fs;
 use crate::instance_dir::record::{Record, Stop};
+use crate::instance_dir::{SHIM_COMM, proc_fs};
 
 /// How often a shim is looked at that can't be watched: it has not noted itself yet, is not of this host, or something is
 /// used up.
@@ -105,6 +106,18 @@ pub fn open(shim: &ShimIdentity) -> Option<OwnedFd> {
     // The descriptor first, then the comparison: what was compared is what is watched and signalled.
     let pidfd = open_pid(Pid::from_raw(shim.pid)?)?;
     shim.is_alive().then_some(pidfd)
+}
+
+/// The shim that lives and keeps the instance in `dir`, whatever the files in it say. Looks at all of `/proc`.
+pub fn find(dir: &Path) -> Option<ShimIdentity> {
+    let has_dir = |pid: i32| {
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder == dir.as_os_str().as_bytes())
+    };
+    let is_shim = |pid: i32| proc_fs::comm(pid).is_some_and(|comm| comm == SHIM_COMM);
+    let living = proc_fs::list().ok()?.into_iter().filter(|process| !process.is_zombie);
+    let shim = living.into_iter().find(|process| is_shim(process.pid) && has_dir(process.pid))?;
+    ShimIdentity::of(&shim).ok()
 }
 
 pub fn open_pid(pid: Pid) -> Option<OwnedFd> {

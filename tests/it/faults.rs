@@ -2,18 +2,31 @@
 //! that are damaged. The numbers in the names of the parts' comments are the rows of the fault catalogue (supervision.md).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod catalogue;
 #[cfg(debug_assertions)]
 mod crash_points;
 mod endings;
+mod files;
 mod full_disk;
+mod limits;
 mod ordinary_user;
+mod output;
 mod restart;
 mod secrets;
 mod starting;
+mod terminal;
 mod time_limits;
 mod trees;
+mod unstartable;
 
-use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};
+use std::fs::File;
+use std::path::PathBuf;
+
+use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
+use rustix::fs::FlockOperation;
+use serde_json::Value;
+
+use crate::daemon::Daemon;
 
 pub use ordinary_user::of_user as daemon_of_ordinary_user;
 
@@ -31,4 +44,27 @@ pub fn keeper_of(agent: i32) -> i32 {
     let keeper = proc_fs::read(agent).unwrap().parent;
     assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
     keeper
+}
+
+/// The instance folder of a launch.
+fn folder(daemon: &Daemon, launch: &Value) -> PathBuf {
+    let launch = launch["launch_id"].as_str().unwrap().parse().unwrap();
+    instance_dir::find(&daemon.state(), &launch).unwrap()
+}
+
+/// What any number of agents wait for without doing anything, as long as this is.
+struct Gate {
+    /// Locked.
+    _file: File,
+}
+
+impl Gate {
+    /// The step with which an agent waits for it.
+    const STEP: &str = "run:flock -s gate true";
+
+    fn closed(daemon: &Daemon) -> Self {
+        let file = File::create(daemon.work().join("gate")).unwrap();
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+        Self { _file: file }
+    }
 }

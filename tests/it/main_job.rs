@@ -3,6 +3,10 @@
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use agent_coordinator::domain::Timestamp;
+use serde_json::Value;
 
 use crate::daemon::Daemon;
 use crate::support::{DEADLINE, is_gone, until};
@@ -106,6 +110,23 @@ fn a_quick_crash_loop_slows_down() {
     until("the start is put off", || daemon.status()["deferred"][0]["reason"] == "backoff");
     assert!(daemon.status()["deferred"][0]["until"].is_string());
     assert_eq!(daemon.ended("agt").len(), 1);
+}
+
+#[test]
+fn each_crash_is_followed_by_a_longer_wait() {
+    let daemon = Daemon::running("backoff: { initial: 100ms, max: 1h }\nstart: { limit: 0 }");
+    daemon.with_one_task(&["exit:1"]);
+    until("it has crashed often enough", || daemon.ended("agt").len() >= 4);
+    let mut crashes = daemon.ended("agt");
+    crashes.reverse();
+    let time = |launch: &Value, what: &str| serde_json::from_value::<Timestamp>(launch[what].clone()).unwrap();
+    let mut least = Duration::from_millis(100);
+    for (before, after) in crashes.iter().zip(&crashes[1..]) {
+        // A machine that is busy may be late, but nobody may be early.
+        let waited = time(after, "claimed_at").since(time(before, "ended_at"));
+        assert!(waited >= least, "{waited:?} instead of {least:?}: {crashes:?}");
+        least *= 2;
+    }
 }
 
 #[test]

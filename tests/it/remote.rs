@@ -7,6 +7,7 @@ mod proxy;
 mod seed_server;
 mod seed_steps;
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -141,6 +142,37 @@ fn several_coordinators_start_no_twin() {
     }
     assert_eq!(server.status()["coordinators"].as_array().unwrap().len(), 3);
     drop(coordinators);
+}
+
+/// Fault 31. That a claim lapses when nobody comes back takes half a minute more than anybody's time to start: the simulation
+/// shows it.
+#[cfg(debug_assertions)]
+#[test]
+fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back() {
+    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    let server = Daemon::serving("backoff: { initial: 10ms, max: 10ms }");
+    let mut first = Daemon::supervising(&socket_of(&server), KNOWS_AGT);
+    let mut command = first.command();
+    command.env(VARIABLE, format!("{:?}", CrashPoint::Claimed));
+    first.spawn_as(command);
+    server.with_one_task(&["alone:one", "append:agents", "authenticate", "get-my-task", "report:success"]);
+    assert!(!first.wait().success());
+    let _second = supervising(&server, &KNOWS_AGT.replace("1h", "100ms"));
+    let mut heard = BTreeSet::new();
+    until("the other has looked often enough", || {
+        let coordinators = server.status()["coordinators"].clone();
+        heard.extend(coordinators.as_array().unwrap().iter().map(|one| one["heard_at"].to_string()));
+        heard.len() >= 5
+    });
+    assert_eq!(server.open("agt").len(), 1);
+    assert!(!server.work().join("agents").exists(), "nobody is started for a claim of another");
+    first.start();
+    until("the work is done", || server.task_status("tsk") == "done");
+    until("both ends are known", || server.ended("agt").len() == 2);
+    let outcomes: Vec<Value> = server.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["completed", "start_failed"]);
+    let agents = fs::read_to_string(server.work().join("agents")).unwrap();
+    assert_eq!((agents.lines().count(), server.work().join("one.twin").exists()), (1, false));
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Row 17 for the store: no space. The daemon and its agents live, nothing that was acknowledged is lost, and when there is
-//! space again the work goes on.
+//! Row 17: no space, for the store, for what agents print and for the log. The daemon and its agents live, nothing that was
+//! acknowledged is lost, and when there is space again the work goes on.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 
 use agent_coordinator::instance_dir;
+use agent_coordinator::instance_dir::record::{self, Exit};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
+use super::{folder, keeper_of};
 use crate::daemon::Daemon;
 use crate::support::until;
 
@@ -91,4 +93,47 @@ fn a_daemon_without_space_for_its_state_says_so() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("no space left for the database"), "{said}");
     assert!(!daemon.state().join("state.db").exists());
+}
+
+#[test]
+fn output_that_finds_no_space_is_counted_and_what_comes_later_is_kept() {
+    // Whole lines.
+    const KEPT: u64 = 32 * 64;
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    let kept = format!("chatter:{KEPT}");
+    let later = ["wait-for:go", "print:what comes later", "exit:7"];
+    // Three times what a pipe holds: most of it has been read when all of it is printed.
+    let steps = ["authenticate", &kept, "write:ready", "wait-for:full", "chatter:200000", "write:printed"];
+    daemon.with_one_task(&[&steps[..], &later].concat());
+    let keeper = keeper_of(daemon.written_pid("ready"));
+    let folder = folder(&daemon, &daemon.until_in_state("agt", "running"));
+    let log = folder.join(instance_dir::OUTPUT_LOG);
+    until("what there is space for is kept", || fs::metadata(&log).is_ok_and(|log| log.len() == KEPT));
+    let (keeper, unlimited) = (Pid::from_raw(keeper), rustix::process::getrlimit(Resource::Fsize));
+    prlimit(keeper, Resource::Fsize, Rlimit { current: Some(KEPT), ..unlimited }).unwrap();
+    daemon.write("work/full", "");
+    daemon.written_pid("printed");
+    assert_eq!(fs::metadata(&log).unwrap().len(), KEPT);
+    prlimit(keeper, Resource::Fsize, unlimited).unwrap();
+    daemon.write("work/go", "");
+    assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
+    assert!(daemon.done(&["logs", "agt", "prj"]).ends_with("\nwhat comes later\n"));
+    daemon.until_nothing_is_left();
+    let launch = daemon.until_ended("agt");
+    let exit: Exit = record::read(&super::folder(&daemon, &launch)).unwrap().unwrap();
+    assert!(exit.n_dropped_lines > 1000, "{exit:?}");
+}
+
+#[test]
+fn a_log_folder_that_goes_takes_lines_with_it_and_nothing_else() {
+    let mut daemon = Daemon::configured("log: { file: logs/daemon.log }");
+    let logs = daemon.folder().join("logs");
+    fs::create_dir(&logs).unwrap();
+    daemon.spawn();
+    until("it is ready", || fs::read_to_string(logs.join("daemon.log")).is_ok_and(|log| log.contains("ready")));
+    fs::remove_dir_all(&logs).unwrap();
+    daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    daemon.until_nothing_is_left();
+    assert!(daemon.terminate().success());
 }

@@ -1,4 +1,4 @@
-//! Rows 6 to 10, 12, 13, 21, 22: what an agent starts, holds and ignores, and what it is given, under a running daemon.
+//! Rows 6 to 10, 12 to 14, 21, 22: what an agent starts, holds and ignores, and what it is given, under a running daemon.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -8,9 +8,8 @@ use std::time::Duration;
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
 use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
 use rustix::process::Signal;
-use serde_json::Value;
 
-use super::{Ended, keeper_of};
+use super::{Ended, folder, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, tree_of, until, until_some};
 
@@ -18,11 +17,6 @@ use crate::support::{is_gone, kill, tree_of, until, until_some};
 const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
 /// The same with a session of its own, with nothing of the agent's environment, its parent gone.
 const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
-
-fn folder(daemon: &Daemon, launch: &Value) -> std::path::PathBuf {
-    let launch = launch["launch_id"].as_str().unwrap().parse().unwrap();
-    instance_dir::find(&daemon.state(), &launch).unwrap()
-}
 
 #[test]
 fn a_daemonised_child_is_ended_before_its_launch_is() {
@@ -161,14 +155,14 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
     daemon.spawn_as(command);
     daemon.until_ready();
-    // The files have the pids of the namespace.
+    // The files have the pids of the namespace. Not the `env` that is about to become it: that still has its environment.
     let find = |what: &str| {
         let is_it =
-            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(what));
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(what));
         tree_of(daemon.pid()).into_iter().find(is_it)
     };
     let [marked, unmarked] = ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
-    let keeper = find("shim\0").unwrap();
+    let keeper = find("agent-coordinator\0shim\0").unwrap();
     assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
     kill(keeper, Signal::KILL);
     until("the launch is lost", || daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost"));
@@ -213,6 +207,33 @@ fn sixty_agents_that_exit_at_once_are_sixty_ends() {
     until("no slot is taken", || daemon.status()["limits"]["running"] == 0);
     daemon.until_nothing_is_left();
     assert_eq!(fs::read_dir(instance_dir::ended(&daemon.state())).unwrap().count(), 60);
+}
+
+#[test]
+fn sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie() {
+    let settings = "manifest: manifest.yaml\nmax_concurrent: 100\nbackoff: { initial: 1h, max: 1h }";
+    let mut daemon = Daemon::configured(settings);
+    let agents: Vec<String> = (0..60).map(|n| format!("agt_{n}")).collect();
+    daemon.manifest(&agents.iter().map(String::as_str).collect::<Vec<_>>());
+    for agent in &agents {
+        daemon.steps(agent, &["append:pids", "sleep:600"]);
+    }
+    daemon.start();
+    let pids: Vec<i32> = until_some("all of them are there", || {
+        let text = fs::read_to_string(daemon.work().join("pids")).ok()?;
+        Some(text.lines().map(|pid| pid.parse().unwrap()).collect()).filter(|pids: &Vec<i32>| pids.len() == 60)
+    });
+    for pid in pids {
+        kill(pid, Signal::KILL);
+    }
+    let ended = until_some("all have ended", || {
+        let ended = daemon.logged("launch ended");
+        (ended.len() >= 60).then_some(ended)
+    });
+    assert_eq!(ended.iter().filter(|launch| launch["signal"] == 9).count(), 60, "{ended:?}");
+    let is_zombie = |process: &proc_fs::Process| process.is_zombie && process.parent == daemon.pid();
+    until("no zombie is left", || !proc_fs::list().unwrap().iter().any(is_zombie));
+    daemon.until_nothing_is_left();
 }
 
 #[test]

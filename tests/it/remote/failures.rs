@@ -76,11 +76,32 @@ fn who_runs_for_too_long_is_ended_although_the_server_is_away() {
     assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"run_maximum".into()), "{ended}");
 }
 
+#[test]
+fn a_slow_server_is_asked_one_thing_at_a_time() {
+    let settings = SETTINGS.replace("1s", "100ms");
+    let (server, proxy, coordinator, agent) = with_an_agent_and(&settings);
+    proxy.set(Mode::Slow);
+    until("several answers were slow", || proxy.slow().1 >= 6);
+    // News, what was asked meanwhile, and what is left of the connections before.
+    let (most, _) = proxy.slow();
+    assert!(most <= 4, "{most} at a time");
+    assert!(!is_gone(agent));
+    assert_eq!(coordinator.status()["instances"][0]["pid"], agent);
+    server.agent("short", "prj", &["exit:7"]);
+    server.task("tsk_short", "prj", "short");
+    assert_eq!(server.until_ended("short")["exit_code"], 7);
+    assert!(!is_gone(agent));
+}
+
 /// A coordinator with a running agent, over a proxy.
 fn with_an_agent(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
+    with_an_agent_and(&format!("{SETTINGS}\n{settings}"))
+}
+
+fn with_an_agent_and(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
     let server = Daemon::serving(LISTENING);
     let proxy = Proxy::to(server.status()["http"]["address"].as_str().unwrap().parse().unwrap());
-    let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, &format!("{SETTINGS}\n{settings}")));
+    let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, settings));
     coordinator.start();
     server.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:600"]);
     let agent = server.written_pid("ready");

@@ -2,9 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What it does with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,12 @@ pub enum Mode {
     Huge,
     /// Closes in the middle of an answer.
     Half,
+    /// Passes, and takes its time for each piece of an answer.
+    Slow,
 }
+
+/// Of a slow one, for each piece.
+const SLOWNESS: Duration = Duration::from_secs(1);
 
 /// A running proxy; its end closes all.
 pub struct Proxy {
@@ -38,6 +44,11 @@ struct Shared {
     mode: Mutex<Mode>,
     open: Mutex<Vec<TcpStream>>,
     is_over: AtomicBool,
+    n_slow: AtomicUsize,
+    /// The most slow connections at a time.
+    most_slow: AtomicUsize,
+    /// Pieces of answers that were slow.
+    n_slow_pieces: AtomicUsize,
 }
 
 impl Proxy {
@@ -45,7 +56,16 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (mode, open) = (Mutex::new(Mode::Pass), Mutex::default());
-        let shared = Arc::new(Shared { server, mode, open, is_over: AtomicBool::new(false) });
+        let shared = Shared {
+            server,
+            mode,
+            open,
+            is_over: AtomicBool::new(false),
+            n_slow: AtomicUsize::new(0),
+            most_slow: AtomicUsize::new(0),
+            n_slow_pieces: AtomicUsize::new(0),
+        };
+        let shared = Arc::new(shared);
         let accepting = std::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
@@ -72,6 +92,11 @@ impl Proxy {
         for stream in self.shared.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// The most slow connections at a time, and how many pieces of answers were slow.
+    pub fn slow(&self) -> (usize, usize) {
+        (self.shared.most_slow.load(Ordering::SeqCst), self.shared.n_slow_pieces.load(Ordering::SeqCst))
     }
 }
 
@@ -102,7 +127,16 @@ impl Shared {
         };
         match mode {
             Mode::Close => {}
-            Mode::Pass => self.pass(client.try_clone().unwrap()),
+            Mode::Pass => self.pass(client.try_clone().unwrap(), |_| {}),
+            Mode::Slow => {
+                let n_slow = self.n_slow.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most_slow.fetch_max(n_slow, Ordering::SeqCst);
+                self.pass(client.try_clone().unwrap(), |shared| {
+                    std::thread::sleep(SLOWNESS);
+                    shared.n_slow_pieces.fetch_add(1, Ordering::SeqCst);
+                });
+                self.n_slow.fetch_sub(1, Ordering::SeqCst);
+            }
             Mode::Hang => drain(client),
             Mode::Fail => answer(client, "HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\noops"),
             Mode::Garbage => answer(client, "\u{1}\u{2} what is this\r\n\r\n"),
@@ -128,18 +162,26 @@ impl Shared {
         }
     }
 
-    fn pass(&self, client: TcpStream) {
+    /// Passes all; `hold_up` is called for each piece of an answer.
+    fn pass(&self, client: TcpStream, hold_up: impl Fn(&Self) + Send) {
         let Ok(server) = TcpStream::connect(self.server) else { return };
         self.open.lock().unwrap().push(server.try_clone().unwrap());
         let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        let answers = std::thread::spawn(move || copy(back.0, back.1));
-        copy(client, server);
-        answers.join().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || copy(back.0, back.1, || hold_up(self)));
+            copy(client, server, || {});
+        });
     }
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream) {
-    let _ = std::io::copy(&mut from, &mut to);
+fn copy(mut from: TcpStream, mut to: TcpStream, hold_up: impl Fn()) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(n_read @ 1..) = from.read(&mut buffer) {
+        hold_up();
+        if to.write_all(&buffer[..n_read]).is_err() {
+            break;
+        }
+    }
     let _ = to.shutdown(Shutdown::Both);
 }
 
