@@ -260,7 +260,14 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
 /// As [`load`]; also a file that is gone.
 pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
     let Some(path) = former else { return load(None, environment) };
-    let config = read(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)?;
+    let source = open(path, None, environment)?;
+    if source.text().trim().is_empty() {
+        // All defaults, for the moment that it takes to write a file, would end nothing and start the wrong things.
+        let source =
+            io::Error::other("it is empty; a daemon that runs takes that for a file that is still being written");
+        return Err(ConfigError::Unreadable { path: path.to_owned(), named_by: None, source });
+    }
+    let config = read(&source, environment).map_err(ConfigError::Invalid)?;
     Ok(Loaded { config, source: Some(path.to_owned()) })
 }
 

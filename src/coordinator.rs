@@ -31,8 +31,9 @@ pub use overseer::Overseer;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
+use crate::domain::plan::gates::Resources;
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
-use crate::domain::{CoordinatorId, Instance, LaunchId, Phase, StopReason, Timestamp};
+use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::Wakeups;
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -82,6 +83,8 @@ pub struct Coordinator<C, P> {
     processes: P,
     ears: Ears,
     clocks: Clocks,
+    /// What the server said last of the launches, and the limits then.
+    seen_last: Option<(Vec<LaunchFacts>, Limits)>,
     gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
@@ -121,6 +124,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Self {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
             clocks: Clocks::default(),
+            seen_last: None,
             gatekeeper: Gatekeeper::default(),
             config,
             configured: None,
@@ -176,6 +180,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Ok(wake_in) => wake_in,
                 Err(error) => {
                     self.note_failure(&error);
+                    self.end_overlong().await;
                     // Who watches from here doesn't need the server to know what runs.
                     let deferred = self.reported.as_ref().map(|(_, status)| status.deferred.clone());
                     self.overseer.changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
@@ -297,6 +302,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             session_maximum: view.session_maximum(),
             ..self.config.limits
         };
+        self.seen_last = Some((view.launches.clone(), limits));
         let elapsed =
             self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
@@ -315,6 +321,29 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             free,
         };
         Ok((view.run, snapshot))
+    }
+
+    /// While the server doesn't answer: what runs for too long is ended all the same, by what the server said last. It is told when
+    /// it answers again.
+    async fn end_overlong(&mut self) {
+        let Some((launches, limits)) = self.seen_last.clone() else { return };
+        let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
+        let (instances, now) = (self.processes.instances(), self.control.now());
+        let elapsed = self.clocks.look(&instances, &launches, now, &self.ears, &self.config.state_dir, &limits);
+        let coordinator = self.config.id.clone();
+        let (startable, free) = (Vec::new(), Resources::default());
+        let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, limits, free };
+        let is_over = |action: &Action| {
+            matches!(action, Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. })
+        };
+        let overlong =
+            Plan { actions: plan(&snapshot).actions.into_iter().filter(is_over).collect(), ..Plan::default() };
+        log_stops(&overlong);
+        for action in overlong.actions {
+            if let Action::Stop { launch, reason } = action {
+                self.processes.request_stop(&launch, reason, None).await;
+            }
+        }
     }
 
     /// On the way out: the keepers are told, and the server why, as far as it listens.

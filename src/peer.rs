@@ -112,7 +112,8 @@ fn kind_of(pid: i32) -> PeerKind {
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
         let Some((comm, parent)) = comm_and_parent(pid) else { return unknown };
-        if comm == SHIM_COMM {
+        // Anybody may take its name.
+        if comm == SHIM_COMM && is_of_daemons_user(pid) {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
         if parent == 0 {
@@ -131,6 +132,14 @@ fn kind_of(pid: i32) -> PeerKind {
         n_ancestors += 1;
     }
     unknown
+}
+
+/// Whether a process is ours or root's, as all keepers on this machine are.
+fn is_of_daemons_user(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let uid = uids.and_then(|uids| uids.split_whitespace().next()?.parse::<u32>().ok());
+    uid.is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
 }
 
 /// The launch that a keeper keeps: the folder in its argument list is named after it.

@@ -74,6 +74,8 @@ pub enum CommandError {
     Unreachable { provider: String },
     #[error("provider `{provider}` runs as `{user}`, and this machine has no such user")]
     NoUser { provider: String, user: String },
+    #[error("provider `{provider}` is for another user (`run_as`) than before, which takes a restart of the daemon")]
+    WaitsForRestart { provider: String },
 }
 
 impl Providers {
@@ -100,6 +102,9 @@ impl Providers {
     /// [`CommandError`], where the server has no address that the provider could use.
     pub fn command(&self, request: &LaunchRequest) -> Result<CommandSpec, CommandError> {
         let (name, provider) = self.find(&request.ai_type);
+        if provider.waits_for_restart {
+            return Err(CommandError::WaitsForRestart { provider: name.to_owned() });
+        }
         let is_shown = matches!(provider.command_line, CommandLine::Own { passkey_in_prompt: true, .. });
         // An argument is for everyone to read, standard input only for the agent.
         let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
@@ -117,6 +122,9 @@ impl Providers {
         let mut environment = self.passed_to(&provider);
         if let Some(user) = user {
             become_of(user, &mut environment);
+            // Folders of the daemon's user; what is no path (an address, a model) is for everybody.
+            let places = built_in(&provider).map(|built_in| built_in.places).unwrap_or_default();
+            environment.retain(|name, value| !places.contains(&name.as_str()) || !value.reveal().starts_with('/'));
         }
         let mut set = BTreeMap::new();
         for (name, value) in &provider.environment {

@@ -129,6 +129,7 @@ pub struct Service {
     coordinators: status::CoordinatorBoard,
     activities: activities::Activities,
     clocks: clocks::Clocks,
+    longest: cleanup::Longest,
 }
 
 /// Why a use case didn't succeed.
@@ -162,6 +163,7 @@ impl Service {
             coordinators: status::CoordinatorBoard::default(),
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
+            longest: cleanup::Longest::default(),
         }
     }
 
@@ -194,6 +196,7 @@ impl Service {
     /// and what tickets are made with, stays: what lies and lives there is this server's.
     pub fn reconfigure(&self, settings: Settings) {
         let before = self.settings();
+        self.longest.with(&before);
         let settings =
             Settings { state_dir: before.state_dir.clone(), ticket_key: before.ticket_key.clone(), ..settings };
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);

@@ -32,6 +32,11 @@ pub enum UserProblem {
         "`ai_providers.{provider}.run_as`: user `{user}` may not enter `{}` on the way to the MCP socket", .folder.display()
     )]
     NoWay { provider: String, user: String, folder: PathBuf },
+    #[error(
+        "`ai_providers.{provider}.run_as` needs the folder `{}` of the MCP socket to be the daemon's alone to change: others \
+         could put something in the way of what is written there for its agents", .folder.display()
+    )]
+    OpenFolder { provider: String, folder: PathBuf },
 }
 
 /// Whether the users that agents run as are there, and can reach what they need.
@@ -55,6 +60,9 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
         };
         if config.mcp_socket.starts_with(&config.state_dir) {
             return Err(UserProblem::SocketInStateDir { provider: provider.to_owned() });
+        }
+        if let Some(folder) = config.mcp_socket.parent().filter(|folder| is_changed_by_others(folder)) {
+            return Err(UserProblem::OpenFolder { provider: provider.to_owned(), folder: folder.to_owned() });
         }
         if let Some(folder) = first_closed(&found.run_as, &config.mcp_socket) {
             let (provider, user) = names();
@@ -88,6 +96,18 @@ fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
     };
     let run_as = RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };
     Ok(Some(AgentUser { run_as, home: user.dir, shell: user.shell }))
+}
+
+/// Whether another user can make something in an existing folder, or in one above it take its place.
+fn is_changed_by_others(folder: &Path) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let is_open = |folder: &Path, allowed: u32| {
+        let found = std::fs::metadata(folder).ok();
+        found.is_some_and(|found| found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 && found.mode() & allowed == 0))
+    };
+    // What is in a sticky folder is moved by its owner alone.
+    is_open(folder, 0) || folder.ancestors().skip(1).any(|above| is_open(above, STICKY))
 }
 
 /// The uppermost existing folder above `path` that `user` may not enter, by its mode.

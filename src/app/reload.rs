@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::isolation::{self, UserProblem};
 use super::notify::ServiceManager;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
@@ -137,6 +138,10 @@ impl Reloader {
     }
 
     async fn carry_out(&self, new: &Config, daemon: &Daemon) -> anyhow::Result<()> {
+        if daemon.supervisor.is_some() {
+            // It would keep the daemon from its next start.
+            isolation::check_users(new)?;
+        }
         let new = self.live.preview(new);
         if let Some(server) = &daemon.server {
             server.learn(&new, &self.environment, &self.invocation).await?;
@@ -174,6 +179,9 @@ fn refusal(error: &anyhow::Error) -> (String, ReloadRefused) {
     let of_file = |line: String, report: String| (line, ReloadRefused { report, is_about_file: true });
     if let Some(ManifestProblems(report)) = error.downcast_ref() {
         return of_file(report.on_one_line(), report.to_string());
+    }
+    if let Some(problem) = error.downcast_ref::<UserProblem>() {
+        return of_file(problem.to_string(), problem.to_string());
     }
     match error.downcast_ref::<ConfigError>() {
         Some(ConfigError::Invalid(report)) => of_file(report.on_one_line(), report.to_string()),

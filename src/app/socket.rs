@@ -40,12 +40,13 @@ impl For {
 pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
     clear(path)?;
     if let Some(folder) = path.parent() {
+        let is_there = folder.exists();
         let mut private = std::fs::DirBuilder::new();
-        private
-            .recursive(true)
-            .mode(who.folder_mode())
-            .create(folder)
-            .with_context(|| format!("could not create the folder `{}` of the socket", folder.display()))?;
+        let created = private.recursive(true).mode(who.folder_mode()).create(folder);
+        // What is made here has its mode whatever the umask is; what was there has its owner's.
+        let mode = std::fs::Permissions::from_mode(who.folder_mode());
+        let made = created.and_then(|()| if is_there { Ok(()) } else { std::fs::set_permissions(folder, mode) });
+        made.with_context(|| format!("could not create the folder `{}` of the socket", folder.display()))?;
     }
     // Nobody else can connect in the moment between the bind and the change of its mode.
     let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));

@@ -60,10 +60,11 @@ pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
     if facts.path.starts_with("/..") {
         return Err(NotDelegated::OutOfSight { path: path() });
     }
-    if facts.parent.is_marked && facts.parent.is_writable {
+    let is_tended = [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
+    // A unit directly below a delegated group has a marked parent, too: that is its manager's, for groups of the manager.
+    if facts.parent.is_marked && facts.parent.is_writable && !is_tended {
         return Ok(Place::Beside);
     }
-    let is_tended = [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
     let is_ours = facts.own.is_marked || facts.path == "/" || (!facts.is_superuser && !is_tended);
     match (is_ours, facts.own.is_writable) {
         (true, true) => Ok(Place::Below),

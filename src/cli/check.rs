@@ -32,7 +32,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             manifest.tasks.len()
         ))?;
     }
-    app::check_users(config).map_err(|problem| CliError::Failed(problem.to_string()))?;
+    app::check_users(config).map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
     let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
     print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;

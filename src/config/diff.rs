@@ -167,10 +167,20 @@ fn providers_without_restart(
 ) -> BTreeMap<String, ProviderConfig> {
     let names: BTreeSet<&String> = new.keys().chain(started.keys()).collect();
     let counts = |name: &String| {
-        let (old, new) = (started.get(name), new.get(name));
-        if user_of(old) == user_of(new) { new } else { old }
+        let (old, new) = (in_use(started, name), new.get(name));
+        if user_of(old) == user_of(new) {
+            return new.cloned();
+        }
+        // Not the default of this name either: that would be the daemon's own user.
+        let waiting = || Some(ProviderConfig { waits_for_restart: true, ..new?.clone() });
+        old.cloned().or_else(waiting)
     };
-    names.into_iter().filter_map(|name| Some((name.clone(), counts(name)?.clone()))).collect()
+    names.into_iter().filter_map(|name| Some((name.clone(), counts(name)?))).collect()
+}
+
+/// The entry of this name that agents are started by.
+fn in_use<'a>(entries: &'a BTreeMap<String, ProviderConfig>, name: &str) -> Option<&'a ProviderConfig> {
+    entries.get(name).filter(|entry| !entry.waits_for_restart)
 }
 
 fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
@@ -191,7 +201,7 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
     let names: BTreeSet<&String> = old.providers.keys().chain(new.providers.keys()).collect();
     for name in names {
         let setting = format!("ai_providers.{name}");
-        let (old, new) = (old.providers.get(name), new.providers.get(name));
+        let (old, new) = (in_use(&old.providers, name), in_use(&new.providers, name));
         let applies = if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
         match (old, new) {
             (Some(old), Some(new)) => of_provider(changes, applies, &setting, old, new),
@@ -205,7 +215,8 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
 }
 
 fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &ProviderConfig, new: &ProviderConfig) {
-    let ProviderConfig { command_line, cli_args, environment, pass_environment, wrap, run_as } = old;
+    let ProviderConfig { command_line, cli_args, environment, pass_environment, wrap, run_as, waits_for_restart: _ } =
+        old;
     for ((key, old), (_, new)) in words_of(command_line).iter().zip(&words_of(&new.command_line)) {
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".to_owned());
         changes.shown(applies, format!("{setting}.{key}"), (old, new), word);

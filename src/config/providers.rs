@@ -118,6 +118,9 @@ pub struct ProviderConfig {
     pub wrap: Vec<String>,
     /// The user of this machine that its agents run as; the daemon's own without it.
     pub run_as: Option<String>,
+    /// It was added to a daemon that runs, for another user, whom nothing lets in before a restart. Until then nobody is started
+    /// by it, and by nothing else in its place.
+    pub waits_for_restart: bool,
 }
 
 impl ProviderConfig {
@@ -134,7 +137,15 @@ impl ProviderConfig {
 
     fn of(command_line: CommandLine) -> Self {
         let (environment, pass_environment) = (BTreeMap::new(), PassEnvironment::default());
-        Self { command_line, cli_args: Vec::new(), environment, pass_environment, wrap: Vec::new(), run_as: None }
+        Self {
+            command_line,
+            cli_args: Vec::new(),
+            environment,
+            pass_environment,
+            wrap: Vec::new(),
+            run_as: None,
+            waits_for_restart: false,
+        }
     }
 
     fn read(mut section: Section<'_, '_>) -> Option<Self> {
@@ -149,7 +160,15 @@ impl ProviderConfig {
         let pass_environment = section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
         let wrap = section.field("wrap").map(read_wrap).unwrap_or_default();
         let run_as = section.optional("run_as").and_then(|field| field.word());
-        Some(Self { command_line: command_line?, cli_args, environment, pass_environment, wrap, run_as })
+        Some(Self {
+            command_line: command_line?,
+            cli_args,
+            environment,
+            pass_environment,
+            wrap,
+            run_as,
+            waits_for_restart: false,
+        })
     }
 }
 

@@ -17,8 +17,8 @@ use crate::instance_dir::{self, clock::MonotonicInstant, record};
 pub(super) struct Clocks(BTreeMap<LaunchId, Clock>);
 
 struct Clock {
-    /// Since when it is known here.
-    known: Instant,
+    /// Until when it is to have started. What is changed later counts for other starts.
+    deadline: Option<Instant>,
     /// Since when it is known to run, and for how long it had then.
     ran: Option<(Instant, Duration)>,
     /// Since when it is known to be silent for too long.
@@ -44,11 +44,19 @@ impl Clocks {
         let mut shown = BTreeMap::new();
         for instance in instances.iter().filter(|instance| instance.is_live()) {
             let id = &instance.launch;
-            let mut clock = before.remove(id).unwrap_or(Clock { known: now, ran: None, suspected: None, ladder: None });
+            let mut clock =
+                before.remove(id).unwrap_or(Clock { deadline: None, ran: None, suspected: None, ladder: None });
             if clock.ran.is_none() && matches!(instance.phase, Phase::Running { .. }) {
                 clock.ran = Some((now, ran_before(state_dir, id).unwrap_or_default()));
             }
             let launch = launches.get(id);
+            if let Some(LaunchState::Starting { deadline }) = launch.map(|launch| &launch.state) {
+                // One that was found late has all its time: its keeper's fuse is the last word.
+                let left = Some(deadline.since(at)).filter(|left| !left.is_zero());
+                let most = limits.start_timeout.unwrap_or(Duration::MAX);
+                let left = left.or(limits.start_timeout).unwrap_or_default().min(most);
+                clock.deadline = clock.deadline.or(now.checked_add(left));
+            }
             clock.ladder = match launch.map(|launch| &launch.state) {
                 // A clock that jumps from now on moves it no more.
                 Some(LaunchState::Stopping { ladder_at, .. }) => match clock.ladder {
@@ -58,7 +66,7 @@ impl Clocks {
                 _ => None,
             };
             let mut elapsed = Elapsed {
-                known: now - clock.known,
+                until_deadline: clock.deadline.map(|due| due.saturating_duration_since(now)),
                 ran: clock.ran.map(|(since, before)| before + (now - since)),
                 quiet: ears.quiet_for(id),
                 suspected: None,

@@ -338,6 +338,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
                 "starts": counters.starts,
                 "adoptions": counters.adoptions,
                 "found_by_poll_only": counters.found_by_poll_only,
+                "leaked": counters.leaked,
             },
         });
         self.status.send_replace(Some(status));

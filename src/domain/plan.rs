@@ -53,8 +53,8 @@ pub struct Limits {
 /// What clocks that nobody sets show of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Elapsed {
-    /// How long its coordinator knows of it.
-    pub known: Duration,
+    /// How long it has for its start, if it is starting.
+    pub until_deadline: Option<Duration>,
     /// How long its agent runs; `None` before it does.
     pub ran: Option<Duration>,
     /// How long ago it printed anything; `None` where nobody listens.
@@ -224,7 +224,7 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
     let elapsed = snapshot.elapsed.get(id).copied();
     match launch.state {
         LaunchState::Starting { deadline } => {
-            let by_steady_clock = elapsed.zip(limits.start_timeout).map(|(it, most)| most.saturating_sub(it.known));
+            let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_deadline);
             let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
             if left.is_zero() {
                 plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
@@ -234,9 +234,11 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
         }
         LaunchState::Running { .. } => {}
         LaunchState::Stopping { reason, ladder_at } => {
-            let left = elapsed.and_then(|elapsed| elapsed.until_ladder).unwrap_or_else(|| ladder_at.since(now));
-            // One that is further away than anybody would wait: the clock was set back meanwhile.
-            if !left.is_zero() && left <= limits.linger {
+            let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_ladder);
+            let by_wall_clock = || Some(ladder_at.since(now)).filter(|left| *left <= limits.linger);
+            // None: further away than anybody would wait, as the clock was set back meanwhile.
+            let left = by_steady_clock.or_else(by_wall_clock).unwrap_or_default();
+            if !left.is_zero() {
                 plan.wake(now + left);
             } else if instance.stop.is_none() {
                 plan.actions.push(Action::Stop { launch: id.clone(), reason });

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z; written as RFC 3339.
+/// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z; written as RFC 3339;
+/// outside of the years that this has, as the nearest moment inside of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -35,10 +36,8 @@ impl std::ops::Add<Duration> for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(moment) => write!(f, "{moment:.3}"),
-            Err(_) => write!(f, "{} ms", self.0),
-        }
+        let farthest = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(farthest))
     }
 }
 
@@ -65,6 +64,14 @@ mod tests {
         assert_eq!(moment.to_string(), "2025-01-06T10:00:00.007Z");
         let json = serde_json::to_string(&moment).expect("a timestamp is serializable");
         assert_eq!(serde_json::from_str::<Timestamp>(&json).expect("what we wrote"), moment);
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_whatever_it_is() {
+        for millis in [i64::MIN, -1, 0, 253_402_300_799_000, 1_795_344_326_000_000, i64::MAX] {
+            let json = serde_json::to_string(&Timestamp::from_millis(millis)).expect("a timestamp is serializable");
+            serde_json::from_str::<Timestamp>(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+        }
     }
 
     #[test]

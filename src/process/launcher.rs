@@ -6,7 +6,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -131,8 +131,9 @@ fn check_spare_descriptors() -> io::Result<()> {
 /// Where another user finds them, and may change them.
 fn write_files_of(user: &RunAs, dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
     if let Some(parent) = dir.parent() {
-        // To be entered, and not to be listed.
-        DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        // To be entered, and not to be listed, whatever the umask is.
+        std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o711))?;
     }
     instance_dir::create_private(dir)?;
     write_files(dir, files)?;

@@ -80,6 +80,8 @@ impl Service {
             if let Some(waited) = authenticated.waited {
                 counters::UNTIL_AUTHENTICATED.observe(waited);
             }
+            // Its first call: it is not silent since it printed something.
+            self.activity.touch(&authenticated.session, self.now());
             crash_point::reach(CrashPoint::Authenticated);
         })
     }

@@ -50,7 +50,7 @@ impl Drop for Held<'_> {
 }
 
 impl Activity {
-    fn touch(&self, session: &SessionId, now: Timestamp) {
+    pub(super) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
         let seen = all.entry(session.clone()).or_insert_with(|| Seen { at: now, steady: Instant::now(), n_held: 0 });
         (seen.at, seen.steady) = (now, Instant::now());

@@ -3,6 +3,7 @@
 //!
 //! Time never frees what may live: a launch with a process is only *wanted* to stop, and its end is its process's end.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
@@ -18,6 +19,25 @@ use crate::telemetry::ErrorChain;
 
 /// Patience beyond every time-out with a claim whose process nobody reported.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);
+
+/// The longest time for a start and for a stop, in milliseconds, that counted in this run of the server: a claim has the time that it
+/// was made with.
+#[derive(Debug, Default)]
+pub(super) struct Longest {
+    start: AtomicU64,
+    stop: AtomicU64,
+}
+
+impl Longest {
+    /// Those of `settings` counted in.
+    pub(super) fn with(&self, settings: &Settings) -> (Duration, Duration) {
+        let longest = |all: &AtomicU64, one: Duration| {
+            let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);
+            Duration::from_millis(all.fetch_max(one, Ordering::Relaxed).max(one))
+        };
+        (longest(&self.start, settings.start_timeout), longest(&self.stop, settings.stop_timeout))
+    }
+}
 
 impl Service {
     /// Ends what has run out of time and writes down when each session was last seen.
@@ -69,7 +89,12 @@ impl Service {
 
     /// Whether no process can live that this claim was for. A restart of the server gives it all its time anew.
     fn has_lapsed(&self, launch: &Launch) -> bool {
-        let Settings { start_timeout: start, stop_timeout: stop, .. } = *self.settings();
+        // By which it was made may be longer than what counts now.
+        let (start, stop) = self.longest.with(&self.settings());
+        let start = match launch.state {
+            LaunchState::Starting { deadline } => start.max(deadline.since(launch.claimed_at)),
+            _ => start,
+        };
         let claim = Subject::Claim(launch.id.clone());
         let claimed_for = self.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
         let on_ladder_for = match launch.state {

@@ -97,7 +97,12 @@ fn an_entry_for_another_user_waits_as_a_whole() {
     let user_of = |live: &Live| live.in_use().providers.get("claude").map(|entry| entry.run_as.clone());
     let mut live = Live::new(loaded(""), at(0));
     live.take(loaded(&entry(", run_as: worker")), at(1));
-    assert_eq!(user_of(&live), None, "nobody is started by it as the daemon's user");
+    let waits = |live: &Live| live.in_use().providers["claude"].waits_for_restart;
+    assert!(waits(&live), "nobody is started as the daemon's user instead");
+    live.take(loaded(&entry(", run_as: worker, model: m")), at(2));
+    assert!(waits(&live) && !live.standing().waiting.is_empty(), "it is not forgotten by the next file");
+    live.take(loaded(&entry("")), at(3));
+    assert!(!waits(&live));
     let mut live = Live::new(loaded(&entry(", run_as: worker")), at(0));
     for other in [entry(""), entry(", run_as: other"), entry(", model: m"), String::new()] {
         let reloaded = live.take(loaded(&other), at(1));

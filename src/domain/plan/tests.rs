@@ -350,7 +350,8 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
     let limits = Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
     let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
         let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(20) });
-        let elapsed = Elapsed { known: Duration::from_secs(known), ..Elapsed::default() };
+        let until_deadline = Some(Duration::from_secs(20).saturating_sub(Duration::from_secs(known)));
+        let elapsed = Elapsed { until_deadline, ..Elapsed::default() };
         let elapsed = BTreeMap::from([(starting.id.clone(), elapsed)]);
         let instances = vec![instance(&starting, Phase::Starting)];
         let plan = plan(&Snapshot { now, launches: vec![starting], instances, elapsed, limits, ..snapshot(1) });

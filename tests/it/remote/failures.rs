@@ -58,6 +58,25 @@ fn a_server_that_never_stops_answering_is_outlived() {
 }
 
 #[test]
+fn who_runs_for_too_long_is_ended_although_the_server_is_away() {
+    let server = Daemon::serving(LISTENING);
+    let address = server.status()["http"]["address"].as_str().unwrap().parse().unwrap();
+    let proxy = Proxy::to(address);
+    let settings = format!("{SETTINGS}\nrun: {{ max_runtime: 3s }}");
+    let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, &settings));
+    coordinator.start();
+    server.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = server.written_pid("ready");
+    proxy.set(Mode::Close);
+    until("nobody answers", || coordinator.status()["health"] == "cut_off");
+    until("its time is over", || is_gone(agent));
+    assert_eq!(coordinator.status()["health"], "cut_off");
+    proxy.set(Mode::Pass);
+    let ended = server.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"run_maximum".into()), "{ended}");
+}
+
+#[test]
 fn a_slow_server_is_asked_one_thing_at_a_time() {
     let settings = SETTINGS.replace("1s", "100ms");
     let (server, proxy, coordinator, agent) = with_an_agent_and(&settings);
