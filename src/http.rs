@@ -53,13 +53,16 @@ impl Limits {
     }
 }
 
-/// A part of the descriptors this process may have, at most `most` and at least 1. What clients hold of all listeners together
-/// must leave half of them: agents are started with those, and must be whatever clients do.
+/// What a daemon without agents and clients holds itself, and some more.
+const OWN_DESCRIPTORS: u64 = 32;
+
+/// A part of the descriptors this process may have beside its own, at most `most` and at least 1. What clients hold of all
+/// listeners together must leave half of them: agents are started with those, and must be whatever clients do.
 pub fn share_of_descriptors(part: u64, most: usize) -> usize {
     let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     // A thousand is what a system gives that wasn't asked for more.
     let (descriptors, _) = descriptors.unwrap_or((1024, 1024));
-    usize::try_from(descriptors / part).unwrap_or(usize::MAX).clamp(1, most)
+    usize::try_from(descriptors.saturating_sub(OWN_DESCRIPTORS) / part).unwrap_or(usize::MAX).clamp(1, most)
 }
 
 /// Where connections come from.

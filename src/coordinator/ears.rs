@@ -103,9 +103,9 @@ impl Ears {
         });
     }
 
-    /// How long ago it printed anything; `None` if it isn't followed.
+    /// How long ago it printed anything, at least; `None` if it isn't followed. What was printed since the last look is not heard yet.
     pub(super) fn quiet_for(&self, launch: &LaunchId) -> Option<Duration> {
-        lock(&self.heard_at).get(launch).map(Instant::elapsed)
+        lock(&self.heard_at).get(launch).map(|heard_at| heard_at.elapsed().saturating_sub(2 * PAUSE))
     }
 
     /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.

@@ -29,9 +29,12 @@ use crate::instance_dir::{self, MARK_VARIABLE, lock};
 
 /// Where a program is looked for when the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Which part of its descriptors a daemon doesn't spend on agents, and how many at most: without any it could neither read how an
-/// agent ended nor answer it, and none would ever be free again.
-const SPARE_PART: u64 = 8;
+/// Descriptors that a daemon has beside those of agents and clients, of what is left the part that agents take as clients, and some to
+/// read how an agent ended and to write that down: without any of these, none would ever be free again. At most so many are
+/// kept from agents.
+const OWN: u64 = 32;
+const CLIENTS_PART: u64 = 4;
+const FOR_ENDS: u64 = 8;
 const MOST_SPARE: u64 = 64;
 /// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
 const SAFE_DESCRIPTOR: i32 = 10;
@@ -123,7 +126,8 @@ fn check_spare_descriptors() -> io::Result<()> {
     let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
     let any = File::open("/dev/null")?;
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let spare = (0..MOST_SPARE.min(limit / SPARE_PART)).map(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0));
+    let spare = MOST_SPARE.min(limit.saturating_sub(OWN) / CLIENTS_PART + FOR_ENDS);
+    let spare = (0..spare).map(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0));
     spare.collect::<Result<Vec<OwnedFd>, _>>()?;
     Ok(())
 }
