@@ -188,6 +188,7 @@ fn settings(state_dir: &Path) -> Settings {
         chat: ChatSettings { poll_hold: seconds(45), idle_timeout: seconds(600) },
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
+        cleanup_interval: Duration::from_mins(1),
         parking: Parking { initial: seconds(300), max: seconds(3_600) },
         start_limit: StartLimit { failures: 5, interval: seconds(600) },
         backoff: Backoff { initial: seconds(1), max: seconds(300) },

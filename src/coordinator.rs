@@ -34,7 +34,7 @@ pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 use crate::domain::plan::gates::Resources;
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
-use crate::nudge::Wakeups;
+use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::ErrorChain;
@@ -453,12 +453,4 @@ async fn leaving(mode: &mut watch::Receiver<Mode>) {
         }
     }
     std::future::pending::<()>().await;
-}
-
-/// Never returns without a deadline. Cancel-safe.
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

@@ -1,13 +1,22 @@
 //! A wake-up without data. Whoever changed something calls [`Nudge::wake`]; whoever waits looks at the world again.
 //!
 //! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent. Wake-ups are counted, so that
-//! somebody who can't keep listening can ask whether there was one since.
+//! somebody who can't keep listening can ask whether there was one since. [`sleep_until`] is the wake-up that nobody has to send.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Returns at `at`, without one never. Cancel-safe.
+pub async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
 
 /// The waking side. Cloning it is cheap, and all clones wake the same listeners.
 #[derive(Debug, Clone)]

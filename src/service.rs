@@ -34,6 +34,7 @@ mod task_progress;
 mod task_rules;
 mod task_status;
 mod tasks;
+mod upkeep;
 mod waiting;
 mod why;
 pub mod world;
@@ -95,6 +96,8 @@ pub struct Settings {
     pub session_default: Duration,
     /// Age at which any session ends, its process first.
     pub session_maximum: Duration,
+    /// Between two looks at what has run out of time without anybody waiting for it.
+    pub cleanup_interval: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
     /// How long a failed account waits that names no end of it.

@@ -16,7 +16,7 @@ use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
 use crate::config::{self, Config, ConfigError, Environment, Live, Loaded, Reloaded, Standing};
 use crate::coordinator::Overseer;
-use crate::nudge::Wakeups;
+use crate::nudge::{Wakeups, sleep_until};
 use crate::rest::{ConfigurationDoor, ReloadRefused, ReloadRequest};
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::{ErrorChain, LogLevel};
@@ -82,7 +82,7 @@ impl Reloader {
                 () = self.hang_ups.woken() => ("SIGHUP", None),
                 Some(reply) = self.requests.recv() => ("command", Some(reply)),
                 () = self.files.changed() => ("file", None),
-                () = super::server::until(turn_at) => continue,
+                () = sleep_until(turn_at) => continue,
             };
             // Before they are read: what changes meanwhile is heard of.
             self.files.follow(self.paths());

@@ -3,13 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::UnixListener;
-use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
 use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
@@ -24,7 +20,6 @@ use crate::rest::{self, ConfigurationDoor, RestState};
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 use crate::store::sqlite::SqliteStore;
-use crate::telemetry::ErrorChain;
 
 /// Store and use cases, before and after the doors are open.
 pub(super) struct Server {
@@ -35,7 +30,6 @@ pub(super) struct Server {
     made_token: Secret,
     /// As it was last applied.
     manifest: Mutex<Option<Manifest>>,
-    cleanup_interval: watch::Sender<Duration>,
     /// Held for the life of the daemon.
     _locks: [lock::RoleLock; 2],
 }
@@ -76,16 +70,9 @@ impl Server {
         let settings = settings(config, &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
-        let cleanup_interval = watch::Sender::new(config.session.cleanup_interval);
-        let server = Self {
-            store,
-            service,
-            mcp,
-            made_token,
-            manifest: Mutex::default(),
-            cleanup_interval,
-            _locks: [lock, store_lock],
-        };
+        let manifest_before = Mutex::default();
+        let locks = [lock, store_lock];
+        let server = Self { store, service, mcp, made_token, manifest: manifest_before, _locks: locks };
         server.learn_from(config, manifest, invocation).await?;
         Ok(server)
     }
@@ -119,8 +106,6 @@ impl Server {
     pub(super) fn reconfigure(&self, config: &Config) {
         self.service.reconfigure(settings(config, &self.made_token));
         self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
-        let interval = config.session.cleanup_interval;
-        self.cleanup_interval.send_if_modified(|before| std::mem::replace(before, interval) != interval);
     }
 
     /// Binds the sockets that weren't inherited.
@@ -153,7 +138,10 @@ impl Server {
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
         let (mirroring, serves) = (service.clone(), serving.clone());
         parts.spawn(async move { mirroring.mirror_chats(serves).await });
-        parts.spawn(clean_up(service.clone(), self.cleanup_interval.subscribe(), serving.clone()));
+        let (kept, serves) = (Arc::clone(service), serving.clone());
+        parts.spawn(async move {
+            serves.run_until_cancelled(kept.look_after()).await;
+        });
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {
             tokio::select! {
@@ -174,6 +162,7 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         chat: ChatSettings { poll_hold: config.chat.poll_hold, idle_timeout: config.chat.idle_timeout },
         session_default: config.session.default_timeout,
         session_maximum: config.session.max_timeout,
+        cleanup_interval: config.session.cleanup_interval,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
         parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
@@ -185,54 +174,6 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
 /// What coordinators must show.
 fn coordinator_token(config: &Config, made_token: &Secret) -> Secret {
     config.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
-}
-
-async fn clean_up(service: Arc<Service>, mut interval: watch::Receiver<Duration>, cancel: CancellationToken) {
-    let mut ticks = ticks_of(*interval.borrow_and_update());
-    let mut deadlines = service.deadlines();
-    let mut next_at: Option<Instant> = None;
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            Ok(()) = interval.changed() => {
-                ticks = ticks_of(*interval.borrow_and_update());
-                continue;
-            }
-            _ = ticks.tick() => {
-                if let Err(error) = service.cleanup().await {
-                    tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
-                }
-            }
-            () = deadlines.woken() => {
-                // Nothing new is overdue before: a thousand chats that open are no reason for a thousand looks at all of them.
-                let soonest = Instant::now() + service.shortest_patience();
-                next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
-                continue;
-            }
-            () = until(next_at) => {}
-        }
-        next_at = match service.end_overdue().await {
-            Ok(next) => next.map(|after| Instant::now() + after),
-            Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
-                None
-            }
-        };
-    }
-}
-
-fn ticks_of(interval: Duration) -> Interval {
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
-}
-
-/// Returns at `at`, without one never.
-pub(super) async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn apply_manifest(service: &Service, path: &Path, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use super::error::CliError;
+use crate::nudge::sleep_until;
 
 /// How long a server may be away: a restart takes a moment, an upgrade some more.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -117,7 +118,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                         return Ok(Carried::ConnectionLost);
                     }
                 },
-                () = until(input_ended) => return Ok(Carried::InputEnded),
+                () = sleep_until(input_ended) => return Ok(Carried::InputEnded),
                 () = &mut client_gone, if input_ended.is_some() => return Ok(Carried::InputEnded),
             }
         }
@@ -169,14 +170,6 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
         self.output.flush().await?;
         Ok(())
-    }
-}
-
-/// Never returns without a deadline. Cancel-safe.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -53,12 +53,6 @@ impl Service {
         Ok(next)
     }
 
-    /// What begins now is overdue no sooner than after this.
-    pub fn shortest_patience(&self) -> Duration {
-        let settings = self.settings();
-        settings.notice_grace.min(settings.chat.idle_timeout)
-    }
-
     /// How much silence a running chat has left.
     pub(super) async fn chat_left(&self, launch: &Launch) -> Result<Option<Duration>, ServiceError> {
         let Some(began_at) = began_at(launch) else { return Ok(None) };

@@ -31,6 +31,7 @@ pub fn settings() -> Settings {
         chat: ChatSettings { poll_hold: Duration::from_secs(45), idle_timeout: Duration::from_mins(10) },
         session_default: Duration::from_hours(1),
         session_maximum: Duration::from_hours(24),
+        cleanup_interval: Duration::from_mins(1),
         parking: Parking { initial: Duration::from_mins(5), max: Duration::from_hours(1) },
         start_limit: StartLimit { failures: 5, interval: Duration::from_mins(10) },
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },

@@ -116,7 +116,7 @@ impl Sim {
         let service = Arc::new(service);
         *self.service.lock().unwrap() = service.clone();
         self.run.send_modify(|run| *run += 1);
-        self.spawn(clean_up(service, self.run.subscribe()));
+        self.spawn(look_after(service, self.run.subscribe()));
         self.nudge.wake();
     }
 
@@ -210,27 +210,17 @@ fn sim_settings() -> Settings {
         linger: LINGER,
         notice_grace: NOTICE_GRACE,
         session_maximum: SESSION_MAXIMUM,
+        cleanup_interval: CLEANUP_INTERVAL,
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(20) },
         ..settings()
     }
 }
 
-/// What a daemon does beside: ends what has run out of time, as long as this run of the server lasts.
-async fn clean_up(service: Arc<Service>, mut run: watch::Receiver<u64>) {
-    let mut ticks = tokio::time::interval(CLEANUP_INTERVAL);
-    let mut deadlines = service.deadlines();
-    let mut next = None;
-    loop {
-        tokio::select! {
-            biased;
-            _ = run.changed() => return,
-            _ = ticks.tick() => service.cleanup().await.unwrap(),
-            () = deadlines.woken() => {}
-            () = async { match next {
-                Some(next) => tokio::time::sleep(next).await,
-                None => std::future::pending().await,
-            } } => {}
-        }
-        next = service.end_overdue().await.unwrap();
+/// What a daemon does beside, as long as this run of the server lasts.
+async fn look_after(service: Arc<Service>, mut run: watch::Receiver<u64>) {
+    tokio::select! {
+        biased;
+        _ = run.changed() => {}
+        never = service.look_after() => match never {},
     }
 }

@@ -1,0 +1,59 @@
+//! When what runs out of time is looked at: the cleanup in its interval, what patience ends when that is due.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::Service;
+use crate::nudge::sleep_until;
+use crate::telemetry::ErrorChain;
+
+impl Service {
+    /// Ends what has run out of time, as long as it is polled. Cancel-safe: what is stored is stored as a whole.
+    pub async fn look_after(&self) -> Infallible {
+        let mut settings = self.settings();
+        let mut ticks = ticks_of(settings.cleanup_interval);
+        let mut deadlines = self.deadlines();
+        let mut next_at: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                // In this order, so that a simulated history is the same each time.
+                biased;
+                _ = ticks.tick() => {
+                    if let Err(error) = self.cleanup().await {
+                        tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
+                    }
+                }
+                () = deadlines.woken() => {
+                    let newest = self.settings();
+                    if Arc::ptr_eq(&settings, &newest) {
+                        // Nothing new is overdue before: a thousand chats that open are no reason for a thousand looks at all of them.
+                        let soonest = Instant::now() + newest.notice_grace.min(newest.chat.idle_timeout);
+                        next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
+                        continue;
+                    }
+                    if settings.cleanup_interval != newest.cleanup_interval {
+                        ticks = ticks_of(newest.cleanup_interval);
+                    }
+                    settings = newest;
+                }
+                () = sleep_until(next_at) => {}
+            }
+            next_at = match self.end_overdue().await {
+                Ok(next) => next.map(|after| Instant::now() + after),
+                Err(error) => {
+                    tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
+                    None
+                }
+            };
+        }
+    }
+}
+
+fn ticks_of(interval: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
