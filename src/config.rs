@@ -13,6 +13,7 @@ mod backoff;
 mod chat;
 mod diff;
 mod environment;
+mod growing;
 mod http;
 mod interpolate;
 mod limits;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::reader::{Field, Section};
-use super::report::Problem;
+use super::growing;
+use super::reader::Section;
 
 /// Waits between a failure and the next start of the same agent in the same project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,20 +21,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let default = Self::default();
-        let range = Duration::from_millis(1)..=Duration::from_hours(24);
-        let (initial, max) = (section.field("initial"), section.field("max"));
-        let span = max.as_ref().or(initial.as_ref()).map(Field::span);
-        let duration = |field: Option<Field<'_, '_>>, default| {
-            field.and_then(|field| field.duration(range.clone())).unwrap_or(default)
-        };
-        let initial = duration(initial, default.initial);
-        let max = duration(max, default.max);
-        if max < initial {
-            let problem = Problem::new("`backoff.max` is shorter than `backoff.initial`", span);
-            section.reader().note(problem.help("raise `backoff.max` or lower `backoff.initial`"));
-        }
+    pub(super) fn read(section: Section<'_, '_>) -> Self {
+        let Self { initial, max } = Self::default();
+        let [initial, max] =
+            growing::read(section, "backoff", [initial, max], &(Duration::from_millis(1)..=Duration::from_hours(24)));
         Self { initial, max }
     }
 }
