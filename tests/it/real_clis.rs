@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::model::Model;
-use self::script::{BLOCKED, EDITED, Plot, Script, find_token};
+use self::script::{EDITED, Plot, Script, find_token};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{processes_of, skip, until_some_within};
 
@@ -362,7 +362,7 @@ fn obeys_a_block(cli: &str) {
     bed.daemon.task("tsk", "prj", "agt");
     bed.until("it has its task", || bed.model.is_waiting().then_some(()));
     bed.daemon.done(&["task", "set", "tsk", "--status", "blocked"]);
-    fs::write(bed.daemon.work().join(BLOCKED), "").unwrap();
+    bed.model.go_on();
     let ended = bed.until_ended();
     assert_eq!(ended["outcome"], "blocked", "{ended}\n{}", bed.said());
     assert_eq!(bed.daemon.task_status("tsk"), "blocked");

@@ -35,10 +35,11 @@ fn an_agent_that_was_stopped_by_a_signal_is_ended_when_its_time_is_over() {
 #[test]
 fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
     let mut daemon = Daemon::running("run: { max_runtime: 3s }\nbackoff: { initial: 1h, max: 1h }");
-    daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    daemon.with_one_task(&["authenticate", "write:ready", "sleep:2", "write:old", "sleep:600"]);
     daemon.written_pid("ready");
     daemon.kill();
-    std::thread::sleep(Duration::from_secs(2));
+    // So long its agent says that it ran.
+    daemon.written_pid("old");
     let restarted_at = Instant::now();
     daemon.start();
     check_timed_out(&daemon, "run_maximum");
@@ -55,6 +56,14 @@ fn an_agent_that_neither_calls_nor_prints_is_ended() {
     // Twice four seconds of life, then one of silence and a second look.
     let lasted = check_timed_out(&daemon, "silence");
     assert!(lasted >= 9_000, "{lasted} ms");
+}
+
+#[test]
+fn an_authenticate_is_a_sign_of_life() {
+    let daemon = Daemon::running("run: { silence_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    // Silent for longer than it may be, before anybody listens to it and not after.
+    daemon.with_one_task(&["sleep:6", "authenticate", "sleep:2.5", "get-my-task", "report:success"]);
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
 }
 
 #[test]
@@ -75,22 +84,31 @@ fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
         "run: { silence_timeout: 2s }\nnotice: { grace: 2s }\nchat: { idle_timeout: 1h }\npolling_interval: 1s";
     let daemon = Daemon::running(settings);
     daemon.project("prj");
-    let works = "run:while :; do echo x; sleep 0.3; done";
+    let works = "run:while :; do echo x; echo x >>$AGENT_ID.beats; sleep 0.3; done";
     for agent in ["agt_a", "agt_b"] {
         daemon.agent(agent, "prj", &["authenticate", "get-my-task", works]);
         daemon.task(&format!("tsk_{agent}"), "prj", agent);
         daemon.until_in_state(agent, "running");
     }
+    // The agents' own clock: each beat takes 0.3 s, and something more.
+    let until_beats = |n: u64| {
+        let beats =
+            |agent: &str| std::fs::metadata(daemon.work().join(format!("{agent}.beats"))).map_or(0, |it| it.len() / 2);
+        let enough = ["agt_a", "agt_b"].map(|agent| beats(agent) + n);
+        until("they worked on", || {
+            ["agt_a", "agt_b"].into_iter().zip(enough).all(|(agent, enough)| beats(agent) >= enough)
+        });
+    };
     let cycles = || daemon.status()["counters"]["cycles"].as_u64().unwrap();
     let before = cycles();
     daemon.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_secs(5));
-    let woken_at = Instant::now();
+    until_beats(17);
     daemon.signal(Signal::CONT);
     let after = cycles();
     // One poll and what it found, not one for each that was missed.
     assert!(after - before <= 4, "{} cycles", after - before);
-    until("it had time to find them silent", || woken_at.elapsed() > Duration::from_secs(4));
+    // It had time to find them silent.
+    until_beats(14);
     for agent in ["agt_a", "agt_b"] {
         assert_eq!(daemon.open(agent)[0]["state"], "running", "{}", daemon.log());
     }

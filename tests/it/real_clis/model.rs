@@ -8,7 +8,6 @@ mod responses;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -18,11 +17,9 @@ use axum::routing::post;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use super::script::{Conversation, Script, Step};
-
-/// Between two looks at what a model waits for.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Answers on a loopback port until it is dropped.
 pub struct Model {
@@ -30,6 +27,8 @@ pub struct Model {
     /// The requests so far, each as its CLI sent it.
     pub seen: Arc<Mutex<Vec<Value>>>,
     is_waiting: Arc<AtomicBool>,
+    /// Whether what the script waits for has happened.
+    happened: watch::Sender<bool>,
     /// Its tasks end with it.
     _runtime: Runtime,
 }
@@ -39,6 +38,7 @@ struct Shared {
     seen: Arc<Mutex<Vec<Value>>>,
     /// A CLI waits for what the script waits for.
     is_waiting: Arc<AtomicBool>,
+    happened: watch::Receiver<bool>,
     /// Called while a CLI waits for its answer.
     look: Box<dyn Fn() + Send + Sync>,
 }
@@ -50,8 +50,14 @@ impl Model {
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<Value>>>::default();
         let is_waiting = Arc::<AtomicBool>::default();
-        let shared =
-            Arc::new(Shared { script, seen: seen.clone(), is_waiting: is_waiting.clone(), look: Box::new(look) });
+        let (happened, happens) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            script,
+            seen: seen.clone(),
+            is_waiting: is_waiting.clone(),
+            happened: happens,
+            look: Box::new(look),
+        });
         let router = Router::new()
             .route("/v1/messages", post(messages::answer))
             .route("/v1/responses", post(responses::answer))
@@ -59,12 +65,17 @@ impl Model {
             .route("/v1beta/models/{call}", post(generate::answer));
         let router = router.layer(DefaultBodyLimit::disable()).with_state(shared);
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { port, seen, is_waiting, _runtime: runtime }
+        Self { port, seen, is_waiting, happened, _runtime: runtime }
     }
 
     /// Whether it thinks until what its script waits for has happened.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::Acquire)
+    }
+
+    /// What its script waits for has happened.
+    pub fn go_on(&self) {
+        self.happened.send_replace(true);
     }
 }
 
@@ -73,9 +84,10 @@ impl Shared {
         (self.look)();
         let conversation = read(&request);
         self.seen.lock().unwrap().push(request);
-        while self.script.is_to_wait(&conversation) {
+        if self.script.is_to_wait(&conversation) {
             self.is_waiting.store(true, Ordering::Release);
-            tokio::time::sleep(LOOK_AGAIN).await;
+            // An error is the end of the test.
+            let _ = self.happened.clone().wait_for(|happened| *happened).await;
         }
         (self.script.next(&conversation), conversation.results.len())
     }

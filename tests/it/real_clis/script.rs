@@ -45,15 +45,12 @@ pub enum Plot {
     Chat,
 }
 
-/// Exists in the working directory once a person has blocked the task.
-pub const BLOCKED: &str = "blocked";
-
 pub const EDITED: &str = "written by the scripted model\n";
 
 impl Script {
-    /// Whether the model still thinks, as what it is to notice hasn't happened.
+    /// Whether the model thinks until what it is to notice has happened.
     pub fn is_to_wait(&self, conversation: &Conversation) -> bool {
-        self.plot == Plot::Blocked && conversation.results.len() == 2 && !self.work.join(BLOCKED).exists()
+        self.plot == Plot::Blocked && conversation.results.len() == 2
     }
 
     pub fn next(&self, conversation: &Conversation) -> Step {

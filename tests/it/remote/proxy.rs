@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub enum Mode {
     Slow,
 }
 
-/// Of a slow one, for each piece.
+/// Of a slow one, for each piece; no longer than it is slow.
 const SLOWNESS: Duration = Duration::from_secs(1);
 
 /// A running proxy; its end closes all.
@@ -42,6 +42,7 @@ pub struct Proxy {
 struct Shared {
     server: SocketAddr,
     mode: Mutex<Mode>,
+    mode_changed: Condvar,
     open: Mutex<Vec<TcpStream>>,
     is_over: AtomicBool,
     n_slow: AtomicUsize,
@@ -59,6 +60,7 @@ impl Proxy {
         let shared = Shared {
             server,
             mode,
+            mode_changed: Condvar::new(),
             open,
             is_over: AtomicBool::new(false),
             n_slow: AtomicUsize::new(0),
@@ -89,6 +91,7 @@ impl Proxy {
     pub fn set(&self, mode: Mode) {
         let mut current = self.shared.mode.lock().unwrap();
         *current = mode;
+        self.shared.mode_changed.notify_all();
         for stream in self.shared.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -132,7 +135,9 @@ impl Shared {
                 let n_slow = self.n_slow.fetch_add(1, Ordering::SeqCst) + 1;
                 self.most_slow.fetch_max(n_slow, Ordering::SeqCst);
                 self.pass(client.try_clone().unwrap(), |shared| {
-                    std::thread::sleep(SLOWNESS);
+                    let mode = shared.mode.lock().unwrap();
+                    let _slow_no_more =
+                        shared.mode_changed.wait_timeout_while(mode, SLOWNESS, |mode| *mode == Mode::Slow).unwrap();
                     shared.n_slow_pieces.fetch_add(1, Ordering::SeqCst);
                 });
                 self.n_slow.fetch_sub(1, Ordering::SeqCst);
