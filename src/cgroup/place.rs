@@ -103,6 +103,7 @@ mod tests {
         check(Facts { own: MARKED, ..SERVICE }, Ok(Place::Below));
         let subgroup = Facts { path: "/system.slice/agent-coordinator.service/daemon", ..SERVICE };
         check(Facts { parent: MARKED, ..subgroup }, Ok(Place::Beside));
+        check(Facts { parent: MARKED, ..SERVICE }, Err("did not delegate"));
         check(Facts { is_superuser: false, ..SERVICE }, Err("did not delegate"));
         check(Facts { own: Seen { is_writable: false, ..MARKED }, ..SERVICE }, Err("not writable"));
     }

@@ -243,6 +243,13 @@ fn a_preset_needs_an_address() {
     assert_eq!(error.to_string(), "provider `claude` needs the server's socket or URL, and neither is known");
 }
 
+#[test]
+fn nobody_is_started_by_what_waits_for_a_restart_nor_by_the_default_in_its_place() {
+    let entry = ProviderConfig { waits_for_restart: true, ..own("a", &[]) };
+    let error = providers([("a", entry)]).command(&request("a")).expect_err("it waits");
+    assert!(error.to_string().contains("provider `a` is for another user"), "{error}");
+}
+
 // ── Templates ──
 
 #[test]

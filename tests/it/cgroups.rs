@@ -223,9 +223,8 @@ fn the_kernels_own_groups_hold_whole_trees() {
     daemon.until_nothing_is_left();
 }
 
-#[test]
-fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
-    let Some(group) = RealGroup::new() else { return };
+/// A daemon that was killed, its agent's keeper after it, and what lives of the agent's tree.
+fn with_what_a_keeper_left(group: &RealGroup) -> (Daemon, i32) {
     let mut daemon = Daemon::configured("backoff: { initial: 1m }");
     group.start(&mut daemon);
     daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "sleep:600"]);
@@ -234,6 +233,13 @@ fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
     daemon.kill();
     kill(keeper, Signal::KILL);
     until("the leader went with its keeper", || is_gone(agent));
+    (daemon, child)
+}
+
+#[test]
+fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
+    let Some(group) = RealGroup::new() else { return };
+    let (mut daemon, child) = with_what_a_keeper_left(&group);
     assert!(!is_gone(child));
     group.start(&mut daemon);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
@@ -244,14 +250,7 @@ fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
 #[test]
 fn the_group_of_a_launch_without_a_folder_is_swept() {
     let Some(group) = RealGroup::new() else { return };
-    let mut daemon = Daemon::configured("backoff: { initial: 1m }");
-    group.start(&mut daemon);
-    daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "sleep:600"]);
-    let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    let keeper = proc_fs::read(agent).unwrap().parent;
-    daemon.kill();
-    kill(keeper, Signal::KILL);
-    until("the leader went with its keeper", || is_gone(agent));
+    let (mut daemon, child) = with_what_a_keeper_left(&group);
     for folder in fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap() {
         fs::remove_dir_all(folder.unwrap().path()).unwrap();
     }

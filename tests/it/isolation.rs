@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::{FileContent, LaunchFile, RunAs};
-use agent_coordinator::instance_dir::proc_fs;
+use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};
 use rustix::process::Signal;
 
 use crate::daemon::{Daemon, PROGRAM};
@@ -85,6 +85,15 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
     let said = stranger.args(["call", "health_check"]).uid(USER).gid(USER).current_dir("/").output().unwrap();
     assert!(!said.status.success());
     assert_eq!(daemon.logged("refused a connection of another user").len(), 1, "{}", daemon.log());
+    // The same under the name of a keeper, with a launch in its arguments.
+    let forged = daemon.work().join(SHIM_COMM);
+    fs::copy("/bin/sh", &forged).unwrap();
+    let mut stranger = Command::new(&forged);
+    stranger.env_clear().env("COORDINATOR_MCP_SOCKET", daemon.folder().join("run/mcp.sock"));
+    stranger.args(["-c", "\"$0\" call health_check; exit $?", PROGRAM, "/instances/lch_1"]);
+    let said = stranger.uid(USER).gid(USER).current_dir("/").output().unwrap();
+    assert!(!said.status.success(), "{said:?}");
+    assert_eq!(daemon.logged("refused a connection of another user").len(), 2, "{}", daemon.log());
     // Adopted as any other.
     daemon.kill();
     daemon.start();
@@ -133,6 +142,24 @@ fn who_can_not_be_become_is_told_before_anything_starts() {
     let (code, said) = closed.refused();
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("may not enter"), "{said}");
+    let mut open = with("mcp_socket_path: run/mcp.sock");
+    fs::set_permissions(open.folder(), Permissions::from_mode(0o711)).unwrap();
+    fs::create_dir(open.folder().join("run")).unwrap();
+    fs::set_permissions(open.folder().join("run"), Permissions::from_mode(0o1777)).unwrap();
+    let (code, said) = open.refused();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("the daemon's alone to change") && said.contains("/run`"), "{said}");
+}
+
+#[test]
+fn a_reload_refuses_what_a_start_would_refuse() {
+    let daemon = Daemon::running("max_concurrent: 2");
+    daemon.configure("max_concurrent: 3\nai_providers:\n  new: { cli_command: sh, run_as: no-such-user }");
+    let said = daemon.cli(&["reload"]);
+    assert!(said.code == 78 && said.stderr.contains("ai_providers.new.run_as"), "{said:?}");
+    let status = daemon.status();
+    assert_eq!(status["limits"]["max_concurrent"], 2);
+    assert!(status["configuration"]["rejected"]["problem"].as_str().unwrap().contains("run_as"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,6 +31,11 @@ fn settings(changes: &Value) -> Vec<&str> {
     changes.as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect()
 }
 
+/// What a reload changes.
+fn settings_of(daemon: &Daemon) -> Vec<String> {
+    settings(&daemon.json(&["reload"])["changes"]).into_iter().map(str::to_owned).collect()
+}
+
 /// As editors save: a new file, renamed over the old one.
 fn replace(daemon: &Daemon, text: &str) {
     let draft = daemon.folder().join("draft");
@@ -307,6 +312,37 @@ fn other_times_count_for_what_runs() {
     daemon.done(&["stop", "agt", "prj"]);
     assert_eq!(daemon.until_ended("agt")["signal"], 9);
     assert!(is_gone(agent));
+}
+
+#[test]
+fn an_agent_that_starts_has_the_time_that_it_was_started_with() {
+    let settings = "backoff: { initial: 1h, max: 1h }";
+    let daemon = Daemon::running(&format!("start: {{ timeout: 1h }}\n{settings}"));
+    daemon.with_one_task(&["write:ready", "wait-for:go", "authenticate", "get-my-task", "report:success"]);
+    daemon.written_pid("ready");
+    daemon.configure(&format!("start: {{ timeout: 1s }}\n{settings}"));
+    assert_eq!(settings_of(&daemon), ["start.timeout"]);
+    // One that is started later has the new time, and no more.
+    daemon.agent("later", "prj", &["sleep:600"]);
+    daemon.task("tsk_later", "prj", "later");
+    assert_eq!(daemon.until_ended("later")["outcome"], "never_authenticated");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+}
+
+#[test]
+fn an_empty_file_is_one_that_is_being_written() {
+    let daemon = Daemon::running("max_concurrent: 2");
+    let good = fs::read_to_string(daemon.config()).unwrap();
+    replace(&daemon, "\n");
+    // A command would look for the daemon where an empty file says.
+    let refused = || daemon.logged("the configuration on disk is not used; the last good one stays in use");
+    until("it is refused", || !refused().is_empty());
+    assert!(refused()[0]["problem"].as_str().unwrap().contains("it is empty"), "{}", daemon.log());
+    replace(&daemon, &good);
+    assert_eq!(daemon.status()["limits"]["max_concurrent"], 2);
+    daemon.done(&["reload"]);
+    assert!(standing(&daemon)["rejected"].is_null());
 }
 
 #[test]

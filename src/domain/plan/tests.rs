@@ -364,13 +364,16 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
     let year = Duration::from_hours(24 * 365);
     let lingering = LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW + Duration::from_secs(30) };
     let lingering = launch("lch_1", key(1, 1), lingering);
-    let left = Elapsed { until_ladder: Some(Duration::from_secs(7)), ..Elapsed::default() };
-    let elapsed = BTreeMap::from([(lingering.id.clone(), left)]);
-    let instances = vec![instance(&lingering, running())];
-    let (now, launches) = (NOW + year, vec![lingering]);
-    let lingers = plan(&Snapshot { now, launches, instances, elapsed, ..snapshot(1) });
-    assert!(!lingers.actions.iter().any(|action| matches!(action, Action::Stop { .. })), "{lingers:?}");
-    assert_eq!(lingers.wake_at, Some(now + Duration::from_secs(7)));
+    let now = NOW + year;
+    // The second had more time than is given now.
+    for left in [7, 3_600].map(Duration::from_secs) {
+        let elapsed = Elapsed { until_ladder: Some(left), ..Elapsed::default() };
+        let elapsed = BTreeMap::from([(lingering.id.clone(), elapsed)]);
+        let (launches, instances) = (vec![lingering.clone()], vec![instance(&lingering, running())]);
+        let lingers = plan(&Snapshot { now, launches, instances, elapsed, ..snapshot(1) });
+        assert!(!lingers.actions.iter().any(|action| matches!(action, Action::Stop { .. })), "{lingers:?}");
+        assert_eq!(lingers.wake_at, Some(now + left));
+    }
     check(NOW + year, 19, &[]);
     check(NOW, 20, &[StopReason::StartTimeout]);
     check(Timestamp::from_millis(0), 20, &[StopReason::StartTimeout]);

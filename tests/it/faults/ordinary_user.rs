@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{Ended, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::{agent_fixture, is_gone, kill, until, until_some};
+use crate::support::{agent_fixture, is_gone, kill, skip, until, until_some};
 
 /// `nobody` almost everywhere.
 const USER: u32 = 65534;
@@ -18,7 +18,7 @@ const USER: u32 = 65534;
 /// A daemon of another user; `None`, and says why, where that can't be.
 pub fn of_user(settings: &str) -> Option<Daemon> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        skip("only root can become another user");
         return None;
     }
     let runs = |program: &str, argument: &str| {
@@ -27,7 +27,7 @@ pub fn of_user(settings: &str) -> Option<Daemon> {
         command.status().is_ok_and(|status| status.success())
     };
     if !runs(PROGRAM, "--version") || !runs(agent_fixture().to_str().unwrap(), "exit:0") {
-        eprintln!("skipped: an ordinary user may not run what was built here");
+        skip("an ordinary user may not run what was built here");
         return None;
     }
     let mut daemon = Daemon::configured(settings);
@@ -84,20 +84,30 @@ fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
     daemon.until_nothing_is_left();
 }
 
+/// A tool of an agent that becomes somebody else's: [`gives_root`].
+const CHILD_OF_ROOT: &str =
+    "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
+
+/// Puts what [`CHILD_OF_ROOT`] needs where agents work; says why where it can't.
+fn gives_root(daemon: &Daemon) -> bool {
+    let become_root = daemon.work().join("become-root");
+    if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
+        skip("there is no setpriv");
+        return false;
+    }
+    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
+    true
+}
+
 /// What a keeper of an ordinary user may not kill keeps its slot, is told, and holds up nobody else.
 #[test]
 fn what_cant_be_killed_is_shown_as_such() {
     let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else { return };
-    let become_root = daemon.work().join("become-root");
-    if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
-        eprintln!("skipped: there is no setpriv");
+    if !gives_root(&daemon) {
         return;
     }
-    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
     daemon.start();
-    let as_root =
-        "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
-    daemon.with_one_task(&["authenticate", as_root, "write:ready", "sleep:600"]);
+    daemon.with_one_task(&["authenticate", CHILD_OF_ROOT, "write:ready", "sleep:600"]);
     let (agent, root) = (daemon.written_pid("ready"), Ended(daemon.written_pid("root")));
     daemon.done(&["stop", "agt", "prj", "--no-wait"]);
     let open =
@@ -119,20 +129,15 @@ fn what_cant_be_killed_is_shown_as_such() {
 #[test]
 fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
-    let become_root = daemon.work().join("become-root");
-    if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
-        eprintln!("skipped: there is no setpriv");
+    if !gives_root(&daemon) {
         return;
     }
-    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
     daemon.start();
     daemon.project("prj");
-    let as_root =
-        "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
     for agent in ["stuck", "agt"] {
         let child = format!("run:(env -i setsid sh -c 'echo $$ >{agent}.child; exec sleep 600' >/dev/null 2>&1 &)");
         let is_there = format!("write:{agent}.agent");
-        let tools = if agent == "stuck" { vec![child.as_str(), as_root] } else { vec![child.as_str()] };
+        let tools = if agent == "stuck" { vec![child.as_str(), CHILD_OF_ROOT] } else { vec![child.as_str()] };
         daemon.agent(agent, "prj", &[&["authenticate"], &tools[..], &[&is_there, "sleep:600"]].concat());
         daemon.task(&format!("tsk_{agent}"), "prj", agent);
     }
