@@ -7,6 +7,7 @@ mod extract;
 mod guard;
 mod problem;
 pub mod routes;
+mod web;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub fn router(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes.clone())
         .merge(routes)
+        .merge(web::router())
         .fallback(http::problem::no_such_route)
         .method_not_allowed_fallback(http::problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(http::problem::panicked))

@@ -14,6 +14,7 @@ mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
+mod footprint;
 mod launches;
 mod logout;
 mod manifest;
