@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use connection::ClientGone;
+pub use connection::{ClientGone, ReadWithin};
 pub use guard::guarded;
 pub use problem::{Place, Problem};
 

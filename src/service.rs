@@ -15,6 +15,7 @@ mod conversation;
 mod coordination;
 mod create_tasks;
 mod footprint;
+mod events;
 mod launches;
 mod logout;
 mod manifest;
@@ -35,6 +36,7 @@ mod task_progress;
 mod task_rules;
 mod task_status;
 mod tasks;
+mod told;
 mod upkeep;
 mod waiting;
 mod why;
@@ -54,6 +56,7 @@ pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
+pub use events::{Follower, News};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -134,6 +137,7 @@ pub struct Service {
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
+    newsroom: events::Newsroom,
 }
 
 /// Why a use case didn't succeed.
@@ -168,6 +172,7 @@ impl Service {
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
+            newsroom: events::Newsroom::default(),
         }
     }
 

@@ -6,6 +6,7 @@ pub mod agents;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
+pub mod events;
 pub mod launches;
 pub mod manifest;
 mod metrics;
@@ -33,6 +34,7 @@ pub(super) fn all() -> Router<RestState> {
         .merge(tasks::routes())
         .merge(chat::routes())
         .merge(launches::routes())
+        .merge(events::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
