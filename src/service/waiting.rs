@@ -96,7 +96,11 @@ impl Concerned {
                     concerned.deadlines |= session.revision == 0 && session.key.purpose == Purpose::Chat;
                 }
                 Change::Notice(_) => concerned.deadlines = true,
-                Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => {}
+                Change::Execution(_)
+                | Change::OutputTail(..)
+                | Change::Credential(_)
+                | Change::ForgetCredential(_)
+                | Change::Event(_) => {}
             }
         }
         concerned
