@@ -5,6 +5,7 @@
 
 mod accounts;
 mod activities;
+mod attendance;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -14,8 +15,9 @@ mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
-mod footprint;
+mod credentials;
 mod events;
+mod footprint;
 mod launches;
 mod logout;
 mod manifest;
@@ -49,6 +51,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use attendance::Attendance;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, ProjectEdit};
@@ -56,6 +59,7 @@ pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
+pub use credentials::MadeCredential;
 pub use events::{Follower, News};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
@@ -137,6 +141,7 @@ pub struct Service {
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
+    attendances: attendance::Attendances,
     newsroom: events::Newsroom,
 }
 
@@ -172,6 +177,7 @@ impl Service {
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
+            attendances: attendance::Attendances::default(),
             newsroom: events::Newsroom::default(),
         }
     }

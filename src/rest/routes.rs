@@ -6,6 +6,7 @@ pub mod agents;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
+pub mod credentials;
 pub mod events;
 pub mod launches;
 pub mod manifest;
@@ -39,4 +40,5 @@ pub(super) fn all() -> Router<RestState> {
         .merge(manifest::routes())
         .merge(why::routes())
         .merge(configuration::routes())
+        .merge(credentials::routes())
 }

@@ -13,6 +13,7 @@ mod errors;
 mod instances;
 mod launches;
 mod look;
+mod news;
 mod projects;
 mod settings;
 mod shown;
@@ -26,7 +27,12 @@ use axum::routing::get;
 
 use super::RestState;
 
-/// All pages and what they are made of.
+/// What the pages need beside themselves: nobody's secret.
+pub(super) fn assets() -> Router<RestState> {
+    assets::routes()
+}
+
+/// All pages.
 pub(super) fn router() -> Router<RestState> {
     let pages = Router::new()
         .route("/", get(async || Redirect::to(HOME)))
@@ -38,8 +44,9 @@ pub(super) fn router() -> Router<RestState> {
         .merge(agents::routes())
         .merge(launches::routes())
         .merge(coordinator::routes())
-        .merge(settings::routes());
-    pages.layer(from_fn(errors::as_pages)).merge(assets::routes())
+        .merge(settings::routes())
+        .merge(news::routes());
+    pages.layer(from_fn(errors::as_pages))
 }
 
 const HOME: &str = "/ui/projects";

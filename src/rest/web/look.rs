@@ -9,12 +9,8 @@ use axum::response::{Html, IntoResponse as _, Response};
 use super::assets::Assets;
 use super::words::Words;
 
-#[derive(Debug, Clone)]
-pub(super) struct Operator {
-    pub(super) name: String,
-}
-
 use crate::domain::Language;
+use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
 
 /// The language that was chosen on the page.
@@ -61,7 +57,7 @@ impl Frame {
     }
 
     pub(super) fn may_change(&self) -> bool {
-        true
+        self.operator.as_ref().is_some_and(|operator| operator.role == Role::Operator)
     }
 
     pub(super) fn places(&self) -> [(Place, &'static str, &'static str); 5] {
@@ -82,7 +78,8 @@ impl FromRequestParts<RestState> for Frame {
         // Before anything that is shown is read.
         let newest_event = 0;
         let _ = state;
-        Ok(Self { newest_event, ..Self::of(&parts.headers) })
+        let operator = parts.extensions.get().cloned();
+        Ok(Self { newest_event, operator, ..Self::of(&parts.headers) })
     }
 }
 
