@@ -35,3 +35,4 @@ mod store;
 mod support;
 mod units;
 mod usage;
+mod web;
