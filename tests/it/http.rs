@@ -3,6 +3,7 @@
 
 mod bad_requests;
 mod calls;
+mod entry;
 mod hosts;
 mod listening;
 mod slow_clients;
