@@ -26,6 +26,7 @@ pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 use crate::domain::host::Origin;
 use crate::http::{self, Limits};
 use crate::service::Service;
+use crate::service::throttle::Throttle;
 
 /// What every route needs.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct RestState {
     pub http: Option<SocketAddr>,
     /// How browsers call it, where that isn't by its address: behind a proxy.
     pub public_origin: Option<Origin>,
+    /// Who guesses at tokens, cookies and links.
+    pub guesses: Arc<Throttle>,
     /// How it is configured, and where that is read again.
     pub configuration: ConfigurationDoor,
     /// Ends streams that would never end by themselves.

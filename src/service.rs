@@ -5,6 +5,7 @@
 
 mod accounts;
 mod activities;
+pub mod audit;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -26,6 +27,7 @@ mod older_clients;
 mod operate;
 mod output;
 mod overdue;
+pub mod recent;
 mod report;
 mod roster;
 mod save_context;
@@ -35,6 +37,7 @@ mod task_progress;
 mod task_rules;
 mod task_status;
 mod tasks;
+pub mod throttle;
 mod upkeep;
 mod waiting;
 mod why;

@@ -132,7 +132,14 @@ impl Server {
         let http = doors.http_address();
         let public_origin = config.http.public_url.clone();
         let closing = serving.clone();
-        let rest_state = RestState { service: service.clone(), http, public_origin, configuration, closing };
+        let rest_state = RestState {
+            service: service.clone(),
+            http,
+            public_origin,
+            guesses: Arc::default(),
+            configuration,
+            closing,
+        };
         if let Some(http) = doors.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();

@@ -40,7 +40,7 @@ impl Http {
         let allowed_hosts =
             allowed_hosts.iter().filter_map(|host| host.parsed(what, |text| text.parse().ok())).collect();
         let what = "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path";
-        let public_url = section.field("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
+        let public_url = section.optional("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
         let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
         let parsed = listen.as_ref().and_then(|field| {
             field.parsed(what, |text| if text == "off" { Some(None) } else { parse(text).map(Some) })

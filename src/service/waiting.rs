@@ -10,6 +10,7 @@ use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::Service;
 use super::accounts::log_accounts;
+use super::audit::Audit;
 
 /// Everybody who may be waiting for a change.
 #[derive(Clone, Default)]
@@ -128,6 +129,8 @@ impl Service {
     /// Makes `commit` and tells whom it concerns, also when nobody waits for the answer any more: whoever asked may have gone.
     pub(super) async fn commit(&self, commit: Commit) -> Result<(), CommitError> {
         let (store, waiting) = (self.store.clone(), self.waiting.clone());
+        // Here: what is spawned acts in nobody's name.
+        let audit = Audit::of(&*store, &commit.changes).await?;
         let made = tokio::spawn(async move {
             let concerned = Concerned::by(&commit.changes);
             let of_account =
@@ -136,6 +139,9 @@ impl Service {
             store.commit(commit).await?;
             concerned.tell(&waiting);
             log_accounts(accounts.iter());
+            if let Some(audit) = audit {
+                audit.write();
+            }
             Ok(())
         });
         match made.await {

@@ -7,7 +7,7 @@ use crate::daemon::Daemon;
 use crate::support::until;
 
 /// A link as `login` prints it: its path and its secret.
-fn link(daemon: &Daemon, more: &[&str]) -> (String, String) {
+pub(super) fn link(daemon: &Daemon, more: &[&str]) -> (String, String) {
     let printed = daemon.done(&[&["login"], more].concat());
     let base = format!("http://{}/login?link=", address(daemon));
     let secret = printed.strip_prefix(&base).unwrap_or_else(|| panic!("{printed}")).trim_end().to_owned();
@@ -15,7 +15,7 @@ fn link(daemon: &Daemon, more: &[&str]) -> (String, String) {
     (format!("/login?link={secret}"), secret)
 }
 
-fn token(daemon: &Daemon, more: &[&str]) -> String {
+pub(super) fn token(daemon: &Daemon, more: &[&str]) -> String {
     let printed = daemon.done(&[&["token", "create"], more].concat());
     assert!(printed.starts_with("op_") && printed.ends_with('\n') && printed.lines().count() == 1, "{printed}");
     printed.trim_end().to_owned()
@@ -23,7 +23,7 @@ fn token(daemon: &Daemon, more: &[&str]) -> String {
 
 impl Web {
     /// Any request, with these headers beside Host.
-    fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(super) fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let length = body.len();
         self.send(format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost:7420\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
@@ -32,16 +32,16 @@ impl Web {
     }
 
     /// The button of the page of a link.
-    fn press(&mut self, secret: &str, headers: &str) -> Answer {
+    pub(super) fn press(&mut self, secret: &str, headers: &str) -> Answer {
         self.ask("POST", "/login", &format!("{headers}{FORM}"), &format!("link={secret}"))
     }
 }
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
-const OWN: &str = "Origin: http://localhost:7420\r\n";
+pub(super) const OWN: &str = "Origin: http://localhost:7420\r\n";
 
 /// The header of a browser that has just logged in.
-fn log_in(web: &mut Web, daemon: &Daemon, more: &[&str]) -> String {
+pub(super) fn log_in(web: &mut Web, daemon: &Daemon, more: &[&str]) -> String {
     let (_, secret) = link(daemon, more);
     let answer = web.press(&secret, OWN);
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
@@ -368,4 +368,49 @@ fn behind_a_proxy_links_and_cookies_are_for_its_name() {
     let answer = press("Host: c.example\r\nOrigin: https://c.example\r\n");
     assert_eq!(answer.status, 303, "{answer:?}");
     assert!(answer.header("set-cookie").unwrap().ends_with("; Secure"), "{answer:?}");
+}
+
+#[test]
+fn who_guesses_is_answered_later_and_later_and_keeps_nobody_else_out() {
+    let daemon = Daemon::running(LISTENING);
+    let good = format!("Authorization: Bearer {}\r\n", token(&daemon, &[]));
+    let guess = |n: usize| {
+        let web = &mut Web::to(&daemon);
+        match n % 3 {
+            0 => web.ask("GET", "/api/status", &format!("Authorization: Bearer op_{n}\r\n"), ""),
+            1 => web.ask("GET", "/api/status", &format!("Cookie: agent_coordinator_session=op_{n}\r\n"), ""),
+            _ => web.press(&format!("op_{n}"), OWN),
+        }
+        .status
+    };
+    let guess = &guess;
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guesses: Vec<_> = (0..60).map(|n| scope.spawn(move || guess(n))).collect();
+        // Meanwhile, from the same address.
+        for _ in 0..10 {
+            assert_eq!(Web::to(&daemon).ask("GET", "/api/status", &good, "").status, 200);
+        }
+        guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
+    });
+    let n_told = statuses.iter().filter(|status| **status == 429).count();
+    assert!(n_told >= 30 && statuses.iter().all(|status| [401, 403, 429].contains(status)), "{statuses:?}");
+    assert!(daemon.logged("somebody showed a token, cookie or link that is none").len() < 60);
+    assert!(!daemon.log().contains("op_1"), "{}", daemon.log());
+}
+
+#[test]
+fn every_answer_tells_a_browser_what_it_may_do_with_it() {
+    let daemon = Daemon::running(LISTENING);
+    let web = &mut Web::to(&daemon);
+    for path in ["/login", "/api/status", "/health/live", "/nothing", "/mcp"] {
+        let answer = web.get(path, "Host: localhost\r\n");
+        let policy = answer.header("content-security-policy").unwrap_or_else(|| panic!("{path}: {answer:?}"));
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+        assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let answer = web.get("/login", "Host: evil.example\r\n");
+    assert!(answer.status == 403 && answer.header("content-security-policy").is_some(), "{answer:?}");
 }
