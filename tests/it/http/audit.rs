@@ -12,7 +12,7 @@ fn told(daemon: &Daemon, what: &str, id: &str) -> Value {
     let lines = daemon.logged("done by a person");
     let about = lines.iter().rfind(|line| line["what"] == what && line["id"] == id);
     let about = about.unwrap_or_else(|| panic!("nothing about {what} {id}: {lines:#?}")).clone();
-    assert_eq!((&about["target"], &about["level"]), (&"audit".into(), &"INFO".into()), "{about}");
+    assert_eq!((&about["target"], &about["level"]), (&"audit".into(), &"info".into()), "{about}");
     about
 }
 
@@ -47,7 +47,7 @@ fn what_the_command_line_changes_is_told() {
     daemon.done(&["project", "set", "prj", "--assign", "agt"]);
     check(&daemon, "assignment", "agt in prj", me, "add", &Value::Null, &Value::Null);
     daemon.done(&["task", "add", "--id", "tsk", "--project", "prj", "--title", "a title", "--description", "the text"]);
-    let task = json!({ "project_id": "prj", "title": "a title", "description": "(8 characters)", "status": "backlog",
+    let task = json!({ "project_id": "prj", "title": "a title", "description": "(8 characters)", "status": "todo",
         "priority": "medium" });
     check(&daemon, "task", "tsk", me, "add", &Value::Null, &task);
     daemon.done(&["task", "set", "tsk", "--title", "another"]);
