@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use connection::ClientGone;
+pub use connection::{ClientGone, ReadWithin};
 pub use guard::{guarded, only_header};
 pub use headers::with_security_headers;
 pub use problem::{Place, Problem};

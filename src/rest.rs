@@ -9,6 +9,7 @@ mod guard;
 mod login;
 mod problem;
 pub mod routes;
+mod web;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,12 +61,17 @@ impl RestState {
 
 /// What everybody may ask: whether the server lives, whether it is ready, and how to log in.
 fn open(state: RestState) -> Router {
-    Router::new().nest("/api", routes::health()).merge(routes::health()).merge(login::routes()).with_state(state)
+    Router::new()
+        .nest("/api", routes::health())
+        .merge(routes::health())
+        .merge(login::routes())
+        .merge(web::assets())
+        .with_state(state)
 }
 
 /// All else, under `/api` and, for the seeds' clients, without it.
 fn closed(state: RestState) -> Router {
-    Router::new().nest("/api", routes::all()).merge(routes::all()).with_state(state)
+    Router::new().nest("/api", routes::all()).merge(routes::all()).merge(web::router()).with_state(state)
 }
 
 /// All routes, for a listener that lets in nobody but operators.

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod activities;
+mod attendance;
 pub mod audit;
 mod authenticate;
 mod caller;
@@ -16,6 +17,8 @@ mod conversation;
 mod coordination;
 mod create_tasks;
 mod credentials;
+mod events;
+mod footprint;
 mod launches;
 mod logout;
 mod manifest;
@@ -38,6 +41,7 @@ mod task_rules;
 mod task_status;
 mod tasks;
 pub mod throttle;
+mod told;
 mod upkeep;
 mod waiting;
 mod why;
@@ -50,6 +54,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use attendance::Attendance;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, ProjectEdit};
@@ -58,6 +63,7 @@ pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
 pub use credentials::MadeCredential;
+pub use events::{Follower, News};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -138,6 +144,8 @@ pub struct Service {
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
+    attendances: attendance::Attendances,
+    newsroom: events::Newsroom,
 }
 
 /// Why a use case didn't succeed.
@@ -172,6 +180,8 @@ impl Service {
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
+            attendances: attendance::Attendances::default(),
+            newsroom: events::Newsroom::default(),
         }
     }
 

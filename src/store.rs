@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
-use crate::domain::event::{Event, NewEvent};
+use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
@@ -250,6 +250,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
+    fn event_span(&self) -> Answer<'_, EventSpan>;
     fn counts(&self) -> Answer<'_, Counts>;
 
     /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].

@@ -153,6 +153,10 @@ impl Server {
         parts.spawn(async move {
             serves.run_until_cancelled(kept.look_after()).await;
         });
+        let (told, serves) = (Arc::clone(service), serving.clone());
+        parts.spawn(async move {
+            serves.run_until_cancelled(told.hand_out_events()).await;
+        });
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {
             tokio::select! {

@@ -91,7 +91,7 @@ pub(super) fn authenticated(router: Router, state: &RestState) -> Router {
 pub(super) async fn run_for(operator: Operator, mut request: Request, next: Next) -> Response {
     // Nothing behind this can print them.
     request.headers_mut().remove(header::AUTHORIZATION);
-    request.headers_mut().remove(header::COOKIE);
+    forget_cookie(request.headers_mut());
     let actor = Actor { name: operator.name.clone(), credential: operator.credential.clone() };
     let changes_something = !request.method().is_safe();
     request.extensions_mut().insert(operator);
@@ -186,6 +186,18 @@ pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, value)| *name == COOKIE && !value.is_empty()).map(|(_, value)| Secret::new(value))
+}
+
+/// Takes our cookie away, and leaves the others.
+fn forget_cookie(headers: &mut HeaderMap) {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).map(str::trim);
+    let others: Vec<&str> = pairs.filter(|pair| pair.split('=').next() != Some(COOKIE)).collect();
+    let others = HeaderValue::try_from(others.join("; ")).ok();
+    headers.remove(header::COOKIE);
+    if let Some(others) = others {
+        headers.insert(header::COOKIE, others);
+    }
 }
 
 /// Whether a browser made this request for a page of this server, and not for one of somebody else.

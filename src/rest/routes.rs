@@ -7,6 +7,7 @@ pub mod chat;
 pub mod configuration;
 pub mod coordinator;
 pub mod credentials;
+pub mod events;
 pub mod launches;
 pub mod manifest;
 mod metrics;
@@ -34,6 +35,7 @@ pub(super) fn all() -> Router<RestState> {
         .merge(tasks::routes())
         .merge(chat::routes())
         .merge(launches::routes())
+        .merge(events::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())

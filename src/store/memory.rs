@@ -13,7 +13,7 @@ use super::{
     StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
-use crate::domain::event::{Event, NewEvent};
+use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::TokenHash;
@@ -535,6 +535,13 @@ impl Store for MemoryStore {
 
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
         self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+
+    fn event_span(&self) -> Answer<'_, EventSpan> {
+        self.read(|tables| {
+            let seq = |event: Option<&Event>| event.map_or(0, |event| event.seq);
+            EventSpan { oldest: seq(tables.events.first()), newest: seq(tables.events.last()) }
+        })
     }
 
     fn counts(&self) -> Answer<'_, Counts> {

@@ -21,7 +21,7 @@ pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
 use super::{Answer, ChatEnd, Commit, CommitError, Counts, LaunchFilter, MessageFilter, Store, StoreError, TaskFilter};
 use crate::domain::agent::Assignment;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, EventSpan};
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
@@ -388,6 +388,17 @@ impl Store for SqliteStore {
     fn events(&self, after: i64, n_most: usize) -> Answer<'_, Vec<Event>> {
         let sql = "SELECT * FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
         self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
+    }
+
+    fn event_span(&self) -> Answer<'_, EventSpan> {
+        // One by one: each is looked up at an end of the table.
+        let sql = "SELECT (SELECT COALESCE(MIN(seq), 0) FROM events) AS oldest, \
+            (SELECT COALESCE(MAX(seq), 0) FROM events) AS newest";
+        Box::pin(async move {
+            let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
+            let seq = |column| row.try_get(column).map_err(read_failed);
+            Ok(EventSpan { oldest: seq("oldest")?, newest: seq("newest")? })
+        })
     }
 
     fn counts(&self) -> Answer<'_, Counts> {

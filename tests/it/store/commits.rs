@@ -447,6 +447,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.paused_since());
     ask!(store.events(0, 100));
     ask!(store.events(2, 3));
+    ask!(store.event_span());
     ask!(store.counts());
     ask!(store.open_notices());
     ask!(store.chats());
