@@ -5,15 +5,19 @@
 //! one that could change something must say that it comes from this very server. A token isn't, and needn't.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Redirect, Response};
+
+use futures::StreamExt as _;
 
 use super::RestState;
 use super::problem::Problem;
@@ -22,6 +26,7 @@ use crate::domain::host::{Origin, is_same_origin};
 use crate::domain::{Credential, CredentialId, Refusal, Secret};
 use crate::http::only_header;
 use crate::peer::Peer;
+use crate::service::Service;
 use crate::service::audit::{self, Actor};
 use crate::service::throttle::Guesser;
 
@@ -118,7 +123,21 @@ async fn authenticate(
             return refused(problem);
         }
     };
-    run_for(operator, request, next).await
+    let credential = operator.credential.clone();
+    let response = run_for(operator, request, next).await;
+    match credential {
+        Some(credential) => while_good(response, state.service, credential),
+        None => response,
+    }
+}
+
+/// `response`, which ends, where it is a stream, when its reader may come in no more.
+fn while_good(response: Response, service: Arc<Service>, credential: CredentialId) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let ended = Box::pin(async move { service.credential_ended(&credential).await });
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(ended)))
 }
 
 async fn operator_of(

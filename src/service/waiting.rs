@@ -26,6 +26,8 @@ pub(super) struct Waiting {
     pub(super) unmirrored: Unmirrored,
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
+    /// Streams whose readers may be shut out.
+    pub(super) credentials: Nudge,
     /// Whoever hands out events.
     pub(super) events: Nudge,
     /// The same one: coordinators say something else of themselves.
@@ -61,6 +63,7 @@ struct Concerned {
     coordinators: bool,
     deadlines: bool,
     events: bool,
+    credentials: bool,
     agents: Vec<InstanceKey>,
     /// Something was said in them.
     chats: Vec<Assignment>,
@@ -104,8 +107,8 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
-                Change::Execution(_) | Change::OutputTail(..) | Change::Credential(_) | Change::ForgetCredential(_) => {
-                }
+                Change::Credential(credential) => concerned.credentials |= credential.revoked_at.is_some(),
+                Change::Execution(_) | Change::OutputTail(..) | Change::ForgetCredential(_) => {}
             }
         }
         concerned
@@ -117,6 +120,9 @@ impl Concerned {
         }
         if self.deadlines {
             waiting.deadlines.wake();
+        }
+        if self.credentials {
+            waiting.credentials.wake();
         }
         if self.events {
             waiting.events.wake();

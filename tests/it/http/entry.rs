@@ -309,7 +309,7 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
 
 /// Every route for people, with its methods, as the sources have them.
 fn routes() -> Vec<(String, String)> {
-    const OPEN: [&str; 4] = ["/health/live", "/health/ready", "/login", "/logout"];
+    const OPEN: [&str; 5] = ["/health/live", "/health/ready", "/login", "/logout", "/favicon.ico"];
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest");
     let (mut found, mut folders) = (Vec::new(), vec![root]);
     while let Some(folder) = folders.pop() {
@@ -413,4 +413,31 @@ fn every_answer_tells_a_browser_what_it_may_do_with_it() {
     }
     let answer = web.get("/login", "Host: evil.example\r\n");
     assert!(answer.status == 403 && answer.header("content-security-policy").is_some(), "{answer:?}");
+}
+
+#[test]
+fn a_stream_ends_with_the_right_to_read_it() {
+    use std::io::{Read as _, Write as _};
+    let daemon = Daemon::running(LISTENING);
+    let token = token(&daemon, &["--role", "viewer"]);
+    let mut stream = std::net::TcpStream::connect(address(&daemon)).unwrap();
+    stream.set_read_timeout(Some(crate::support::DEADLINE)).unwrap();
+    let request = "GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
+    write!(stream, "{request} {token}\r\n\r\n").unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    let listed = daemon.json(&["token", "list"]);
+    daemon.done(&["token", "revoke", listed[0]["id"].as_str().unwrap()]);
+    let (mut text, begun) = (Vec::new(), std::time::Instant::now());
+    while !text.ends_with(b"0\r\n\r\n") {
+        assert!(begun.elapsed() < crate::support::DEADLINE, "it goes on");
+        let mut piece = [0; 1024];
+        let n_read = stream.read(&mut piece).expect("the stream ends");
+        assert!(n_read > 0, "it is ended, not broken off");
+        text.extend_from_slice(&piece[..n_read]);
+    }
 }
