@@ -18,6 +18,7 @@ use super::auth::{COOKIE, check_origin, cookie_of, hold_back};
 use super::problem::Problem;
 use crate::domain::Secret;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind};
+use crate::domain::host::Origin;
 use crate::peer::Peer;
 use crate::service::ServiceError;
 use crate::service::audit::{self, Actor};
@@ -146,7 +147,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
 }
 
 fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
-    let is_encrypted = state.public_origin.as_ref().is_some_and(|origin| origin.is_encrypted());
+    let is_encrypted = state.public_origin.as_ref().is_some_and(Origin::is_encrypted);
     let secure = if is_encrypted { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
     HeaderValue::try_from(cookie).expect("a token has no characters that a header can't have")
