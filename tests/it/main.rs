@@ -8,6 +8,7 @@ mod chat;
 mod cli;
 mod contract;
 mod control;
+mod credentials;
 mod daemon;
 mod events;
 mod faults;

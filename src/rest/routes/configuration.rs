@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Reloaded, Standing};
 use crate::rest::Problem;
+use crate::service::audit;
 
 /// The code of the problem for a file that is wrong.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";
@@ -60,7 +61,10 @@ async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>,
     let (reply, answer) = oneshot::channel();
     door.requests.send(reply).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
-        Ok(reloaded) => Ok(Json(reloaded)),
+        Ok(reloaded) => {
+            audit::note("reload", "configuration", "all");
+            Ok(Json(reloaded))
+        }
         Err(ReloadRefused { report, is_about_file: true }) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, INVALID_CONFIGURATION, report))
         }

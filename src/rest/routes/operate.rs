@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
+use crate::service::audit;
 use crate::service::{Force, StopTarget};
 
 /// Whom it concerns: one pair, or all.
@@ -122,6 +123,7 @@ async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
 
 async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
     let open = state.service.drain().await?;
+    audit::note("drain", "coordinator", "all");
     tracing::info!(n_launches = open.len(), "a person drains");
     let launches = open.into_iter().map(|launch| launch.id).collect();
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
@@ -129,5 +131,6 @@ async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Prob
 
 async fn refresh(State(state): State<RestState>) -> StatusCode {
     state.service.refresh();
+    audit::note("refresh", "coordinator", "all");
     StatusCode::NO_CONTENT
 }
