@@ -52,7 +52,7 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
-pub use diff::{Applies, Change, diff};
+pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
 pub use http::Http;
 pub use limits::{AgentLimits, Limits};

@@ -3,8 +3,10 @@
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+mod conditional;
 mod extract;
 mod guard;
+mod page;
 mod problem;
 pub mod routes;
 

@@ -15,6 +15,7 @@ mod conversation;
 mod coordination;
 mod create_tasks;
 mod events;
+mod history;
 mod launches;
 mod logout;
 mod manifest;
@@ -72,7 +73,7 @@ pub use task_status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView};
 pub use why::Why;
 
-pub use crate::store::{LaunchFilter, TaskFilter};
+pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};

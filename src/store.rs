@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session,
@@ -134,8 +134,33 @@ pub struct LaunchFilter {
     pub purpose: Option<Purpose>,
     /// Only those that have ended, by the time of their end.
     pub only_ended: bool,
+    /// Only what comes after this one in the answer; nothing, if there is no such launch.
+    pub after: Option<LaunchId>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// Which rows of what agents leave behind them, the newest first; each field that is set narrows the answer.
+#[derive(Debug, Clone)]
+pub struct HistoryFilter<Id> {
+    pub agent: Option<AgentId>,
+    pub project: Option<ProjectId>,
+    pub launch: Option<LaunchId>,
+    /// Sessions have none.
+    pub task: Option<TaskId>,
+    /// Only what goes on.
+    pub only_open: bool,
+    /// Only what comes after this row in the answer; nothing, if there is no such row.
+    pub after: Option<Id>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl<Id> HistoryFilter<Id> {
+    /// At most so many of all.
+    pub const fn newest(limit: usize) -> Self {
+        Self { agent: None, project: None, launch: None, task: None, only_open: false, after: None, limit }
+    }
 }
 
 /// Which messages of a chat, in their order.
@@ -202,14 +227,21 @@ pub trait Store: Send + Sync + 'static {
     fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;
     /// Sessions that have not ended, by creation, then id.
     fn open_sessions(&self) -> Answer<'_, Vec<Session>>;
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>>;
+    /// By creation.
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>>;
     /// The sessions of one launch, by creation, then id.
     fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>>;
+    /// By their beginning.
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>>;
     /// The work on one task, the newest first.
     fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
     /// The work of one launch, the newest first.
     fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
 
     fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>>;
+    /// By creation; what is open isn't settled.
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>>;
     /// The notices of one launch, settled ones too, by creation, then id.
     fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>>;
     /// Notices that aren't settled, by creation, then id.
@@ -242,6 +274,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
+    /// The same of those that name a task.
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>>;
     fn event_span(&self) -> Answer<'_, EventSpan>;
     fn counts(&self) -> Answer<'_, Counts>;
 

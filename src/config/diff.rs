@@ -58,8 +58,27 @@ impl fmt::Display for Change {
     }
 }
 
+/// A setting as it is in use.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Setting {
+    /// As in the file: `session.max_timeout`.
+    pub setting: String,
+    /// Absent where it may not be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// It is what it would be without a file.
+    pub is_default: bool,
+    /// When a change of it would count.
+    pub applies: Applies,
+}
+
 #[derive(Default)]
-struct Changes(Vec<Change>);
+struct Changes {
+    all: Vec<Change>,
+    /// Also of what is as before.
+    with_same: bool,
+}
 
 impl Changes {
     fn shown<T: PartialEq>(
@@ -69,20 +88,39 @@ impl Changes {
         (old, new): (&T, &T),
         show: impl Fn(&T) -> String,
     ) {
-        if old != new {
-            self.0.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
+        if old != new || self.with_same {
+            self.all.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
         }
     }
 
     fn hidden<T: PartialEq>(&mut self, applies: Applies, setting: impl Into<String>, (old, new): (&T, &T)) {
-        if old != new {
-            self.0.push(Change { setting: setting.into(), values: None, applies });
+        if old != new || self.with_same {
+            self.all.push(Change { setting: setting.into(), values: None, applies });
         }
     }
 }
 
 /// What is different in `new`, in the order of the sections.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
+    compare(old, new, Changes::default())
+}
+
+/// Every setting in use, in the order of the sections; secrets without their values.
+pub fn settings(config: &Config) -> Vec<Setting> {
+    let defaults = Config::with_state_dir(&config.state_dir);
+    let different: BTreeSet<String> = diff(&defaults, config).into_iter().map(|change| change.setting).collect();
+    let all = compare(&defaults, config, Changes { with_same: true, ..Changes::default() });
+    all.into_iter()
+        .map(|Change { setting, values, applies }| Setting {
+            is_default: !different.contains(&setting),
+            value: values.map(|[_, value]| value),
+            setting,
+            applies,
+        })
+        .collect()
+}
+
+fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     use Applies::{AfterRestart, Now};
     let Config {
         polling_interval,
@@ -113,7 +151,6 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         language,
         manifest,
     } = old;
-    let mut changes = Changes::default();
     let path = |path: &PathBuf| path.display().to_string();
     changes.shown(Now, "polling_interval", (polling_interval, &new.polling_interval), duration);
     changes.shown(Now, "max_concurrent", (max_concurrent, &new.max_concurrent), usize::to_string);
@@ -140,7 +177,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     of_output(&mut changes, output, &new.output);
     changes.shown(Now, "language", (language, &new.language), Language::to_string);
     changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
-    changes.0
+    changes.all
 }
 
 /// `new`, as far as a daemon that was started with `started` can go by it: what only counts after a restart stays as it was.

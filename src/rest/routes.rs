@@ -3,22 +3,27 @@
 
 pub mod activity;
 pub mod agents;
+pub mod assignments;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
 pub mod events;
+pub mod executions;
 pub mod launches;
 pub mod manifest;
 mod metrics;
+pub mod notices;
 pub mod operate;
 pub mod projects;
+pub mod sessions;
+pub mod settings;
 pub mod status;
 pub mod tasks;
 pub mod why;
 
 use axum::Router;
 
-use super::RestState;
+use super::{RestState, conditional};
 
 /// Those for whoever asks.
 pub(super) fn health() -> Router<RestState> {
@@ -39,4 +44,10 @@ pub(super) fn all() -> Router<RestState> {
         .merge(manifest::routes())
         .merge(why::routes())
         .merge(configuration::routes())
+        .merge(assignments::routes())
+        .merge(sessions::routes())
+        .merge(executions::routes())
+        .merge(notices::routes())
+        .merge(settings::routes())
+        .layer(axum::middleware::from_fn(conditional::tagged))
 }

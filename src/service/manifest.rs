@@ -228,6 +228,7 @@ impl Service {
                 system_prompt: Some(entry.system_prompt.clone()),
                 passkey: entry.passkey.clone(),
                 status: Some(entry.status),
+                seen: None,
             };
             let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
             let after = match self.edited_agent(base, &edit) {

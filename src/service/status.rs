@@ -139,7 +139,8 @@ const N_ENDED: usize = 20;
 
 impl Service {
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
-        let recent = LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, limit: N_ENDED };
+        let recent =
+            LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, after: None, limit: N_ENDED };
         let now = self.now();
         Ok(StatusView {
             at: now,

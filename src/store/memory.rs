@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 
 use super::{
-    Answer, Change, ChatEnd, Commit, CommitError, Counts, Expect, LaunchFilter, MAX_OUTPUT_TAILS, MessageFilter, Store,
-    StoreError, TaskFilter,
+    Answer, Change, ChatEnd, Commit, CommitError, Counts, Expect, HistoryFilter, LaunchFilter, MAX_OUTPUT_TAILS,
+    MessageFilter, Store, StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, EventSpan, NewEvent};
@@ -247,6 +247,10 @@ impl Tables {
         }
     }
 
+    fn key_of_launch(&self, id: &LaunchId) -> Option<&InstanceKey> {
+        self.launches.get(id).map(|launch| &launch.key)
+    }
+
     /// The key of each task in progress and of each wish for a chat, and since when it is that.
     fn work(&self) -> impl Iterator<Item = (InstanceKey, Timestamp)> {
         let in_progress = self.tasks.values().filter(|task| task.status == TaskStatus::InProgress);
@@ -299,6 +303,29 @@ fn sorted<T, K: Ord>(rows: impl Iterator<Item = T>, key: impl FnMut(&T) -> K) ->
 /// Whether `value` is what a filter asks for; a filter that isn't set asks for nothing.
 fn fits<T: PartialEq>(wanted: Option<&T>, value: Option<&T>) -> bool {
     wanted.is_none() || wanted == value
+}
+
+/// The newest first of `rows`, from where `filter` says; `after` is the place of the row that it names, if there is one.
+fn history<'a, R: Clone + 'a, Id: Ord>(
+    rows: impl Iterator<Item = &'a R>,
+    filter: &HistoryFilter<Id>,
+    after: Option<(Timestamp, Id)>,
+    place: impl Fn(&R) -> (Timestamp, Id),
+) -> Vec<R> {
+    let mut rows = sorted(rows.cloned(), |row| Reverse(place(row)));
+    if filter.after.is_some() {
+        rows.retain(|row| after.as_ref().is_some_and(|after| place(row) < *after));
+    }
+    rows.truncate(filter.limit);
+    rows
+}
+
+/// Whether a row of this launch, this key and this task is asked for.
+fn is_of<Id>(filter: &HistoryFilter<Id>, launch: &LaunchId, key: Option<&InstanceKey>, task: Option<&TaskId>) -> bool {
+    fits(filter.launch.as_ref(), Some(launch))
+        && fits(filter.agent.as_ref(), key.map(|key| &key.agent))
+        && fits(filter.project.as_ref(), key.map(|key| &key.project))
+        && fits(filter.task.as_ref(), task)
 }
 
 fn end_of(launch: &Launch) -> Option<Timestamp> {
@@ -382,12 +409,57 @@ impl Store for MemoryStore {
                     && fits(filter.purpose.as_ref(), Some(&launch.key.purpose))
                     && !(filter.only_ended && launch.is_open())
             });
-            let mut rows = sorted(rows.cloned(), |launch| {
+            let place = |launch: &Launch| {
                 let at = if filter.only_ended { end_of(launch) } else { Some(launch.claimed_at) };
-                Reverse((at, launch.id.clone()))
-            });
+                (at, launch.id.clone())
+            };
+            let mut rows = sorted(rows.cloned(), |launch| Reverse(place(launch)));
+            if let Some(after) = &filter.after {
+                let after = tables.launches.get(after).map(place);
+                rows.retain(|launch| after.as_ref().is_some_and(|after| place(launch) < *after));
+            }
             rows.truncate(filter.limit);
             rows
+        })
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+        self.read(|tables| tables.sessions.get(id).cloned())
+    }
+
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>> {
+        self.read(|tables| {
+            let rows = tables.sessions.values().filter(|session| {
+                is_of(filter, &session.launch, Some(&session.key), None)
+                    && !(filter.only_open && session.ended.is_some())
+            });
+            let place = |session: &Session| (session.created_at, session.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.sessions.get(id)).map(place);
+            history(rows, filter, after, place)
+        })
+    }
+
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+        self.read(|tables| {
+            let rows = tables.executions.values().filter(|execution| {
+                is_of(filter, &execution.launch, Some(&execution.key), Some(&execution.task))
+                    && !(filter.only_open && execution.ended_at.is_some())
+            });
+            let place = |execution: &Execution| (execution.started_at, execution.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.executions.get(id)).map(place);
+            history(rows, filter, after, place)
+        })
+    }
+
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
+        self.read(|tables| {
+            let rows = tables.notices.values().filter(|notice| {
+                is_of(filter, &notice.launch, tables.key_of_launch(&notice.launch), notice.task.as_ref())
+                    && !(filter.only_open && !notice.is_open())
+            });
+            let place = |notice: &Notice| (notice.created_at, notice.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.notices.get(id)).map(place);
+            history(rows, filter, after, place)
         })
     }
 
@@ -510,6 +582,13 @@ impl Store for MemoryStore {
 
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
         self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>> {
+        self.read(move |tables| {
+            let wanted = |event: &&Event| event.seq > after && event.task.as_ref() == Some(task);
+            tables.events.iter().filter(wanted).take(limit).cloned().collect()
+        })
     }
 
     fn event_span(&self) -> Answer<'_, EventSpan> {

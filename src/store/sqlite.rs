@@ -19,10 +19,13 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
 pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
-use super::{Answer, ChatEnd, Commit, CommitError, Counts, LaunchFilter, MessageFilter, Store, StoreError, TaskFilter};
+use super::{
+    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter, Store, StoreError,
+    TaskFilter,
+};
 use crate::domain::agent::Assignment;
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task,
@@ -242,13 +245,73 @@ impl Store for SqliteStore {
             if let Some(purpose) = filter.purpose {
                 query.push(" AND purpose = ").push_bind(purpose.as_str());
             }
-            query.push(if filter.only_ended {
-                " AND state = 'ended' ORDER BY ended_at DESC, id DESC LIMIT "
-            } else {
-                " ORDER BY claimed_at DESC, id DESC LIMIT "
-            });
-            query.push_bind(limit(filter.limit));
+            if filter.only_ended {
+                query.push(" AND state = 'ended'");
+            }
+            let at = if filter.only_ended { "ended_at" } else { "claimed_at" };
+            end_history(&mut query, "launches", at, filter.after.as_ref().map(LaunchId::as_str), filter.limit);
             self.list(query.build(), rows::launch).await
+        })
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+        self.find(sqlx::query("SELECT * FROM sessions WHERE id = $1").bind(id.as_str()), rows::session)
+    }
+
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM sessions WHERE 1 = 1");
+            if filter.task.is_some() {
+                query.push(" AND 1 = 0");
+            }
+            push_owner(&mut query, filter);
+            if filter.only_open {
+                query.push(" AND ended_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(SessionId::as_str);
+            end_history(&mut query, "sessions", "created_at", after, filter.limit);
+            self.list(query.build(), rows::session).await
+        })
+    }
+
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM executions WHERE 1 = 1");
+            if let Some(task) = &filter.task {
+                query.push(" AND task_id = ").push_bind(task.as_str());
+            }
+            push_owner(&mut query, filter);
+            if filter.only_open {
+                query.push(" AND ended_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(ExecutionId::as_str);
+            end_history(&mut query, "executions", "started_at", after, filter.limit);
+            self.list(query.build(), rows::execution).await
+        })
+    }
+
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM notices WHERE 1 = 1");
+            if let Some(task) = &filter.task {
+                query.push(" AND task_id = ").push_bind(task.as_str());
+            }
+            if let Some(launch) = &filter.launch {
+                query.push(" AND launch_id = ").push_bind(launch.as_str());
+            }
+            if filter.agent.is_some() || filter.project.is_some() {
+                // Whose it is, only its launch says.
+                query.push(" AND launch_id IN (SELECT id FROM launches WHERE 1 = 1");
+                let owner = HistoryFilter { launch: None, ..filter.clone() };
+                push_owner(&mut query, &owner);
+                query.push(")");
+            }
+            if filter.only_open {
+                query.push(" AND settled_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(NoticeId::as_str);
+            end_history(&mut query, "notices", "created_at", after, filter.limit);
+            self.list(query.build(), rows::notice).await
         })
     }
 
@@ -377,6 +440,11 @@ impl Store for SqliteStore {
         self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
     }
 
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, n_most: usize) -> Answer<'a, Vec<Event>> {
+        let sql = "SELECT * FROM events WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+        self.list(sqlx::query(sql).bind(task.as_str()).bind(after).bind(limit(n_most)), rows::event)
+    }
+
     fn event_span(&self) -> Answer<'_, EventSpan> {
         // One by one: each is looked up at an end of the table.
         let sql = "SELECT (SELECT COALESCE(MIN(seq), 0) FROM events) AS oldest, \
@@ -403,6 +471,28 @@ impl Store for SqliteStore {
             self.readers.close().await;
         })
     }
+}
+
+/// The conditions of `filter` that launches, sessions and executions share.
+fn push_owner<Id>(query: &mut QueryBuilder<Sqlite>, filter: &HistoryFilter<Id>) {
+    if let Some(agent) = &filter.agent {
+        query.push(" AND agent_id = ").push_bind(agent.to_string());
+    }
+    if let Some(project) = &filter.project {
+        query.push(" AND project_id = ").push_bind(project.to_string());
+    }
+    if let Some(launch) = &filter.launch {
+        query.push(" AND launch_id = ").push_bind(launch.to_string());
+    }
+}
+
+/// The newest first by the column `at`, beginning after the row with the id `after`.
+fn end_history(query: &mut QueryBuilder<Sqlite>, table: &str, at: &str, after: Option<&str>, n_most: usize) {
+    if let Some(after) = after {
+        query.push(format!(" AND ({at}, id) < (SELECT {at}, id FROM {table} WHERE id = "));
+        query.push_bind(after.to_owned()).push(")");
+    }
+    query.push(format!(" ORDER BY {at} DESC, id DESC LIMIT ")).push_bind(limit(n_most));
 }
 
 fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {

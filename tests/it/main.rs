@@ -24,6 +24,7 @@ mod real_clis;
 mod redacted;
 mod reload;
 mod remote;
+mod resources;
 mod sdks;
 mod seen;
 mod service;

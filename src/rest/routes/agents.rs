@@ -3,11 +3,12 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::{Agent, AgentId, Secret, Timestamp};
+use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::AgentEdit;
@@ -73,8 +74,12 @@ async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Pr
     Ok(Json(state.service.agents().await?.into_iter().map(AgentBody::from).collect()))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<AgentId>) -> Result<Json<AgentBody>, Problem> {
-    Ok(Json(state.service.agent(&id).await?.into()))
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<AgentId>,
+) -> Result<(Extension<Revision>, Json<AgentBody>), Problem> {
+    let agent = state.service.agent(&id).await?;
+    Ok((Extension(Revision(agent.revision)), Json(agent.into())))
 }
 
 async fn add(
@@ -90,10 +95,11 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
+    Seen(seen): Seen,
     InBody(request): InBody<AgentRequest>,
 ) -> Result<Json<AgentBody>, Problem> {
     let (edit, shown) = edit_of(&state, &request);
-    let agent = state.service.set_agent(&id, &edit).await?;
+    let agent = state.service.set_agent(&id, &AgentEdit { seen, ..edit }).await?;
     tracing::info!(agent_id = %agent.id, "agent changed");
     Ok(Json(AgentBody { passkey: shown, ..agent.into() }))
 }
@@ -108,6 +114,7 @@ fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<Stri
         system_prompt: request.system_prompt.clone(),
         passkey: generated.or_else(|| request.passkey.clone().map(Secret::new)),
         status: request.status,
+        seen: None,
     };
     (edit, shown)
 }

@@ -1,7 +1,7 @@
 //! `/launches`: what ran and runs, and what it printed.
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -14,6 +14,7 @@ use super::activity::ActivityBody;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::extract::{InPath, InQuery};
+use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
@@ -70,6 +71,9 @@ pub struct LaunchQuery {
     /// At most so many; 50 without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// The last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<LaunchId>,
 }
 
 /// How output is read.
@@ -127,17 +131,21 @@ pub(super) fn routes() -> Router<RestState> {
 async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<LaunchQuery>,
-) -> Result<Json<Vec<LaunchBody>>, Problem> {
+    raw: RawQuery,
+) -> Result<Page<LaunchBody>, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let filter = LaunchFilter {
         agent: query.agent,
         project: query.project,
         purpose: query.purpose,
         only_ended: false,
-        limit: query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+        after: query.cursor,
+        // One more says whether there is more.
+        limit: limit + 1,
     };
     let mut launches = state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect::<Vec<_>>();
     add_exit_hints(&state, &mut launches).await;
-    Ok(Json(launches))
+    Ok(Page::of(launches, limit, raw, |launch| launch.launch_id.to_string()))
 }
 
 async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Json<LaunchBody>, Problem> {

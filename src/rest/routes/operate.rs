@@ -73,12 +73,14 @@ fn span_of(target: &StopTarget) -> tracing::Span {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new()
+    let routes = Router::new()
         .route("/stop", post(stop))
         .route("/resume", post(resume))
         .route("/pause", post(pause))
         .route("/drain", post(drain))
-        .route("/refresh", post(refresh))
+        .route("/refresh", post(refresh));
+    // Under both names.
+    Router::new().nest("/coordinator", routes.clone()).merge(routes)
 }
 
 async fn stop(

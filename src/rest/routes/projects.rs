@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::ProjectStatus;
 use crate::domain::{AgentId, Project, ProjectId, Timestamp};
+use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
@@ -70,6 +71,7 @@ impl From<ProjectRequest> for ProjectEdit {
             status: request.status,
             assign: request.assign,
             unassign: request.unassign,
+            seen: None,
         }
     }
 }
@@ -82,8 +84,12 @@ async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, 
     Ok(Json(state.service.projects().await?.into_iter().map(ProjectBody::from).collect()))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<ProjectId>) -> Result<Json<ProjectBody>, Problem> {
-    Ok(Json(state.service.project(&id).await?.into()))
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<(Extension<Revision>, Json<ProjectBody>), Problem> {
+    let project = state.service.project(&id).await?;
+    Ok((Extension(Revision(project.0.revision)), Json(project.into())))
 }
 
 async fn add(
@@ -98,9 +104,10 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
+    Seen(seen): Seen,
     InBody(request): InBody<ProjectRequest>,
 ) -> Result<Json<ProjectBody>, Problem> {
-    state.service.set_project(&id, &request.into()).await?;
+    state.service.set_project(&id, &ProjectEdit { seen, ..request.into() }).await?;
     tracing::info!(project_id = %id, "project changed");
     Ok(Json(state.service.project(&id).await?.into()))
 }

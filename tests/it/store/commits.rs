@@ -16,7 +16,7 @@ use agent_coordinator::domain::{
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{
-    Change, ChatEnd, Commit, CommitError, Expect, LaunchFilter, MessageFilter, Store, TaskFilter,
+    Change, ChatEnd, Commit, CommitError, Expect, HistoryFilter, LaunchFilter, MessageFilter, Store, TaskFilter,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -480,7 +480,42 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     for session in SESSIONS {
         ask!(store.session_by_token(&ticket(session)));
     }
-    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, limit: 100 };
+    macro_rules! ask_history {
+        ($question:ident, $ids:expr) => {
+            let all = HistoryFilter::newest(100);
+            ask!(store.$question(&all));
+            ask!(store.$question(&HistoryFilter { only_open: true, ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { project: Some(id("p")), launch: Some(id("l1")), ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() }));
+            for after in $ids {
+                ask!(store.$question(&HistoryFilter { after: Some(id(after)), agent: Some(id("a")), ..all.clone() }));
+                ask!(store.$question(&HistoryFilter { after: Some(id(after)), ..all.clone() }));
+            }
+        };
+    }
+    ask_history!(sessions, SESSIONS);
+    ask_history!(executions, EXECUTIONS);
+    ask_history!(notices, NOTICES);
+    for session in SESSIONS {
+        ask!(store.session(&id(session)));
+    }
+    for task in TASKS {
+        ask!(store.events_of_task(&id(task), 1, 3));
+    }
+    for launch in LAUNCHES {
+        let after = LaunchFilter {
+            agent: None,
+            project: None,
+            purpose: None,
+            only_ended: false,
+            after: Some(id(launch)),
+            limit: 2,
+        };
+        ask!(store.launches(&after));
+        ask!(store.launches(&LaunchFilter { only_ended: true, ..after.clone() }));
+    }
+    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, after: None, limit: 100 };
     ask!(store.launches(&all));
     ask!(store.launches(&LaunchFilter { only_ended: true, ..all.clone() }));
     ask!(store.launches(&LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
