@@ -3,6 +3,7 @@
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+mod api;
 mod conditional;
 mod extract;
 mod guard;

@@ -17,7 +17,7 @@ use super::{
 use crate::domain::{Language, Secret};
 
 /// When a changed setting counts in a daemon that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Applies {
     /// From the next decision on.
@@ -39,7 +39,7 @@ impl Applies {
 }
 
 /// One setting that is different.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Change {
     /// As in the file: `session.max_timeout`.
     pub setting: String,
@@ -59,7 +59,7 @@ impl fmt::Display for Change {
 }
 
 /// A setting as it is in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
     /// As in the file: `session.max_timeout`.

@@ -23,31 +23,37 @@ pub mod why;
 
 use axum::Router;
 
+use super::api::Api;
 use super::{RestState, conditional};
 
 /// Those for whoever asks.
 pub(super) fn health() -> Router<RestState> {
-    status::health()
+    status::health().into_router()
 }
 
+/// All of them, and `/openapi.json`, which describes them.
 pub(super) fn all() -> Router<RestState> {
-    Router::new()
+    api().described().layer(axum::middleware::from_fn(conditional::tagged))
+}
+
+pub(super) fn api() -> Api {
+    Api::new()
         .merge(status::routes())
+        .merge(status::health())
         .merge(metrics::routes())
         .merge(agents::routes())
         .merge(projects::routes())
+        .merge(assignments::routes())
         .merge(tasks::routes())
         .merge(chat::routes())
         .merge(launches::routes())
+        .merge(sessions::routes())
+        .merge(executions::routes())
+        .merge(notices::routes())
         .merge(events::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
-        .merge(configuration::routes())
-        .merge(assignments::routes())
-        .merge(sessions::routes())
-        .merge(executions::routes())
-        .merge(notices::routes())
         .merge(settings::routes())
-        .layer(axum::middleware::from_fn(conditional::tagged))
+        .merge(configuration::described_routes())
 }

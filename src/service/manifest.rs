@@ -90,7 +90,7 @@ mod passkey_text {
 }
 
 /// What became of one entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
     /// `agent`, `project` or `task`.
@@ -99,7 +99,7 @@ pub struct Applied {
     pub what: AppliedAs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AppliedAs {
     Created,

@@ -23,7 +23,7 @@ pub struct CoordinatorStatus {
 }
 
 /// What a coordinator has counted since its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     pub cycles: u64,

@@ -17,6 +17,7 @@ mod isolation;
 mod layering;
 mod main_job;
 mod mcp;
+mod openapi;
 mod policy;
 mod processes;
 mod quickstart;

@@ -2,19 +2,19 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::{Agent, AgentId, Secret, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::AgentEdit;
 
 /// An agent as it is shown. Its passkey never is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentBody {
     pub id: AgentId,
@@ -30,7 +30,7 @@ pub struct AgentBody {
 }
 
 /// What is to be made or changed; what is left out stays, or takes its default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRequest {
     /// Of a new agent; generated without it.
@@ -66,8 +66,12 @@ impl From<Agent> for AgentBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/agents", get(list).post(add)).route("/agents/{id}", get(show).patch(set))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/agents", list, about("All agents, by id").gives::<Vec<AgentBody>>())
+        .post("/agents", add, about("Makes an agent").takes::<AgentRequest>().makes::<AgentBody>())
+        .get("/agents/{id}", show, about("One agent").gives::<AgentBody>())
+        .patch("/agents/{id}", set, about("Changes an agent").takes::<AgentRequest>().gives::<AgentBody>())
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {

@@ -1,18 +1,18 @@
 //! `/assignments` and `/projects/{project}/agents/{agent}`: who works where.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, put};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{AgentId, Assignment, ProjectId};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
 
 /// An agent that works in a project.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssignmentBody {
     pub project_id: ProjectId,
@@ -20,7 +20,7 @@ pub struct AssignmentBody {
 }
 
 /// Which assignments to list, by project, then agent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AssignmentQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,12 @@ pub struct AssignmentQuery {
     pub project: Option<ProjectId>,
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/assignments", get(list))
-        .route("/projects/{project}/agents/{agent}", put(assign).delete(unassign))
+pub(super) fn routes() -> Api {
+    let both = "/projects/{project}/agents/{agent}";
+    Api::new()
+        .get("/assignments", list, about("Who works where").query::<AssignmentQuery>().gives::<Vec<AssignmentBody>>())
+        .put(both, assign, about("Lets an agent work in a project").gives::<AssignmentBody>())
+        .delete(both, unassign, about("Ends the work of an agent in a project"))
 }
 
 async fn list(

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Reloaded, Standing};
 use crate::rest::Problem;
+use crate::rest::api::{Api, about};
 
 /// The code of the problem for a file that is wrong.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";
@@ -53,6 +54,11 @@ where
     ConfigurationDoor: FromRef<S>,
 {
     Router::new().route("/reload", post(reload))
+}
+
+/// The same of the server, described.
+pub(super) fn described_routes() -> Api {
+    Api::new().post("/reload", reload, about("Reads the configuration again").gives::<Reloaded>())
 }
 
 async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>, Problem> {

@@ -1,19 +1,18 @@
 //! `/executions`: the work of launches on tasks, with what it took and what came of it.
 
-use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::ExecutionBody;
 use crate::domain::{AgentId, Execution, ExecutionId, LaunchId, ProjectId, TaskId};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
 
 /// An execution by itself.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionItem {
     pub id: ExecutionId,
@@ -24,7 +23,7 @@ pub struct ExecutionItem {
 }
 
 /// Which executions to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecutionQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,8 +56,9 @@ impl From<Execution> for ExecutionItem {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/executions", get(list))
+pub(super) fn routes() -> Api {
+    let text = "The work of agents on tasks, the newest first";
+    Api::new().get("/executions", list, about(text).query::<ExecutionQuery>().gives::<Vec<ExecutionItem>>())
 }
 
 async fn list(

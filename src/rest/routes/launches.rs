@@ -1,11 +1,10 @@
 //! `/launches`: what ran and runs, and what it printed.
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use futures::Stream;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -13,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::activity::ActivityBody;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
 /// A launch as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchBody {
     pub launch_id: LaunchId,
@@ -59,7 +59,7 @@ pub struct LaunchBody {
 }
 
 /// Which launches to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LaunchQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ pub struct LaunchQuery {
 }
 
 /// How output is read.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutputQuery {
     /// Goes on until the launch has ended.
@@ -121,11 +121,16 @@ impl From<Launch> for LaunchBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/launches", get(list))
-        .route("/launches/{id}", get(show))
-        .route("/launches/{id}/output", get(output))
+pub(super) fn routes() -> Api {
+    let output_of = "What the agent of a launch printed; with `follow`, until it has ended";
+    Api::new()
+        .get(
+            "/launches",
+            list,
+            about("What ran and runs, the newest first").query::<LaunchQuery>().gives::<Vec<LaunchBody>>(),
+        )
+        .get("/launches/{id}", show, about("One launch").gives::<LaunchBody>())
+        .get("/launches/{id}/output", output, about(output_of).query::<OutputQuery>().gives_text("text/plain"))
 }
 
 async fn list(

@@ -1,19 +1,18 @@
 //! `/notices`: what agents were told while they worked.
 
-use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::notice::{NoticeAction, NoticeKind};
 use crate::domain::{AgentId, LaunchId, Notice, NoticeId, ProjectId, TaskId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
 
 /// A notice as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeBody {
     pub id: NoticeId,
@@ -32,7 +31,7 @@ pub struct NoticeBody {
 }
 
 /// Which notices to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NoticeQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,8 +68,9 @@ impl From<Notice> for NoticeBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/notices", get(list))
+pub(super) fn routes() -> Api {
+    let text = "What agents were told while they worked, the newest first";
+    Api::new().get("/notices", list, about(text).query::<NoticeQuery>().gives::<Vec<NoticeBody>>())
 }
 
 async fn list(

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::ProjectStatus;
 use crate::domain::{AgentId, Project, ProjectId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
 
 /// A project as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectBody {
     pub id: ProjectId,
@@ -29,7 +29,7 @@ pub struct ProjectBody {
 }
 
 /// What is to be made or changed; what is left out stays, or takes its default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectRequest {
     /// Of a new project; generated without it.
@@ -76,8 +76,12 @@ impl From<ProjectRequest> for ProjectEdit {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/projects", get(list).post(add)).route("/projects/{project}", get(show).patch(set))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/projects", list, about("All projects, by id").gives::<Vec<ProjectBody>>())
+        .post("/projects", add, about("Makes a project").takes::<ProjectRequest>().makes::<ProjectBody>())
+        .get("/projects/{project}", show, about("One project").gives::<ProjectBody>())
+        .patch("/projects/{project}", set, about("Changes a project").takes::<ProjectRequest>().gives::<ProjectBody>())
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {

@@ -1,19 +1,19 @@
 //! `/sessions`: who is or was logged in, and an end by force.
 
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::session::SessionEndReason;
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Session, SessionId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::{Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
 
 /// A session as it is shown. Its token never is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionBody {
     pub id: SessionId,
@@ -31,7 +31,7 @@ pub struct SessionBody {
 }
 
 /// Which sessions to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,8 +67,17 @@ impl From<Session> for SessionBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/sessions", get(list)).route("/sessions/{id}", get(show).post(end).delete(end))
+pub(super) fn routes() -> Api {
+    let ends = "Ends a session, and the process behind it";
+    Api::new()
+        .get(
+            "/sessions",
+            list,
+            about("Who is or was logged in, the newest first").query::<SessionQuery>().gives::<Vec<SessionBody>>(),
+        )
+        .get("/sessions/{id}", show, about("One session").gives::<SessionBody>())
+        .post("/sessions/{id}", end, about(ends).gives::<SessionBody>())
+        .delete("/sessions/{id}", end, about(ends).gives::<SessionBody>())
 }
 
 async fn list(

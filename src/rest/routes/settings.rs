@@ -1,15 +1,15 @@
 //! `/settings`: what is in use. The configuration is a file: whoever wants it otherwise changes that, and it is read again.
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Setting, Standing};
 use crate::rest::RestState;
+use crate::rest::api::{Api, about};
 
 /// The configuration in use.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsBody {
     /// Where it is from, and what of the file is not in use.
@@ -18,8 +18,8 @@ pub struct SettingsBody {
     pub settings: Vec<Setting>,
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/settings", get(show))
+pub(super) fn routes() -> Api {
+    Api::new().get("/settings", show, about("The configuration in use, without its secrets").gives::<SettingsBody>())
 }
 
 async fn show(State(state): State<RestState>) -> Json<SettingsBody> {

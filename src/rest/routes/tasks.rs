@@ -2,14 +2,14 @@
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
 use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{Page, limit_of};
@@ -17,7 +17,7 @@ use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskBody {
     pub id: TaskId,
@@ -38,7 +38,7 @@ pub struct TaskBody {
 }
 
 /// A task with what hangs on it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDetail {
     #[serde(flatten)]
@@ -53,7 +53,7 @@ pub struct TaskDetail {
 }
 
 /// The work of one launch on a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionBody {
     pub launch_id: LaunchId,
@@ -82,7 +82,7 @@ pub struct ExecutionBody {
 }
 
 /// Which tasks to list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ pub struct TaskQuery {
 }
 
 /// Which part of what happened to a task.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryQuery {
     /// At most so many; 100 without it, 1000 at most.
@@ -114,7 +114,7 @@ pub struct HistoryQuery {
 }
 
 /// A task to be made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewTaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub struct NewTaskRequest {
 }
 
 /// What is to be changed; what is left out stays.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,11 +216,17 @@ impl From<Execution> for ExecutionBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/tasks", get(list).post(add))
-        .route("/tasks/{id}", get(show).patch(set))
-        .route("/tasks/{id}/history", get(history))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/tasks", list, about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>())
+        .post("/tasks", add, about("Makes a task").takes::<NewTaskRequest>().makes::<TaskDetail>())
+        .get("/tasks/{id}", show, about("A task, and what hangs on it").gives::<TaskDetail>())
+        .patch("/tasks/{id}", set, about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>())
+        .get(
+            "/tasks/{id}/history",
+            history,
+            about("What happened to a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
+        )
 }
 
 async fn list(
