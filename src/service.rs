@@ -5,6 +5,7 @@
 
 mod accounts;
 mod activities;
+mod attendance;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -14,7 +15,9 @@ mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
+mod credentials;
 mod events;
+mod footprint;
 mod history;
 mod launches;
 mod logout;
@@ -49,6 +52,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use attendance::Attendance;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, ProjectEdit};
@@ -56,6 +60,7 @@ pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
+pub use credentials::MadeCredential;
 pub use events::{Follower, News};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
@@ -137,6 +142,7 @@ pub struct Service {
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
+    attendances: attendance::Attendances,
     newsroom: events::Newsroom,
 }
 
@@ -172,6 +178,7 @@ impl Service {
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
+            attendances: attendance::Attendances::default(),
             newsroom: events::Newsroom::default(),
         }
     }

@@ -16,8 +16,8 @@ use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session,
-    Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
+    Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -72,6 +72,9 @@ pub enum Change {
     OutputTail(LaunchId, String),
     Pair(PairRecord),
     Account(Account),
+    Credential(Credential),
+    /// Whether it exists or not.
+    ForgetCredential(CredentialId),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
@@ -263,6 +266,11 @@ pub trait Store: Send + Sync + 'static {
     fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account>;
     /// Accounts that are parked, by `ai_type`.
     fn parked_accounts(&self) -> Answer<'_, Vec<Account>>;
+    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>>;
+    /// The one with this secret, whether it is good or not; the newest, should there be several.
+    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>>;
+    /// By creation, then id.
+    fn credentials(&self) -> Answer<'_, Vec<Credential>>;
     /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
     /// for a chat, the wish for one in the record of the key.
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;

@@ -22,6 +22,7 @@ pub(super) struct Api {
     operations: Vec<Operation>,
 }
 
+#[derive(Clone)]
 struct Operation {
     method: &'static str,
     path: String,
@@ -117,11 +118,8 @@ impl Api {
     /// The same routes, also below `prefix`.
     pub(super) fn also_below(mut self, prefix: &'static str) -> Self {
         self.router = self.router.clone().nest(prefix, self.router);
-        let below = self.operations.iter().map(|operation| Operation {
-            method: operation.method,
-            path: format!("{prefix}{}", operation.path),
-            about: operation.about.clone(),
-        });
+        let below = self.operations.iter().cloned();
+        let below = below.map(|operation| Operation { path: format!("{prefix}{}", operation.path), ..operation });
         self.operations = below.collect::<Vec<_>>().into_iter().chain(self.operations).collect();
         self
     }
@@ -131,11 +129,12 @@ impl Api {
         self.router
     }
 
-    /// With `/openapi.json`, which describes them all.
-    pub(super) fn described(self) -> Router<RestState> {
+    /// With `/openapi.json`, which describes them all, and what stands beside them.
+    pub(super) fn described_with(self, beside: &Self) -> Router<RestState> {
         let summary = "What there is to ask for, as OpenAPI 3.1";
         // Described as all others, before it can be there.
         let mut api = self;
+        api.operations.extend(beside.operations.iter().cloned());
         api.operations.push(Operation {
             method: "get",
             path: "/openapi.json".to_owned(),

@@ -37,6 +37,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::MessageNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
+        | Refusal::CredentialNotFound { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_)
         | Refusal::NeedsProject { .. }
@@ -52,6 +53,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
             StatusCode::UNAUTHORIZED
         }
         Refusal::CoordinatorOnly
+        | Refusal::LinkNotValid(_)
         | Refusal::PeopleOnly { .. }
         | Refusal::NotYourTask { .. }
         | Refusal::NotYourLaunch { .. } => StatusCode::FORBIDDEN,

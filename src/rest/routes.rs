@@ -7,6 +7,7 @@ pub mod assignments;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
+pub mod credentials;
 pub mod events;
 pub mod executions;
 pub mod launches;
@@ -33,13 +34,12 @@ pub(super) fn health() -> Router<RestState> {
 
 /// All of them, and `/openapi.json`, which describes them.
 pub(super) fn all() -> Router<RestState> {
-    api().described().layer(axum::middleware::from_fn(conditional::tagged))
+    api().described_with(&status::health()).layer(axum::middleware::from_fn(conditional::tagged))
 }
 
 pub(super) fn api() -> Api {
     Api::new()
         .merge(status::routes())
-        .merge(status::health())
         .merge(metrics::routes())
         .merge(agents::routes())
         .merge(projects::routes())
@@ -55,5 +55,6 @@ pub(super) fn api() -> Api {
         .merge(manifest::routes())
         .merge(why::routes())
         .merge(settings::routes())
+        .merge(credentials::routes())
         .merge(configuration::described_routes())
 }

@@ -66,6 +66,11 @@ pub struct Follower {
 }
 
 impl Service {
+    /// The number of the newest event; 0 before the first.
+    pub async fn newest_event(&self) -> Result<i64, ServiceError> {
+        Ok(self.store.event_span().await?.newest)
+    }
+
     /// Follows what happens after the event with this number, or from now on.
     pub async fn follow(self: &Arc<Self>, after: Option<i64>) -> Result<Follower, ServiceError> {
         // First of all, so that nothing falls between what is read and what is handed out.

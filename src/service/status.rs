@@ -146,11 +146,16 @@ impl Service {
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
-            open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
+            open: self.open_launches().await?,
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
             parked: self.store.parked_accounts().await?,
         })
+    }
+
+    /// Launches that have not ended, by claim time.
+    pub async fn open_launches(&self) -> Result<Vec<Launch>, ServiceError> {
+        Ok(self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect())
     }
 
     /// Launches that fit, the newest first.

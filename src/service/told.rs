@@ -60,6 +60,8 @@ pub(super) fn untold(changes: &[Change], now: Timestamp) -> Vec<NewEvent> {
             | Change::Launch(_)
             | Change::Message(_)
             | Change::OutputTail(..)
+            | Change::Credential(_)
+            | Change::ForgetCredential(_)
             | Change::Pair(_)
             | Change::Pause(_)
             | Change::Event(_) => None,

@@ -103,7 +103,8 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
-                Change::Execution(_) | Change::OutputTail(..) => {}
+                Change::Execution(_) | Change::OutputTail(..) | Change::Credential(_) | Change::ForgetCredential(_) => {
+                }
             }
         }
         concerned

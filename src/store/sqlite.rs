@@ -28,8 +28,8 @@ use crate::domain::event::{Event, EventSpan};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task,
-    TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
+    Project, Session, Task, TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -417,6 +417,19 @@ impl Store for SqliteStore {
         let sql =
             "SELECT *, revision AS account_revision FROM accounts WHERE parked_class IS NOT NULL ORDER BY ai_type";
         self.list(sqlx::query(sql), rows::account)
+    }
+
+    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
+        self.find(sqlx::query("SELECT * FROM credentials WHERE id = $1").bind(id.as_str()), rows::credential)
+    }
+
+    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>> {
+        let sql = "SELECT * FROM credentials WHERE secret_hash = $1 ORDER BY created_at DESC, id DESC LIMIT 1";
+        self.find(sqlx::query(sql).bind(secret.as_str()), rows::credential)
+    }
+
+    fn credentials(&self) -> Answer<'_, Vec<Credential>> {
+        self.list(sqlx::query("SELECT * FROM credentials ORDER BY created_at, id"), rows::credential)
     }
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {

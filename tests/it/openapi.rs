@@ -75,6 +75,13 @@ impl Document {
                         }
                     }
                 }
+                // Of maps, whose keys are all of one kind here.
+                "patternProperties" => {
+                    let schema = rule.as_object().unwrap().values().next().unwrap();
+                    for (name, value) in value.as_object().into_iter().flatten() {
+                        self.validate(schema, value, &format!("{place}/{name}"), problems);
+                    }
+                }
                 "items" => {
                     for (n, value) in value.as_array().into_iter().flatten().enumerate() {
                         self.validate(rule, value, &format!("{place}/{n}"), problems);

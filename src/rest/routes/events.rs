@@ -73,6 +73,14 @@ impl EventQuery {
             && fits(self.agent.as_ref(), event.agent.as_ref())
             && fits(self.launch.as_ref(), event.launch.as_ref())
     }
+
+    fn text_of(&self, news: &News) -> String {
+        match news {
+            News::Status => "event: status\ndata: {}\n\n".to_owned(),
+            News::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
+            News::Events(events) => events.iter().filter(|event| self.wants(event)).map(text_of_event).collect(),
+        }
+    }
 }
 
 impl From<Event> for EventBody {
@@ -103,29 +111,49 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The places for followers.
 #[derive(Clone)]
-struct Places(Arc<Semaphore>);
+pub(in crate::rest) struct Places(Arc<Semaphore>);
+
+impl Places {
+    /// Those of one door.
+    pub(in crate::rest) fn of_door() -> Self {
+        Self(Arc::new(Semaphore::new(share_of_descriptors(20, MAX_FOLLOWERS))))
+    }
+}
 
 pub(super) fn routes() -> Api {
-    let n_places = share_of_descriptors(20, MAX_FOLLOWERS);
-    let places = Places(Arc::new(Semaphore::new(n_places)));
     let text = "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
-    let follow = get(follow).layer(Extension(places));
+    let follow = get(follow).layer(Extension(Places::of_door()));
     Api::new().route("get", "/events", follow, about(text).query::<EventQuery>().gives_text("text/event-stream"))
 }
 
 async fn follow(
     State(state): State<RestState>,
-    Extension(Places(places)): Extension<Places>,
+    Extension(places): Extension<Places>,
     InQuery(query): InQuery<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Ok(place) = places.try_acquire_owned() else {
+    let after = query.after;
+    stream(&state, places, after, &headers, move |news| query.text_of(news)).await
+}
+
+/// The answer to somebody who follows: what `text_of` makes of the news after `after`, or after what the client says it has seen.
+///
+/// # Errors
+/// When there is no place for another, and when the client has seen what can't be.
+pub(in crate::rest) async fn stream(
+    state: &RestState,
+    places: Places,
+    after: Option<i64>,
+    headers: &HeaderMap,
+    text_of: impl Fn(&News) -> String + Send + 'static,
+) -> Result<Response, Problem> {
+    let Ok(place) = places.0.try_acquire_owned() else {
         let detail = "so many follow the events already that there is no place for another";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail));
     };
     let after = match headers.get(LAST_EVENT_ID) {
         Some(id) => Some(last_event_id(id.as_bytes())?),
-        None => query.after,
+        None => after,
     };
     let follower = state.service.follow(after).await?;
     let mut greeting = format!("retry: {RETRY}\n");
@@ -134,7 +162,7 @@ async fn follow(
         let _ = writeln!(greeting, "id: {}", follower.position());
     }
     greeting.push('\n');
-    let stream = Stream { follower, query, ready: VecDeque::from([greeting]), _place: place };
+    let stream = Stream { follower, text_of: Box::new(text_of), ready: VecDeque::from([greeting]), _place: place };
     let stream = futures::stream::unfold(stream, Stream::next).take_until(state.closing.clone().cancelled_owned());
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
@@ -155,7 +183,7 @@ fn last_event_id(value: &[u8]) -> Result<i64, Problem> {
 /// One client's view of what happens.
 struct Stream {
     follower: Follower,
-    query: EventQuery,
+    text_of: Box<dyn Fn(&News) -> String + Send>,
     ready: VecDeque<String>,
     _place: OwnedSemaphorePermit,
 }
@@ -169,7 +197,7 @@ impl Stream {
             }
             let text = match tokio::time::timeout(KEEP_ALIVE, self.follower.next()).await {
                 Err(_) => ":\n\n".to_owned(),
-                Ok(Ok(news)) => self.text_of(&news),
+                Ok(Ok(news)) => (self.text_of)(&news),
                 Ok(Err(error)) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not go on telling events; the client will come back");
                     return None;
@@ -178,14 +206,6 @@ impl Stream {
             if !text.is_empty() {
                 self.ready.push_back(text);
             }
-        }
-    }
-
-    fn text_of(&self, news: &News) -> String {
-        match news {
-            News::Status => "event: status\ndata: {}\n\n".to_owned(),
-            News::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
-            News::Events(events) => events.iter().filter(|event| self.query.wants(event)).map(text_of_event).collect(),
         }
     }
 }
