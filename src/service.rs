@@ -31,6 +31,7 @@ mod operate;
 mod output;
 mod overdue;
 mod report;
+mod retention;
 mod roster;
 mod save_context;
 mod start;
@@ -82,6 +83,7 @@ pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -111,6 +113,8 @@ pub struct Settings {
     pub start_limit: StartLimit,
     /// How long a failed account waits that names no end of it.
     pub parking: Parking,
+    /// How long the past is kept.
+    pub retention: Retention,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.

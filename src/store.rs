@@ -14,6 +14,7 @@ use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
@@ -78,6 +79,13 @@ pub enum Change {
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
+    /// An ended launch with its sessions, notices, executions and kept output is forgotten; one that is open, or unknown, stays as
+    /// it is.
+    ForgetLaunch(LaunchId),
+    /// Events up to this number are forgotten.
+    ForgetEvents(i64),
+    /// The messages of a chat up to this number are forgotten.
+    ForgetMessages(Assignment, i64),
 }
 
 /// So many ends of outputs are kept.
@@ -285,6 +293,17 @@ pub trait Store: Send + Sync + 'static {
     /// The same of those that name a task.
     fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>>;
     fn event_span(&self) -> Answer<'_, EventSpan>;
+    /// The greatest number of an event from before then; 0 if there is none.
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64>;
+    /// The same of the messages of a chat.
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64>;
+    /// Launches that ended before then, by their end, then id; those after this one, at most `limit`.
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        limit: usize,
+    ) -> Answer<'a, Vec<PastLaunch>>;
     fn counts(&self) -> Answer<'_, Counts>;
 
     /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].

@@ -14,6 +14,7 @@ use super::{
     AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
     Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
 };
+use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
 
 /// When a changed setting counts in a daemon that runs.
@@ -148,6 +149,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         shutdown,
         log,
         output,
+        retention,
         language,
         manifest,
     } = old;
@@ -175,6 +177,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     of_shutdown(&mut changes, shutdown, &new.shutdown);
     of_log(&mut changes, log, &new.log);
     of_output(&mut changes, output, &new.output);
+    of_retention(&mut changes, retention, &new.retention);
     changes.shown(Now, "language", (language, &new.language), Language::to_string);
     changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
     changes.all
@@ -350,6 +353,19 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), most);
     let Notice { grace } = old.2;
     changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
+}
+
+fn of_retention(changes: &mut Changes, old: &Retention, new: &Retention) {
+    let Retention { history, events, max_events, chats, output, output_size } = old;
+    let size = |bytes: &u64| units::show_size(*bytes);
+    changes.shown(Applies::Now, "retention.history", (history, &new.history), duration);
+    changes.shown(Applies::Now, "retention.events", (events, &new.events), duration);
+    changes.shown(Applies::Now, "retention.max_events", (max_events, &new.max_events), u64::to_string);
+    changes.shown(Applies::Now, "retention.chats", (chats, &new.chats), |chats| {
+        chats.as_ref().map_or_else(|| "off".to_owned(), duration)
+    });
+    changes.shown(Applies::Now, "retention.output", (output, &new.output), duration);
+    changes.shown(Applies::Now, "retention.output_size", (output_size, &new.output_size), size);
 }
 
 fn of_chats(changes: &mut Changes, old: &Chat, new: &Chat) {

@@ -103,8 +103,13 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
-                Change::Execution(_) | Change::OutputTail(..) | Change::Credential(_) | Change::ForgetCredential(_) => {
-                }
+                Change::Execution(_)
+                | Change::OutputTail(..)
+                | Change::ForgetLaunch(_)
+                | Change::ForgetEvents(_)
+                | Change::ForgetMessages(..)
+                | Change::Credential(_)
+                | Change::ForgetCredential(_) => {}
             }
         }
         concerned

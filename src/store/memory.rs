@@ -16,6 +16,7 @@ use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
+use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts,
@@ -46,6 +47,9 @@ struct Tables {
     credentials: BTreeMap<CredentialId, Credential>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
+    /// Numbers are never used twice, also after what had them was forgotten.
+    last_event: i64,
+    last_message: i64,
 }
 
 /// Takes one step of a commit back.
@@ -178,16 +182,52 @@ impl Tables {
                     if self.messages.iter().any(|known| known.id == message.id) {
                         return Err(CommitError::Outdated { what: "message", id: message.id.to_string() });
                     }
-                    let seq = self.messages.last().map_or(1, |last| last.seq + 1);
+                    self.last_message += 1;
+                    let seq = self.last_message;
                     self.messages.push(Message { seq, ..message });
                     undo.push(Box::new(|tables| {
                         tables.messages.pop();
+                        tables.last_message -= 1;
                     }));
+                }
+                Change::ForgetLaunch(id) => {
+                    if self.launches.get(&id).is_some_and(|launch| !launch.is_open()) {
+                        let before = (
+                            self.launches.clone(),
+                            self.sessions.clone(),
+                            self.notices.clone(),
+                            self.executions.clone(),
+                            self.output_tails.clone(),
+                        );
+                        self.launches.remove(&id);
+                        self.sessions.retain(|_, session| session.launch != id);
+                        self.notices.retain(|_, notice| notice.launch != id);
+                        self.executions.retain(|_, execution| execution.launch != id);
+                        self.output_tails.remove(&id);
+                        undo.push(Box::new(move |tables| {
+                            let (launches, sessions, notices, executions, output_tails) = before;
+                            (tables.launches, tables.sessions, tables.notices) = (launches, sessions, notices);
+                            (tables.executions, tables.output_tails) = (executions, output_tails);
+                        }));
+                    }
+                }
+                Change::ForgetEvents(up_to) => {
+                    let before = self.events.clone();
+                    self.events.retain(|event| event.seq > up_to);
+                    undo.push(Box::new(move |tables| tables.events = before));
+                }
+                Change::ForgetMessages(chat, up_to) => {
+                    let before = self.messages.clone();
+                    self.messages.retain(|message| {
+                        message.seq > up_to || message.agent != chat.agent || message.project != chat.project
+                    });
+                    undo.push(Box::new(move |tables| tables.messages = before));
                 }
                 Change::Event(event) => {
                     self.append(event);
                     undo.push(Box::new(|tables| {
                         tables.events.pop();
+                        tables.last_event -= 1;
                     }));
                 }
             }
@@ -225,7 +265,8 @@ impl Tables {
 
     fn append(&mut self, event: NewEvent) {
         let NewEvent { at, kind, agent, project, launch, task, detail } = event;
-        let seq = self.events.last().map_or(1, |last| last.seq + 1);
+        self.last_event += 1;
+        let seq = self.last_event;
         self.events.push(Event { seq, at, kind: kind.to_owned(), agent, project, launch, task, detail });
     }
 
@@ -255,6 +296,35 @@ impl Tables {
             account: self.account(self.agents.get(&key.agent).map_or("", |agent| &agent.ai_type)),
             is_paused: self.paused_since.is_some(),
         }
+    }
+
+    fn past(&self, launch: &Launch) -> Option<PastLaunch> {
+        let ended_at = end_of(launch)?;
+        let place = |execution: &Execution| (execution.started_at, execution.id.clone());
+        let is_newest = |execution: &&Execution| {
+            let of_task = self.executions.values().filter(|other| other.task == execution.task);
+            of_task.map(place).max() == Some(place(execution))
+        };
+        let own = || self.executions.values().filter(|execution| execution.launch == launch.id);
+        let tasks: BTreeSet<&TaskId> = own().filter(is_newest).map(|execution| &execution.task).collect();
+        let work = |id: &TaskId| {
+            let task = self.tasks.get(id);
+            let is_open = task.is_some_and(|task| task.status.is_open());
+            PastWork { task: id.clone(), revision: task.map_or(0, |task| task.revision), is_open }
+        };
+        let is_probe = |account: &Account| {
+            let probe = account.parked.as_ref().and_then(|parked| parked.probe.as_ref());
+            probe.is_some_and(|probe| probe.launch == launch.id)
+        };
+        Some(PastLaunch {
+            id: launch.id.clone(),
+            ended_at,
+            has_open_session: self.sessions.values().any(|one| one.launch == launch.id && one.ended.is_none()),
+            has_open_notice: self.notices.values().any(|one| one.launch == launch.id && one.is_open()),
+            has_open_execution: own().any(|execution| execution.ended_at.is_none()),
+            is_probe: self.accounts.values().any(is_probe),
+            newest_of: tasks.into_iter().map(work).collect(),
+        })
     }
 
     fn key_of_launch(&self, id: &LaunchId) -> Option<&InstanceKey> {
@@ -620,6 +690,38 @@ impl Store for MemoryStore {
         self.read(|tables| {
             let seq = |event: Option<&Event>| event.map_or(0, |event| event.seq);
             EventSpan { oldest: seq(tables.events.first()), newest: seq(tables.events.last()) }
+        })
+    }
+
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
+        self.read(move |tables| {
+            tables.events.iter().filter(|event| event.at < at).map(|event| event.seq).max().unwrap_or(0)
+        })
+    }
+
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
+        self.read(move |tables| {
+            let is_of_chat = |message: &&Message| message.agent == chat.agent && message.project == chat.project;
+            let old = tables.messages.iter().filter(is_of_chat).filter(|message| message.created_at < at);
+            old.map(|message| message.seq).max().unwrap_or(0)
+        })
+    }
+
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        limit: usize,
+    ) -> Answer<'a, Vec<PastLaunch>> {
+        self.read(move |tables| {
+            let after = after.map(|after| (after.ended_at, after.id.clone()));
+            let past = tables.launches.values().filter_map(|launch| tables.past(launch));
+            let wanted = past.filter(|past| {
+                past.ended_at < before && after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after)
+            });
+            let mut past = sorted(wanted, |past| (past.ended_at, past.id.clone()));
+            past.truncate(limit);
+            past
         })
     }
 

@@ -26,6 +26,7 @@ use super::{
 use crate::domain::agent::Assignment;
 use crate::domain::event::{Event, EventSpan};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
@@ -106,6 +107,14 @@ impl SqliteStore {
         })
     }
 
+    /// The one number of one row, `seq`.
+    fn number<'a>(&'a self, query: SqlQuery<'a>) -> Answer<'a, i64> {
+        Box::pin(async move {
+            let row = query.fetch_one(&self.readers).await.map_err(read_failed)?;
+            row.try_get("seq").map_err(read_failed)
+        })
+    }
+
     fn list<'a, T: 'a>(
         &'a self,
         query: SqlQuery<'a>,
@@ -162,6 +171,25 @@ const STARTABLE: &str = "\
         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id AND l.project_id = w.project_id \
             AND l.purpose = w.purpose AND l.state <> 'ended') \
     ORDER BY w.waiting_since, w.agent_id, w.project_id, w.purpose = 'chat'";
+
+/// Launches that ended long ago, and whether anything of them is still open.
+const PAST_LAUNCHES: &str = "\
+    SELECT l.id, l.ended_at, \
+        EXISTS (SELECT 1 FROM sessions AS s WHERE s.launch_id = l.id AND s.ended_at IS NULL) AS has_open_session, \
+        EXISTS (SELECT 1 FROM notices AS n WHERE n.launch_id = l.id AND n.settled_at IS NULL) AS has_open_notice, \
+        EXISTS (SELECT 1 FROM executions AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL) AS has_open_execution, \
+        EXISTS (SELECT 1 FROM accounts AS c WHERE c.probe_launch_id = l.id) AS is_probe \
+    FROM launches AS l \
+    WHERE l.state = 'ended' AND l.ended_at < $1 AND (l.ended_at, l.id) > ($2, $3) ORDER BY l.ended_at, l.id LIMIT $4";
+
+/// The tasks whose newest execution is one of this launch.
+const NEWEST_WORK: &str = "\
+    SELECT DISTINCT e.task_id, COALESCE(t.revision, 0) AS revision, \
+        COALESCE(t.status IN ('backlog', 'todo', 'in_progress', 'blocked'), FALSE) AS is_open \
+    FROM executions AS e LEFT JOIN tasks AS t ON t.id = e.task_id \
+    WHERE e.launch_id = $1 AND NOT EXISTS (SELECT 1 FROM executions AS o \
+        WHERE o.task_id = e.task_id AND (o.started_at, o.id) > (e.started_at, e.id)) \
+    ORDER BY e.task_id";
 
 const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
 
@@ -466,6 +494,36 @@ impl Store for SqliteStore {
             let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
             let seq = |column| row.try_get(column).map_err(read_failed);
             Ok(EventSpan { oldest: seq("oldest")?, newest: seq("newest")? })
+        })
+    }
+
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
+        let sql = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE at < $1";
+        self.number(sqlx::query(sql).bind(at.as_millis()))
+    }
+
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
+        let sql = "SELECT COALESCE(MAX(seq), 0) AS seq FROM messages \
+            WHERE agent_id = $1 AND project_id = $2 AND created_at < $3";
+        self.number(sqlx::query(sql).bind(chat.agent.as_str()).bind(chat.project.as_str()).bind(at.as_millis()))
+    }
+
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        n_most: usize,
+    ) -> Answer<'a, Vec<PastLaunch>> {
+        let (ended_at, id) = after.map_or((i64::MIN, ""), |after| (after.ended_at.as_millis(), after.id.as_str()));
+        let query = sqlx::query(PAST_LAUNCHES).bind(before.as_millis()).bind(ended_at).bind(id).bind(limit(n_most));
+        let past = self.list(query, rows::past_launch);
+        Box::pin(async move {
+            let mut past = past.await?;
+            for launch in &mut past {
+                let query = sqlx::query(NEWEST_WORK).bind(launch.id.as_str());
+                launch.newest_of = self.list(query, rows::past_work).await?;
+            }
+            Ok(past)
         })
     }
 

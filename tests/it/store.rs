@@ -5,6 +5,7 @@
 
 mod commits;
 mod file;
+mod past;
 mod rows;
 
 use std::sync::Arc;

@@ -314,6 +314,11 @@ fn event() -> impl Strategy<Value = NewEvent> {
 fn change() -> impl Strategy<Value = Change> {
     let assigned = (select(&PROJECTS), select(&AGENTS)).prop_map(|(project, agent)| assignment(project, agent));
     prop_oneof![
+        1 => select(&LAUNCHES).prop_map(|launch| Change::ForgetLaunch(id(launch))),
+        1 => (0i64..9).prop_map(Change::ForgetEvents),
+        1 => (select(&AGENTS), select(&PROJECTS), 0i64..6).prop_map(|(agent, project, up_to)| {
+            Change::ForgetMessages(Assignment { project: id(project), agent: id(agent) }, up_to)
+        }),
         2 => agent_row().prop_map(Change::Agent),
         2 => project_row().prop_map(Change::Project),
         3 => assigned.clone().prop_map(Change::Assign),
@@ -418,6 +423,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             | Change::ForgetCredential(_)
             | Change::Message(_)
             | Change::Pause(_)
+            | Change::ForgetLaunch(_)
+            | Change::ForgetEvents(_)
+            | Change::ForgetMessages(..)
             | Change::Event(_) => {}
         }
         commit.changes.push(change);
@@ -448,6 +456,14 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.events(0, 100));
     ask!(store.events(2, 3));
     ask!(store.event_span());
+    for at in [0, 2, 1_000_000_000_000] {
+        ask!(store.last_event_before(Timestamp::from_millis(at)));
+        ask!(store.past_launches(Timestamp::from_millis(at), None, 100));
+        let first = store.past_launches(Timestamp::from_millis(at), None, 1).await.unwrap();
+        ask!(store.past_launches(Timestamp::from_millis(at), first.first(), 2));
+        let chat = Assignment { project: id("p"), agent: id("a") };
+        ask!(store.last_message_before(&chat, Timestamp::from_millis(at)));
+    }
     ask!(store.counts());
     ask!(store.open_notices());
     ask!(store.chats());
