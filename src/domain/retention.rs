@@ -43,9 +43,8 @@ impl Default for Retention {
 pub struct PastLaunch {
     pub id: LaunchId,
     pub ended_at: Timestamp,
-    pub has_open_session: bool,
-    pub has_open_notice: bool,
-    pub has_open_execution: bool,
+    /// A session, a notice or an execution of it is.
+    pub has_open_parts: bool,
     /// It tries a parked account.
     pub is_probe: bool,
     /// Tasks whose newest execution is one of its, by id.
@@ -80,9 +79,8 @@ impl Retention {
 
     /// Whether a launch, and all that hangs on it, may go.
     pub fn lets_go(&self, launch: &PastLaunch, now: Timestamp) -> bool {
-        let PastLaunch { id: _, ended_at, has_open_session, has_open_notice, has_open_execution, is_probe, newest_of } =
-            launch;
-        let is_needed = *has_open_session || *has_open_notice || *has_open_execution || *is_probe;
+        let PastLaunch { id: _, ended_at, has_open_parts, is_probe, newest_of } = launch;
+        let is_needed = *has_open_parts || *is_probe;
         *ended_at < self.history_before(now) && !is_needed && !newest_of.iter().any(|work| work.is_open)
     }
 
@@ -161,17 +159,15 @@ mod tests {
     prop_compose! {
         fn launch()(
             ended_at in 0i64..1100,
-            flags in any::<[bool; 4]>(),
+            flags in any::<[bool; 2]>(),
             open in proptest::collection::vec(any::<bool>(), 0..3),
         ) -> PastLaunch {
-            let [has_open_session, has_open_notice, has_open_execution, is_probe] = flags;
+            let [has_open_parts, is_probe] = flags;
             let work = |is_open| PastWork { task: id("tsk"), revision: 1, is_open };
             PastLaunch {
                 id: id("lch"),
                 ended_at: Timestamp::from_millis(ended_at),
-                has_open_session,
-                has_open_notice,
-                has_open_execution,
+                has_open_parts,
                 is_probe,
                 newest_of: open.into_iter().map(work).collect(),
             }
@@ -181,10 +177,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_young_open_or_needed_ever_goes(launch in launch()) {
-            let is_needed = launch.has_open_session
-                || launch.has_open_notice
-                || launch.has_open_execution
-                || launch.is_probe
+            let is_needed = launch.has_open_parts || launch.is_probe
                 || launch.newest_of.iter().any(|work| work.is_open);
             let is_young = launch.ended_at.as_millis() >= 900;
             prop_assert_eq!(retention().lets_go(&launch, NOW), !is_needed && !is_young);

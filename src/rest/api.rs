@@ -64,7 +64,7 @@ impl About {
     }
 
     pub(super) fn gives<T: JsonSchema>(self) -> Self {
-        Self { gives: Given::Json(|generator| generator.subschema_for::<T>()), status: StatusCode::OK, ..self }
+        Self { gives: Given::Json(SchemaGenerator::subschema_for::<T>), status: StatusCode::OK, ..self }
     }
 
     /// As [`About::gives`], for what was made.

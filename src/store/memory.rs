@@ -319,9 +319,9 @@ impl Tables {
         Some(PastLaunch {
             id: launch.id.clone(),
             ended_at,
-            has_open_session: self.sessions.values().any(|one| one.launch == launch.id && one.ended.is_none()),
-            has_open_notice: self.notices.values().any(|one| one.launch == launch.id && one.is_open()),
-            has_open_execution: own().any(|execution| execution.ended_at.is_none()),
+            has_open_parts: self.sessions.values().any(|one| one.launch == launch.id && one.ended.is_none())
+                || self.notices.values().any(|one| one.launch == launch.id && one.is_open())
+                || own().any(|execution| execution.ended_at.is_none()),
             is_probe: self.accounts.values().any(is_probe),
             newest_of: tasks.into_iter().map(work).collect(),
         })
@@ -389,12 +389,12 @@ fn fits<T: PartialEq>(wanted: Option<&T>, value: Option<&T>) -> bool {
 fn history<'a, R: Clone + 'a, Id: Ord>(
     rows: impl Iterator<Item = &'a R>,
     filter: &HistoryFilter<Id>,
-    after: Option<(Timestamp, Id)>,
+    after: Option<&(Timestamp, Id)>,
     place: impl Fn(&R) -> (Timestamp, Id),
 ) -> Vec<R> {
     let mut rows = sorted(rows.cloned(), |row| Reverse(place(row)));
     if filter.after.is_some() {
-        rows.retain(|row| after.as_ref().is_some_and(|after| place(row) < *after));
+        rows.retain(|row| after.is_some_and(|after| place(row) < *after));
     }
     rows.truncate(filter.limit);
     rows
@@ -515,7 +515,7 @@ impl Store for MemoryStore {
             });
             let place = |session: &Session| (session.created_at, session.id.clone());
             let after = filter.after.as_ref().and_then(|id| tables.sessions.get(id)).map(place);
-            history(rows, filter, after, place)
+            history(rows, filter, after.as_ref(), place)
         })
     }
 
@@ -527,7 +527,7 @@ impl Store for MemoryStore {
             });
             let place = |execution: &Execution| (execution.started_at, execution.id.clone());
             let after = filter.after.as_ref().and_then(|id| tables.executions.get(id)).map(place);
-            history(rows, filter, after, place)
+            history(rows, filter, after.as_ref(), place)
         })
     }
 
@@ -535,11 +535,11 @@ impl Store for MemoryStore {
         self.read(|tables| {
             let rows = tables.notices.values().filter(|notice| {
                 is_of(filter, &notice.launch, tables.key_of_launch(&notice.launch), notice.task.as_ref())
-                    && !(filter.only_open && !notice.is_open())
+                    && (notice.is_open() || !filter.only_open)
             });
             let place = |notice: &Notice| (notice.created_at, notice.id.clone());
             let after = filter.after.as_ref().and_then(|id| tables.notices.get(id)).map(place);
-            history(rows, filter, after, place)
+            history(rows, filter, after.as_ref(), place)
         })
     }
 

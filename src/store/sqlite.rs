@@ -175,9 +175,9 @@ const STARTABLE: &str = "\
 /// Launches that ended long ago, and whether anything of them is still open.
 const PAST_LAUNCHES: &str = "\
     SELECT l.id, l.ended_at, \
-        EXISTS (SELECT 1 FROM sessions AS s WHERE s.launch_id = l.id AND s.ended_at IS NULL) AS has_open_session, \
-        EXISTS (SELECT 1 FROM notices AS n WHERE n.launch_id = l.id AND n.settled_at IS NULL) AS has_open_notice, \
-        EXISTS (SELECT 1 FROM executions AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL) AS has_open_execution, \
+        EXISTS (SELECT 1 FROM sessions AS s WHERE s.launch_id = l.id AND s.ended_at IS NULL) \
+        OR EXISTS (SELECT 1 FROM notices AS n WHERE n.launch_id = l.id AND n.settled_at IS NULL) \
+        OR EXISTS (SELECT 1 FROM executions AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL) AS has_open_parts, \
         EXISTS (SELECT 1 FROM accounts AS c WHERE c.probe_launch_id = l.id) AS is_probe \
     FROM launches AS l \
     WHERE l.state = 'ended' AND l.ended_at < $1 AND (l.ended_at, l.id) > ($2, $3) ORDER BY l.ended_at, l.id LIMIT $4";

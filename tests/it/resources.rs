@@ -78,12 +78,21 @@ fn a_session_is_listed_and_ended_with_its_process() {
     let notices = get(&daemon, "/notices?open=true&agent=agt");
     assert_eq!((&notices[0]["action"], &notices[0]["type"]), (&"blocked".into(), &"status_change".into()));
 
+    // The command line says the same.
+    let listed = daemon.json(&["session", "list", "--agent", "agt"]);
+    assert_eq!((listed[0]["id"].as_str(), listed.as_array().unwrap().len()), (Some(id), 1));
+    assert!(daemon.done(&["execution", "list", "--task", "tsk", "--open"]).contains("working"));
+    assert!(daemon.done(&["notice", "list", "--project", "prj"]).contains("blocked"));
+    assert!(daemon.done(&["task", "history", "tsk"]).contains("task.created"));
+    assert_eq!(daemon.done(&["session", "list", "--agent", "nobody"]), "No sessions.\n");
+
     assert_eq!(ask(&daemon, "DELETE", &format!("/sessions/{id}"), "", "").0, 200);
     daemon.until_ended("agt");
     assert!(crate::support::is_gone(pid));
     let ended = get(&daemon, &format!("/sessions/{id}"));
     assert_eq!(ended["endReason"], "process_exited", "{ended}");
     assert_eq!(ask(&daemon, "POST", &format!("/sessions/{id}"), "", "").json(), ended);
+    assert_eq!(daemon.done(&["session", "end", id]), format!("{id} has ended\n"));
     let executions = get(&daemon, "/executions?task=tsk");
     assert!(executions[0]["endedAt"].is_string() && executions[0]["outcome"].is_string(), "{executions}");
     assert_eq!(get(&daemon, "/notices?open=true"), json!([]));

@@ -318,9 +318,7 @@ pub(super) fn past_launch(row: &SqliteRow) -> Result<PastLaunch, StoreError> {
         Ok(PastLaunch {
             id: row.parsed("id")?,
             ended_at: row.time("ended_at")?,
-            has_open_session: row.get("has_open_session")?,
-            has_open_notice: row.get("has_open_notice")?,
-            has_open_execution: row.get("has_open_execution")?,
+            has_open_parts: row.get("has_open_parts")?,
             is_probe: row.get("is_probe")?,
             newest_of: Vec::new(),
         })
