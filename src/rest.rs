@@ -3,10 +3,13 @@
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+mod api;
 pub mod auth;
+mod conditional;
 mod extract;
 mod guard;
 mod login;
+mod page;
 mod problem;
 pub mod routes;
 mod web;

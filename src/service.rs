@@ -19,6 +19,7 @@ mod create_tasks;
 mod credentials;
 mod events;
 mod footprint;
+mod history;
 mod launches;
 mod logout;
 mod manifest;
@@ -32,6 +33,7 @@ mod output;
 mod overdue;
 pub mod recent;
 mod report;
+mod retention;
 mod roster;
 mod save_context;
 mod start;
@@ -80,10 +82,11 @@ pub use task_status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView};
 pub use why::Why;
 
-pub use crate::store::{LaunchFilter, TaskFilter};
+pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -113,6 +116,8 @@ pub struct Settings {
     pub start_limit: StartLimit,
     /// How long a failed account waits that names no end of it.
     pub parking: Parking,
+    /// How long the past is kept.
+    pub retention: Retention,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.

@@ -109,7 +109,12 @@ impl Concerned {
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
                 Change::Credential(credential) => concerned.credentials.push(credential.id.clone()),
-                Change::Execution(_) | Change::OutputTail(..) | Change::ForgetCredential(_) => {}
+                Change::Execution(_)
+                | Change::OutputTail(..)
+                | Change::ForgetLaunch(_)
+                | Change::ForgetEvents(_)
+                | Change::ForgetMessages(..)
+                | Change::ForgetCredential(_) => {}
             }
         }
         concerned

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Reloaded, Standing};
 use crate::rest::Problem;
+use crate::rest::api::{Api, about};
 use crate::service::audit;
 
 /// The code of the problem for a file that is wrong.
@@ -54,6 +55,11 @@ where
     ConfigurationDoor: FromRef<S>,
 {
     Router::new().route("/reload", post(reload))
+}
+
+/// The same of the server, described.
+pub(super) fn described_routes() -> Api {
+    Api::new().post("/reload", reload, about("Reads the configuration again").gives::<Reloaded>())
 }
 
 async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>, Problem> {

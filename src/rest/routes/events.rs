@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use axum::{Extension, Router};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,13 +21,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::domain::event::Event;
 use crate::domain::{AgentId, LaunchId, ProjectId, TaskId, Timestamp};
 use crate::http::{ReadWithin, share_of_descriptors};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
 use crate::service::{Follower, News, ServiceError};
 use crate::telemetry::ErrorChain;
 
 /// Something that happened.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventBody {
     /// Grows with each event; a follower goes on after the last one it has seen.
@@ -49,7 +50,7 @@ pub struct EventBody {
 }
 
 /// Which events to follow; those that name nothing of what is asked for are left out.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EventQuery {
     /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before it.
@@ -119,8 +120,10 @@ impl Places {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/events", get(follow).layer(Extension(Places::of_door())))
+pub(super) fn routes() -> Api {
+    let text = "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
+    let follow = get(follow).layer(Extension(Places::of_door()));
+    Api::new().route("get", "/events", follow, about(text).query::<EventQuery>().gives_text("text/event-stream"))
 }
 
 async fn follow(

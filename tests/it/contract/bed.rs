@@ -345,7 +345,13 @@ impl Here {
             let _in_runtime = runtime.enter();
             tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
         };
-        let standing = Standing { file: None, since: Timestamp::from_millis(0), rejected: None, waiting: Vec::new() };
+        let standing = Standing {
+            file: None,
+            since: Timestamp::from_millis(0),
+            rejected: None,
+            waiting: Vec::new(),
+            settings: [].into(),
+        };
         let (configuration, ..) = ConfigurationDoor::new(standing);
         let closing = cancel.clone();
         let state = RestState {
