@@ -196,8 +196,8 @@ impl Browser {
         loop {
             let mut line = String::new();
             stream.read_line(&mut line).unwrap();
-            match line.trim().to_ascii_lowercase().split_once(": ") {
-                Some(("content-length", value)) => length = value.parse().unwrap(),
+            match line.trim().to_ascii_lowercase().split_once(':') {
+                Some(("content-length", value)) => length = value.trim().parse().unwrap(),
                 Some(_) => {}
                 None if line.starts_with("HTTP/") => {}
                 None => break,
