@@ -86,8 +86,8 @@ pub fn router(state: RestState) -> Router {
 
 /// All routes, for a listener that anybody can reach: most of them for those who show that they may. Without an answer for other
 /// paths.
-pub fn network_router(state: RestState) -> Router {
-    open(state.clone()).merge(auth::authenticated(closed(state.clone()), &state))
+pub fn network_router(state: &RestState) -> Router {
+    open(state.clone()).merge(auth::authenticated(closed(state.clone()), state))
 }
 
 /// The routes of a coordinator without its server.

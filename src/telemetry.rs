@@ -109,9 +109,13 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
     };
     let filter = parse(level)?;
     // Who names one of them says how much of it is wanted.
-    let defaults = [(QUIET, "off"), (AUDIT, "info")].into_iter().filter(|(target, _)| !level.contains(target));
-    let defaults: String = defaults.map(|(target, level)| format!(",{target}={level}")).collect();
-    if defaults.is_empty() { Ok(filter) } else { parse(&format!("{level}{defaults}")) }
+    let is_named = |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
+    match (is_named(QUIET), is_named(AUDIT)) {
+        (true, true) => Ok(filter),
+        (true, false) => parse(&format!("{level},{AUDIT}=info")),
+        (false, true) => parse(&format!("{level},{QUIET}=off")),
+        (false, false) => parse(&format!("{level},{QUIET}=off,{AUDIT}=info")),
+    }
 }
 
 /// An error with its causes on one line: `could not start: working directory is not usable: permission denied`.

@@ -65,7 +65,7 @@ impl Door {
     pub(super) fn serve(
         self,
         mcp: &McpServer,
-        rest: RestState,
+        rest: &RestState,
         allowed: Vec<HostName>,
     ) -> impl Future<Output = ()> + use<> {
         let cancel = rest.closing.clone();

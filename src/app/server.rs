@@ -143,7 +143,7 @@ impl Server {
         if let Some(http) = doors.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
-            parts.spawn(http.serve(&mcp_server, rest_state.clone(), allowed));
+            parts.spawn(http.serve(&mcp_server, &rest_state, allowed));
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));

@@ -105,12 +105,14 @@ impl Entry {
     /// Between two states of a row; the fields that are the same in both are left out, and so is a change of none.
     fn between(what: &'static str, id: &str, before: Option<Fields>, after: Fields) -> Option<Self> {
         let action = if before.is_some() { "change" } else { "add" };
-        let before = before.unwrap_or_default();
-        let is_changed = |name: &str| before.get(name) != after.get(name);
-        let only = |fields: &Fields| -> Fields {
-            fields.iter().filter(|(name, _)| is_changed(name)).map(|(name, value)| (*name, value.clone())).collect()
-        };
-        let (before, after) = (only(&before), only(&after));
+        let (mut before, mut after) = (before.unwrap_or_default(), after);
+        let is_same = |name: &str, value: &Shown| after.get(name) == Some(value);
+        let same: Vec<&str> =
+            before.iter().filter(|(name, value)| is_same(name, value)).map(|(name, _)| *name).collect();
+        for name in same {
+            before.remove(name);
+            after.remove(name);
+        }
         let has_changed = !before.is_empty() || !after.is_empty();
         has_changed.then(|| Self { what, id: id.to_owned(), action, before, after })
     }

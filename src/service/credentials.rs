@@ -135,13 +135,13 @@ impl Service {
 
     /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
     pub async fn credential_ended(&self, id: &CredentialId) {
-        let mut revoked = self.waiting.credentials.listen();
+        let mut changed = self.waiting.credentials.listen(id.clone());
         while let Ok(Some(credential)) = self.store.credential(id).await
             && credential.is_good(self.now())
         {
             let expires_at = credential.expires_at.map(|at| Instant::now() + at.since(self.now()));
             tokio::select! {
-                () = revoked.woken() => {}
+                () = changed.woken() => {}
                 () = sleep_until(expires_at) => {}
             }
         }

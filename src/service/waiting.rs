@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
-use crate::domain::{Account, Assignment, InstanceKey, ProjectId, Purpose};
+use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose};
 use crate::nudge::{Nudge, Nudges};
 use crate::store::{Change, Commit, CommitError, StoreError};
 
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
     /// Streams whose readers may be shut out.
-    pub(super) credentials: Nudge,
+    pub(super) credentials: Nudges<CredentialId>,
     /// Whoever hands out events.
     pub(super) events: Nudge,
     /// The same one: coordinators say something else of themselves.
@@ -63,7 +63,8 @@ struct Concerned {
     coordinators: bool,
     deadlines: bool,
     events: bool,
-    credentials: bool,
+    /// They may be good for nothing now.
+    credentials: Vec<CredentialId>,
     agents: Vec<InstanceKey>,
     /// Something was said in them.
     chats: Vec<Assignment>,
@@ -107,7 +108,7 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
-                Change::Credential(credential) => concerned.credentials |= credential.revoked_at.is_some(),
+                Change::Credential(credential) => concerned.credentials.push(credential.id.clone()),
                 Change::Execution(_) | Change::OutputTail(..) | Change::ForgetCredential(_) => {}
             }
         }
@@ -121,9 +122,7 @@ impl Concerned {
         if self.deadlines {
             waiting.deadlines.wake();
         }
-        if self.credentials {
-            waiting.credentials.wake();
-        }
+        self.credentials.iter().for_each(|id| waiting.credentials.wake(id));
         if self.events {
             waiting.events.wake();
         }
