@@ -9,13 +9,14 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::RestState;
 use super::auth::{COOKIE, check_origin, cookie_of, hold_back};
 use super::problem::Problem;
+use super::web::{Says, login_page};
 use crate::domain::Secret;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind};
 use crate::domain::host::Origin;
@@ -40,35 +41,23 @@ pub(super) fn routes() -> Router<RestState> {
 async fn show(
     State(state): State<RestState>,
     peer: NetworkPeer,
+    headers: HeaderMap,
     Query(LinkForm { link }): Query<LinkForm>,
 ) -> Response {
     if link.is_empty() {
-        return page(
-            StatusCode::OK,
-            "<p>To log in, ask for a link on the machine where the daemon runs, and open it \
-            here within ten minutes:</p><pre>agent-coordinator login</pre>",
-        );
+        return login_page(&headers, Says::HowTo);
     }
-    match state.service.look_at_link(&Secret::new(link.as_str())).await {
-        Ok(credential) => {
-            let (link, name, role) = (escaped(&link), escaped(&credential.name), credential.role);
-            page(
-                StatusCode::OK,
-                &format!(
-                    "<p>Log in as <strong>{name}</strong> ({role})?</p>\
-                 <form method=\"post\" action=\"/login\"><input type=\"hidden\" name=\"link\" value=\"{link}\">\
-                 <button type=\"submit\">Log in</button></form>"
-                ),
-            )
-        }
-        Err(error) => refused(wrong_link(&state, &peer, error).await),
-    }
+    let says = match state.service.look_at_link(&Secret::new(link.as_str())).await {
+        Ok(credential) => Says::Ready { link, name: credential.name, role: credential.role },
+        Err(error) => Says::Refused(wrong_link(&state, &peer, error).await),
+    };
+    login_page(&headers, says)
 }
 
 async fn log_in(State(state): State<RestState>, peer: NetworkPeer, headers: HeaderMap, body: Bytes) -> Response {
     match try_log_in(&state, &peer, &headers, &body).await {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
-        Err(problem) => refused(problem),
+        Err(problem) => login_page(&headers, Says::Refused(problem)),
     }
 }
 
@@ -125,7 +114,7 @@ fn link_of(body: &[u8]) -> Option<Secret> {
 
 async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response {
     if let Err(problem) = check_origin(&headers, state.public_origin.as_ref()) {
-        return refused(problem);
+        return login_page(&headers, Says::Refused(problem));
     }
     if let Some(secret) = cookie_of(&headers) {
         let revoked = match state.service.credential_of(CredentialKind::Cookie, &secret).await {
@@ -140,7 +129,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
             Ok(Some(gone)) => tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out"),
             Ok(None) => {}
             // It would still be good: nobody is told that it isn't.
-            Err(error) => return refused(error.into()),
+            Err(error) => return login_page(&headers, Says::Refused(error.into())),
         }
     }
     ([(header::SET_COOKIE, cookie("", 0, &state))], Redirect::to("/login")).into_response()
@@ -151,38 +140,4 @@ fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
     let secure = if is_encrypted { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
     HeaderValue::try_from(cookie).expect("a token has no characters that a header can't have")
-}
-
-/// A problem as a page: it is a person who reads it.
-fn refused(problem: Problem) -> Response {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let hint = problem.hint.map(|hint| format!("<p>{}</p>", escaped(&hint))).unwrap_or_default();
-    page(
-        status,
-        &format!("<p role=\"alert\" data-code=\"{}\">{}</p>{hint}", escaped(&problem.code), escaped(&problem.detail)),
-    )
-}
-
-fn page(status: StatusCode, content: &str) -> Response {
-    let html = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Log in · agent-coordinator</title>\
-         </head><body><main><h1>agent-coordinator</h1>{content}</main></body></html>"
-    );
-    (status, Html(html)).into_response()
-}
-
-/// As text in HTML, in an attribute too.
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut escaped, c| {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-        escaped
-    })
 }

@@ -12,6 +12,7 @@ mod coordinator;
 mod errors;
 mod instances;
 mod launches;
+mod login;
 mod look;
 mod news;
 mod projects;
@@ -24,12 +25,15 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::response::Redirect;
 use axum::routing::get;
+use tower_http::compression::CompressionLayer;
+
+pub(super) use login::{Says, login_page};
 
 use super::RestState;
 
 /// What the pages need beside themselves: nobody's secret.
 pub(super) fn assets() -> Router<RestState> {
-    assets::routes()
+    assets::routes().layer(CompressionLayer::new())
 }
 
 /// All pages.
@@ -46,7 +50,7 @@ pub(super) fn router() -> Router<RestState> {
         .merge(coordinator::routes())
         .merge(settings::routes())
         .merge(news::routes());
-    pages.layer(from_fn(errors::as_pages))
+    pages.layer(from_fn(errors::as_pages)).layer(CompressionLayer::new())
 }
 
 const HOME: &str = "/ui/projects";

@@ -200,6 +200,10 @@ texts! {
     settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in docs/configuration.md.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
     command_line: "On the command line", "コマンドライン";
 
+    log_in: "Log in", "ログイン";
+    log_in_as: "Log in as", "ログインするユーザー:";
+    how_to_log_in: "To log in, ask for a link on the machine where the daemon runs, and open it here within ten minutes:", "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを10分以内に開いてください:";
+
     not_found: "This is not here", "見つかりません";
     went_wrong: "That did not work", "エラーが発生しました";
     back_to_projects: "To the projects", "プロジェクト一覧へ";

@@ -120,7 +120,7 @@ impl Browser {
     pub fn press(&self, keys: &[char]) {
         let down = keys.iter().map(|&value| KeyAction::Down { value });
         let up = keys.iter().rev().map(|&value| KeyAction::Up { value });
-        let actions = down.chain(up).fold(KeyActions::new("keyboard".to_owned()), |all, key| all.then(key));
+        let actions = down.chain(up).fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
         self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
     }
 
