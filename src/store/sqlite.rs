@@ -6,6 +6,7 @@
 
 mod changes;
 mod open;
+mod open_launches;
 mod rows;
 mod writer;
 
@@ -227,7 +228,12 @@ impl Store for SqliteStore {
     }
 
     fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
-        self.list(sqlx::query(OPEN_LAUNCHES), rows::launch)
+        Box::pin(async move {
+            match self.writer.open_launches().filter(|_| !self.readers.is_closed()) {
+                Some(launches) => Ok(launches),
+                None => self.list(sqlx::query(OPEN_LAUNCHES), rows::launch).await,
+            }
+        })
     }
 
     fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {
