@@ -14,6 +14,7 @@ mod drain;
 mod error;
 mod http_bridge;
 mod http_door;
+mod login;
 mod logs;
 mod metrics;
 mod output;
@@ -24,6 +25,7 @@ mod run;
 mod status;
 mod stop;
 mod task;
+mod token;
 mod why;
 
 use std::path::{Path, PathBuf};
@@ -126,6 +128,11 @@ enum Question {
     Why(why::WhyArguments),
     /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
     Resume(stop::ResumeArguments),
+    /// Print a link that logs a browser in, once, within ten minutes
+    Login(login::LoginArguments),
+    /// Ways in over HTTP: make a token for a script, list who can come in, take it back
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
     Chat(chat::ChatArguments),
     /// Tasks: list, show, add, set
@@ -251,6 +258,8 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Refresh => drain::refresh(&client).await,
             Question::Reload { form } => reload::reload(&client, form).await,
             Question::Why(why) => why.print(&client).await,
+            Question::Login(login) => login.run(&client, environment).await,
+            Question::Token(token) => token.run(&client, environment).await,
             Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,
             Question::Project(project) => project.run(&client, environment).await,

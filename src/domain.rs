@@ -7,6 +7,7 @@ pub mod agent;
 pub mod authentication;
 pub mod chat;
 pub mod command;
+pub mod credential;
 pub mod event;
 pub mod guidance;
 pub mod host;
@@ -37,8 +38,11 @@ pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
+pub use credential::{Credential, CredentialKind, Role};
 pub use guidance::Guidance;
-pub use id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+pub use id::{
+    AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+};
 pub use instance::{Condition, Instance, Phase};
 pub use key::{InstanceKey, Purpose};
 pub use language::Language;

@@ -11,6 +11,7 @@ mod guard;
 pub mod problem;
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,8 +20,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use connection::ClientGone;
-pub use guard::guarded;
+pub use connection::{ClientGone, ReadWithin};
+pub use guard::{guarded, only_header};
 pub use problem::{Place, Problem};
 
 use crowd::Crowd;
@@ -63,6 +64,16 @@ pub fn share_of_descriptors(part: u64, most: usize) -> usize {
     // A thousand is what a system gives that wasn't asked for more.
     let (descriptors, _) = descriptors.unwrap_or((1024, 1024));
     usize::try_from(descriptors.saturating_sub(OWN_DESCRIPTORS) / part).unwrap_or(usize::MAX).clamp(1, most)
+}
+
+/// The URL by which a process of this machine reaches what listens on `address`; without a path.
+pub fn local_url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
 /// Where connections come from.

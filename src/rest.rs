@@ -1,12 +1,15 @@
-//! The people's door: REST on the control socket, which the command line speaks. JSON in camelCase, errors as problem+json
-//! (RFC 9457), one file per resource.
+//! The people's door: REST on the control socket, which the command line speaks, and over HTTP for those who log in (`auth`).
+//! JSON in camelCase, errors as problem+json (RFC 9457), one file per resource.
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+pub mod auth;
 mod extract;
 mod guard;
+mod login;
 mod problem;
 pub mod routes;
+mod web;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +24,7 @@ pub use problem::{Place, Problem};
 pub use routes::configuration::{ConfigurationDoor, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 
+use crate::domain::host::Origin;
 use crate::http::{self, Limits};
 use crate::service::Service;
 
@@ -30,6 +34,8 @@ pub struct RestState {
     pub service: Arc<Service>,
     /// Where the server listens for HTTP, for those who ask.
     pub http: Option<SocketAddr>,
+    /// How browsers call it, where that isn't by its address: behind a proxy.
+    pub public_origin: Option<Origin>,
     /// How it is configured, and where that is read again.
     pub configuration: ConfigurationDoor,
     /// Ends streams that would never end by themselves.
@@ -42,16 +48,43 @@ impl FromRef<RestState> for ConfigurationDoor {
     }
 }
 
-/// All routes, under `/api` and, for the seeds' clients, without it.
-pub fn router(state: RestState) -> Router {
-    let routes = routes::all();
+impl RestState {
+    /// Where a browser finds the server's pages; without a path. `None` where it doesn't listen for HTTP.
+    pub(crate) fn page_url(&self) -> Option<String> {
+        self.http
+            .map(|address| self.public_origin.as_ref().map_or_else(|| http::local_url(address), ToString::to_string))
+    }
+}
+
+/// What everybody may ask: whether the server lives, whether it is ready, and how to log in.
+fn open(state: RestState) -> Router {
     Router::new()
-        .nest("/api", routes.clone())
-        .merge(routes)
+        .nest("/api", routes::health())
+        .merge(routes::health())
+        .merge(login::routes())
+        .merge(web::assets())
+        .with_state(state)
+}
+
+/// All else, under `/api` and, for the seeds' clients, without it.
+fn closed(state: RestState) -> Router {
+    Router::new().nest("/api", routes::all()).merge(routes::all()).merge(web::router()).with_state(state)
+}
+
+/// All routes, for a listener that lets in nobody but operators.
+pub fn router(state: RestState) -> Router {
+    Router::new()
+        .merge(open(state.clone()))
+        .merge(closed(state))
         .fallback(http::problem::no_such_route)
         .method_not_allowed_fallback(http::problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(http::problem::panicked))
-        .with_state(state)
+}
+
+/// All routes, for a listener that anybody can reach: most of them for those who show that they may. Without an answer for other
+/// paths.
+pub fn network_router(state: RestState) -> Router {
+    open(state.clone()).merge(auth::authenticated(closed(state.clone()), &state))
 }
 
 /// The routes of a coordinator without its server.
@@ -62,11 +95,6 @@ pub fn coordinator_router(state: CoordinatorState) -> Router {
         .method_not_allowed_fallback(http::problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(http::problem::panicked))
         .with_state(state)
-}
-
-/// What may be asked over the network without a token: whether the server lives, and whether it is ready.
-pub fn health(state: RestState) -> Router {
-    routes::health().with_state(state)
 }
 
 /// Most people and scripts at the same time, where descriptors allow it.

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod activities;
+mod attendance;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -14,6 +15,9 @@ mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
+mod credentials;
+mod events;
+mod footprint;
 mod launches;
 mod logout;
 mod manifest;
@@ -34,6 +38,7 @@ mod task_progress;
 mod task_rules;
 mod task_status;
 mod tasks;
+mod told;
 mod upkeep;
 mod waiting;
 mod why;
@@ -46,6 +51,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use attendance::Attendance;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
 pub use catalog::{AgentEdit, ProjectEdit};
@@ -53,6 +59,8 @@ pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
+pub use credentials::MadeCredential;
+pub use events::{Follower, News};
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -133,6 +141,8 @@ pub struct Service {
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
+    attendances: attendance::Attendances,
+    newsroom: events::Newsroom,
 }
 
 /// Why a use case didn't succeed.
@@ -167,6 +177,8 @@ impl Service {
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
+            attendances: attendance::Attendances::default(),
+            newsroom: events::Newsroom::default(),
         }
     }
 

@@ -12,12 +12,12 @@ use futures::future::BoxFuture;
 
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
-use crate::domain::event::{Event, NewEvent};
+use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Purpose, Session,
-    Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
+    Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -72,6 +72,9 @@ pub enum Change {
     OutputTail(LaunchId, String),
     Pair(PairRecord),
     Account(Account),
+    Credential(Credential),
+    /// Whether it exists or not.
+    ForgetCredential(CredentialId),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
@@ -231,6 +234,11 @@ pub trait Store: Send + Sync + 'static {
     fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account>;
     /// Accounts that are parked, by `ai_type`.
     fn parked_accounts(&self) -> Answer<'_, Vec<Account>>;
+    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>>;
+    /// The one with this secret, whether it is good or not; the newest, should there be several.
+    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>>;
+    /// By creation, then id.
+    fn credentials(&self) -> Answer<'_, Vec<Credential>>;
     /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
     /// for a chat, the wish for one in the record of the key.
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;
@@ -242,6 +250,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
+    fn event_span(&self) -> Answer<'_, EventSpan>;
     fn counts(&self) -> Answer<'_, Counts>;
 
     /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].

@@ -1,7 +1,7 @@
 //! The door for HTTP: which address it gets, and what is behind it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -61,7 +61,7 @@ impl Door {
         self.address
     }
 
-    /// Serves MCP and the health checks until `rest` closes.
+    /// Serves MCP for agents and coordinators, and everything for people who log in, until `rest` closes.
     pub(super) fn serve(
         self,
         mcp: &McpServer,
@@ -71,7 +71,7 @@ impl Door {
         let cancel = rest.closing.clone();
         let router = Router::new()
             .merge(mcp::http::router(mcp))
-            .merge(rest::health(rest))
+            .merge(rest::network_router(rest))
             .fallback(problem::no_such_route)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(CatchPanicLayer::custom(problem::panicked));
@@ -88,12 +88,7 @@ fn peer_of(stream: &TcpStream) -> Peer {
 
 /// Where a process of this machine reaches MCP.
 pub(super) fn mcp_url(address: SocketAddr) -> String {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    format!("http://{}/mcp", SocketAddr::new(ip, address.port()))
+    format!("{}/mcp", http::local_url(address))
 }
 
 /// The port of the last time, else another, which is kept for the next.

@@ -130,9 +130,13 @@ impl Server {
         let serving = &parts.serving;
         let mcp_server = self.mcp.clone();
         let http = doors.http_address();
-        let rest_state = RestState { service: service.clone(), http, configuration, closing: serving.clone() };
+        let public_origin = config.http.public_url.clone();
+        let closing = serving.clone();
+        let rest_state = RestState { service: service.clone(), http, public_origin, configuration, closing };
         if let Some(http) = doors.http {
-            parts.spawn(http.serve(&mcp_server, rest_state.clone(), config.http.allowed_hosts.clone()));
+            let public = config.http.public_url.iter().map(|url| url.host().clone());
+            let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
+            parts.spawn(http.serve(&mcp_server, rest_state.clone(), allowed));
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
@@ -141,6 +145,10 @@ impl Server {
         let (kept, serves) = (Arc::clone(service), serving.clone());
         parts.spawn(async move {
             serves.run_until_cancelled(kept.look_after()).await;
+        });
+        let (told, serves) = (Arc::clone(service), serving.clone());
+        parts.spawn(async move {
+            serves.run_until_cancelled(told.hand_out_events()).await;
         });
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {

@@ -43,6 +43,12 @@ impl Client {
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
     }
 
+    /// A deletion, whose answer has no body.
+    pub(super) async fn delete(&self, path: &str) -> Result<(), CliError> {
+        let response = self.send(Method::DELETE, path, Bytes::new()).await?;
+        if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
+    }
+
     /// A post whose refusal the caller wants to look into.
     pub(super) async fn post_or_problem<T: DeserializeOwned>(
         &self,

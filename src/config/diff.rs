@@ -188,12 +188,15 @@ fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
 }
 
 fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
-    let Http { listen, allowed_hosts } = old;
+    let Http { listen, allowed_hosts, public_url } = old;
     let address = |address: &Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
     changes.shown(Applies::AfterRestart, "http.listen", (listen, &new.listen), address);
     changes.shown(Applies::AfterRestart, "http.allowed_hosts", (allowed_hosts, &new.allowed_hosts), |hosts| {
         let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
         format!("[{}]", hosts.join(", "))
+    });
+    changes.shown(Applies::AfterRestart, "http.public_url", (public_url, &new.public_url), |url| {
+        url.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::domain::host::HostName;
+use crate::domain::host::{HostName, Origin};
 
 use super::reader::{Field, Section};
 use super::report::Problem;
@@ -14,6 +14,8 @@ pub struct Http {
     pub listen: Option<SocketAddr>,
     /// Names and addresses, beside loopback and the one that is listened on, that requests may be for.
     pub allowed_hosts: Vec<HostName>,
+    /// How browsers call the server where a proxy stands before it. One of `https` makes cookies that go no other way.
+    pub public_url: Option<Origin>,
 }
 
 /// Whether the settings have a token that coordinators must show.
@@ -25,7 +27,7 @@ pub(super) enum Token {
 
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))), allowed_hosts: Vec::new() }
+        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))), allowed_hosts: Vec::new(), public_url: None }
     }
 }
 
@@ -37,6 +39,8 @@ impl Http {
         let is_restricted = !allowed_hosts.is_empty();
         let allowed_hosts =
             allowed_hosts.iter().filter_map(|host| host.parsed(what, |text| text.parse().ok())).collect();
+        let what = "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path";
+        let public_url = section.field("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
         let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
         let parsed = listen.as_ref().and_then(|field| {
             field.parsed(what, |text| if text == "off" { Some(None) } else { parse(text).map(Some) })
@@ -56,7 +60,7 @@ impl Http {
                 field.note(problem.help("list the names that clients use in `http.allowed_hosts`"));
             }
         }
-        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts }
+        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts, public_url }
     }
 }
 

@@ -30,3 +30,33 @@ pub struct Event {
     pub task: Option<TaskId>,
     pub detail: Option<String>,
 }
+
+/// Which events are kept, by their numbers; without any, both are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventSpan {
+    pub oldest: i64,
+    pub newest: i64,
+}
+
+impl EventSpan {
+    /// Whether a reader that has seen all up to `seq` can't go on from there: what came next is not kept any more, or it has seen
+    /// another log than this.
+    pub const fn has_lost_after(self, seq: i64) -> bool {
+        seq > self.newest || seq.saturating_add(1) < self.oldest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_go_on_where_nothing_is_missing() {
+        let span = EventSpan { oldest: 5, newest: 9 };
+        for (seq, has_lost) in [(-1, true), (0, true), (3, true), (4, false), (5, false), (9, false), (10, true)] {
+            assert_eq!(span.has_lost_after(seq), has_lost, "{seq}");
+        }
+        assert!(!EventSpan::default().has_lost_after(0));
+        assert!(EventSpan::default().has_lost_after(1));
+    }
+}

@@ -64,6 +64,69 @@ impl fmt::Display for HostName {
     }
 }
 
+/// A scheme, a host and a port: what tells pages of one server from those of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    is_encrypted: bool,
+    host: HostName,
+}
+
+impl Origin {
+    /// Whether its scheme is `https`.
+    pub const fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    pub const fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    fn port(&self) -> u16 {
+        self.host.port.unwrap_or(if self.is_encrypted { 443 } else { 80 })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_encrypted == other.is_encrypted && self.host.name == other.host.name && self.port() == other.port()
+    }
+
+    /// Whether a request with this `Host` was for it.
+    fn is_asked_by(&self, host: &HostName) -> bool {
+        let port = self.port();
+        host.name == self.host.name && host.port.map_or(port == 80 || port == 443, |asked| asked == port)
+    }
+}
+
+impl FromStr for Origin {
+    type Err = InvalidHostName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHostName> {
+        let (scheme, host) = text.split_once("://").ok_or(InvalidHostName)?;
+        let is_encrypted = match scheme.to_ascii_lowercase().as_str() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(InvalidHostName),
+        };
+        Ok(Self { is_encrypted, host: host.strip_suffix('/').unwrap_or(host).parse()? })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.is_encrypted { "https" } else { "http" }, self.host)
+    }
+}
+
+/// Whether a page of this `Origin` is one of the server that was asked by this `Host`: name and port are the same. A server that
+/// browsers call by a `public` origin is asked for by pages of that one alone, so that nobody who changes what travels
+/// unencrypted can ask in their name.
+pub fn is_same_origin(origin: &str, host: &str, public: Option<&Origin>) -> bool {
+    let (Ok(origin), Ok(host)) = (origin.parse::<Origin>(), host.parse::<HostName>()) else { return false };
+    match public {
+        Some(public) if public.is_asked_by(&host) => public.is_same(&origin),
+        _ => origin.is_asked_by(&host),
+    }
+}
+
 /// The names of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHosts {
@@ -160,6 +223,40 @@ mod tests {
         for other in ["null", "", "localhost", "file://localhost", "http://evil.example", "http://localhost/x", "://x"]
         {
             check(other, false);
+        }
+    }
+
+    #[test]
+    fn a_page_is_of_the_server_it_asks_when_name_and_port_are_the_same() {
+        let public: Origin = "https://c.example".parse().unwrap();
+        let check = |origin: &str, host: &str, expected: bool| {
+            assert_eq!(is_same_origin(origin, host, Some(&public)), expected, "{origin} asks {host}");
+        };
+        check("http://localhost:7420", "localhost:7420", true);
+        check("http://LOCALHOST:7420", "localhost:7420", true);
+        check("http://[::1]:7420", "[::1]:7420", true);
+        check("https://other.example", "other.example", true);
+        check("http://localhost:3000", "localhost:7420", false);
+        check("http://127.0.0.1:7420", "localhost:7420", false);
+        check("http://localhost", "localhost:7420", false);
+        check("null", "localhost:7420", false);
+        check("http://localhost:7420/x", "localhost:7420", false);
+        // Behind the proxy that the server is called by.
+        check("https://c.example", "c.example", true);
+        check("https://c.example:443", "c.example", true);
+        check("http://c.example", "c.example", false);
+        check("https://c.example:8443", "c.example", false);
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        for text in ["https://a.example", "http://[::1]:80"] {
+            assert_eq!(text.parse::<Origin>().unwrap().to_string(), text);
+        }
+        assert_eq!("https://a.example/".parse::<Origin>().unwrap().to_string(), "https://a.example");
+        for other in ["a.example", "ftp://a.example", "https://a.example/x", "https://a.example//", "https://", "null"]
+        {
+            assert!(other.parse::<Origin>().is_err(), "{other}");
         }
     }
 

@@ -104,6 +104,8 @@ ids! {
     MessageId, "message id", "msg_";
     /// A coordinator, as named in its state directory.
     CoordinatorId, "coordinator id", "crd_";
+    /// A way in for people or scripts: a login link, a cookie, a token.
+    CredentialId, "credential id", "key_";
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
-use super::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, MessageId, ProjectId, TaskId};
+use super::credential::LinkFault;
+use super::id::{AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, TaskId};
 use super::key::Purpose;
 use super::task::TaskStatus;
 
@@ -91,6 +92,10 @@ pub enum Refusal {
     TooManyAttempts,
     #[error("Too many calls in a short time")]
     RateLimited,
+    #[error("no credential `{credential}`")]
+    CredentialNotFound { credential: CredentialId },
+    #[error("this login link {0}")]
+    LinkNotValid(LinkFault),
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -141,6 +146,8 @@ impl Refusal {
             Self::NotOneLine { .. } => "not_one_line",
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimited => "rate_limited",
+            Self::CredentialNotFound { .. } => "credential_not_found",
+            Self::LinkNotValid(_) => "link_not_valid",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -184,6 +191,8 @@ impl Refusal {
             Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
             Self::TooManyAttempts => Some("wait 2 seconds and call again"),
             Self::RateLimited => Some("wait 1 second and call again"),
+            Self::CredentialNotFound { .. } => Some("those that are good are listed by: agent-coordinator token list"),
+            Self::LinkNotValid(_) => Some("a new one is printed by: agent-coordinator login"),
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }
             | Self::PartOfItself { .. }

@@ -49,6 +49,22 @@ impl TaskStatus {
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Done | Self::Cancelled)
     }
+
+    /// Whether a task goes there from here, whoever moves it.
+    const fn leads_to(self, to: Self) -> bool {
+        match self {
+            Self::Backlog => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
+            Self::Todo => matches!(to, Self::Backlog | Self::InProgress | Self::Done | Self::Cancelled),
+            Self::InProgress => matches!(to, Self::Todo | Self::Blocked | Self::Done | Self::Cancelled),
+            Self::Blocked => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
+            Self::Done | Self::Cancelled => matches!(to, Self::Todo),
+        }
+    }
+
+    /// Whether a person may move a task there from here. A task that nobody began is done only by the agent that found it done.
+    pub const fn leads_people_to(self, to: Self) -> bool {
+        self.leads_to(to) && !matches!((self, to), (Self::Todo, Self::Done))
+    }
 }
 
 /// A piece of work in a project.
@@ -226,23 +242,14 @@ fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
 }
 
 fn check_transition(task: &Task, to: TaskStatus, actor: Actor<'_>) -> Result<(), Refusal> {
-    use TaskStatus::{Backlog, Blocked, Cancelled, Done, InProgress, Todo};
-    let is_possible = match task.status {
-        Backlog => matches!(to, Todo | InProgress | Cancelled),
-        Todo => matches!(to, Backlog | InProgress | Done | Cancelled),
-        InProgress => matches!(to, Todo | Blocked | Done | Cancelled),
-        Blocked => matches!(to, Todo | InProgress | Cancelled),
-        Done | Cancelled => matches!(to, Todo),
-    };
-    let refusal = || Refusal::ImpossibleStatus { task: task.id.clone(), from: task.status, to };
-    if !is_possible {
-        return Err(refusal());
-    }
-    match (task.status, to, actor) {
-        (Done | Cancelled, _, Actor::Agent(_)) => Err(Refusal::PeopleOnly { task: task.id.clone(), from: task.status }),
-        // A task that nobody began is done only by the agent that found it done.
-        (Todo, Done, Actor::Person) => Err(refusal()),
-        _ => Ok(()),
+    use TaskStatus::{Cancelled, Done};
+    match (task.status, actor) {
+        (Done | Cancelled, Actor::Agent(_)) if task.status.leads_to(to) => {
+            Err(Refusal::PeopleOnly { task: task.id.clone(), from: task.status })
+        }
+        (from, Actor::Agent(_)) if from.leads_to(to) => Ok(()),
+        (from, Actor::Person) if from.leads_people_to(to) => Ok(()),
+        (from, _) => Err(Refusal::ImpossibleStatus { task: task.id.clone(), from, to }),
     }
 }
 

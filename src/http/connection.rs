@@ -85,6 +85,10 @@ struct Facts {
     /// Nobody will read the rest of the last request.
     has_left_body: bool,
     input: Input,
+    /// Of the answer that is being sent, if it has one.
+    read_within: Option<ReadWithin>,
+    /// Since when the client takes nothing of what there is for it.
+    stuck_since: Option<Instant>,
 }
 
 /// What may come of the client, as far as it was looked for.
@@ -104,10 +108,21 @@ enum Input {
 #[derive(Debug, Clone, Default)]
 pub struct ClientGone(pub CancellationToken);
 
+/// How long the client of an answer may take nothing of it before it is closed: an extension of answers that never end. Others are
+/// waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadWithin(pub Duration);
+
 impl Activity {
     fn new(standing: Arc<Standing>, limits: Limits) -> Self {
         standing.waits(limits.head);
-        let facts = Facts { state: State::Head(Seen::Nothing), has_left_body: false, input: Input::Open };
+        let facts = Facts {
+            state: State::Head(Seen::Nothing),
+            has_left_body: false,
+            input: Input::Open,
+            read_within: None,
+            stuck_since: None,
+        };
         Self(Arc::new(Noted { facts: Mutex::new(facts), standing, limits }))
     }
 
@@ -138,8 +153,20 @@ impl Activity {
         }
     }
 
+    /// Nothing more goes, until the client reads.
+    fn stuck(&self) {
+        self.facts().stuck_since.get_or_insert_with(Instant::now);
+    }
+
+    /// When a client that reads nothing of an endless answer is closed.
+    fn unread_at(&self) -> Option<Instant> {
+        let facts = self.facts();
+        Some(facts.stuck_since? + facts.read_within?.0)
+    }
+
     /// Bytes went: whoever reads its answer slowly isn't idle.
     fn sent(&self) {
+        self.facts().stuck_since = None;
         let state = self.facts().state;
         if state == State::Idle {
             self.set(State::Idle);
@@ -191,6 +218,8 @@ enum End {
     TooSlow,
     /// Another needs its place.
     GaveWay,
+    /// Nobody reads what would never end.
+    Unread,
 }
 
 /// Serves one connection until its end.
@@ -215,7 +244,12 @@ pub(super) async fn serve<S, I>(
         request.extensions_mut().insert(ConnectInfo(info.clone()));
         request.extensions_mut().insert(gone.clone());
         let (answer, activity) = (router.call(request), activity.clone());
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, activity })) }.boxed()
+        async move {
+            let answer = answer.await?;
+            activity.facts().read_within = answer.extensions().get().copied();
+            Ok::<_, Infallible>(answer.map(|body| Answer { body, activity }))
+        }
+        .boxed()
     });
     let stream = Arc::new(Mutex::new(Watched { stream, ahead: Vec::new() }));
     let io = TokioIo::new(Noticed { stream: Arc::clone(&stream), activity: activity.clone() });
@@ -242,11 +276,15 @@ pub(super) async fn serve<S, I>(
         // After the poll, which may have changed them.
         let gone_at = activity.look(&stream, cx);
         let too_slow_at = standing.deadline().map(|deadline| leaves_by.map_or(deadline, |by| by.min(deadline)));
-        if let Some(deadline) = gone_at.or(too_slow_at) {
+        let unread_at = activity.unread_at();
+        if let Some(deadline) = gone_at.or(too_slow_at).into_iter().chain(unread_at).min() {
             if alarm.deadline() != deadline {
                 alarm.as_mut().reset(deadline);
             }
             if alarm.as_mut().poll(cx).is_ready() {
+                if unread_at == Some(deadline) {
+                    return Poll::Ready(End::Unread);
+                }
                 if gone_at.is_none() {
                     return Poll::Ready(End::TooSlow);
                 }
@@ -266,7 +304,7 @@ pub(super) async fn serve<S, I>(
         unreachable!("the connection had the only other handle")
     };
     let lingers = match end {
-        End::GaveWay => return,
+        End::GaveWay | End::Unread => return,
         End::Done(result) => result.is_err() || activity.facts().has_left_body,
         End::TooSlow if activity.facts().state == State::Head(Seen::Something) && leaves_by.is_none() => {
             // If it can't be written at once, then not at all.
@@ -346,8 +384,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut locked(&self.stream).stream).poll_write(cx, bytes);
-        if matches!(written, Poll::Ready(Ok(_))) {
-            self.activity.sent();
+        match written {
+            Poll::Ready(Ok(_)) => self.activity.sent(),
+            Poll::Pending => self.activity.stuck(),
+            Poll::Ready(Err(_)) => {}
         }
         written
     }

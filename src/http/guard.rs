@@ -28,7 +28,7 @@ async fn check_request(State(hosts): State<Arc<AllowedHosts>>, request: Request,
 }
 
 fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(host) = only(headers, &header::HOST)? else {
+    let Some(host) = only_header(headers, &header::HOST)? else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "no_host", "the request has no Host header"));
     };
     // A client that takes this server for a proxy names a host twice.
@@ -39,7 +39,7 @@ fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
             return Err(Problem::new(StatusCode::FORBIDDEN, "host_not_allowed", detail).with_hint(Some(hint)));
         }
     }
-    match only(headers, &header::ORIGIN)? {
+    match only_header(headers, &header::ORIGIN)? {
         Some(origin) if !hosts.allows_origin(origin) => {
             let detail = format!("pages of the origin `{origin}` may not call this server");
             let hint = "the host of a page that may call is added to http.allowed_hosts";
@@ -50,7 +50,10 @@ fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
 }
 
 /// A header that may be there once. What is no plain text is nobody we know.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+///
+/// # Errors
+/// 400 for more than one.
+pub fn only_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str().unwrap_or("?"));
     if values.next().is_some() {

@@ -1,5 +1,7 @@
 //! One connection at a time, on a paused clock.
 
+use std::convert::Infallible;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::routing::{get, post};
@@ -13,6 +15,11 @@ const HEAD: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_mins(2);
 const HOUR: Duration = Duration::from_hours(1);
+
+/// As much as is taken.
+fn endless() -> impl futures::Stream<Item = Result<&'static str, Infallible>> {
+    futures::stream::repeat_with(|| Ok("still here"))
+}
 
 /// A client and its connection.
 struct Bed {
@@ -35,6 +42,7 @@ impl Bed {
                     "gone"
                 }),
             )
+            .route("/endless", get(|| async { (Extension(ReadWithin(BODY)), Body::from_stream(endless())) }))
             .route("/refuse", post(|| async { "not read" }))
             .route("/echo", post(async |body: Body| body::collect(body, 100).await));
         let (client, server) = tokio::io::duplex(1024 * 1024);
@@ -203,4 +211,18 @@ async fn handlers_are_told_of_a_client_that_is_gone() {
     let (said, after) = bed.until_closed().await;
     assert!(said.ends_with("gone") && after == Duration::from_secs(2), "{said} {after:?}");
     bed.connection.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_what_never_ends_is_closed() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.receive("still here").await;
+    tokio::time::sleep(BODY - Duration::from_secs(1)).await;
+    // As much as was under way, and with it time anew.
+    bed.client.read_exact(&mut vec![0; 1024 * 1024]).await.unwrap();
+    tokio::time::sleep(BODY - Duration::from_secs(1)).await;
+    assert!(!bed.connection.is_finished());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(bed.connection.is_finished());
 }

@@ -106,6 +106,14 @@ pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
     found
 }
 
+/// Resident memory of a process, in bytes.
+pub fn resident_memory(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// The short name of a process, as it last set it.
 pub fn comm(pid: i32) -> Option<String> {
     try_comm(pid).ok().flatten()

@@ -1,9 +1,10 @@
 //! Reading requests: path, query and body, with problems that name the place.
 
 use std::fmt::Display;
+use std::str::FromStr;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{Form, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -69,4 +70,30 @@ fn invalid_body(path: String, message: &dyn Display) -> Problem {
     let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
     let detail = format!("the body is not as expected: {place}{message}");
     Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail).with_problems(vec![Place { path, message }])
+}
+
+/// A form as browsers send it.
+pub(super) struct InForm<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InForm<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        match Form::<T>::from_request(request, state).await {
+            Ok(Form(value)) => Ok(Self(value)),
+            Err(rejection) => Err(Problem::new(rejection.status(), "invalid_form", rejection.body_text())),
+        }
+    }
+}
+
+/// What a field of a form says; nothing if it was left empty.
+pub(super) fn given<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Problem> {
+    let text = text.trim();
+    if text.is_empty() { Ok(None) } else { parsed(field, text).map(Some) }
+}
+
+/// What a field of a form says.
+pub(super) fn parsed<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
+    text.parse()
+        .map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", format!("{field}: {error}")))
 }

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tokio::net::UnixStream;
 
+use super::auth::Operator;
 use super::problem::Problem;
 use crate::peer::{LocalPeer, PeerKind};
 
@@ -22,11 +23,14 @@ impl ControlPeer {
 
 pub(super) async fn operators_only(
     ConnectInfo(ControlPeer(peer)): ConnectInfo<ControlPeer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     match peer {
-        Some(LocalPeer { kind: PeerKind::Operator, .. }) => next.run(request).await,
+        Some(LocalPeer { kind: PeerKind::Operator, uid, .. }) => {
+            request.extensions_mut().insert(Operator::local(uid));
+            next.run(request).await
+        }
         Some(LocalPeer { kind: PeerKind::Agent { .. }, pid, .. }) => {
             tracing::warn!(pid, route = %request.uri().path(), "refused an agent on the control socket");
             let detail = "agents have no access to the control socket; they use the MCP tools";

@@ -35,6 +35,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::MessageNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
+        | Refusal::CredentialNotFound { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_)
         | Refusal::NeedsProject { .. }
@@ -50,6 +51,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
             StatusCode::UNAUTHORIZED
         }
         Refusal::CoordinatorOnly
+        | Refusal::LinkNotValid(_)
         | Refusal::PeopleOnly { .. }
         | Refusal::NotYourTask { .. }
         | Refusal::NotYourLaunch { .. } => StatusCode::FORBIDDEN,

@@ -6,6 +6,8 @@ pub mod agents;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
+pub mod credentials;
+pub mod events;
 pub mod launches;
 pub mod manifest;
 mod metrics;
@@ -33,8 +35,10 @@ pub(super) fn all() -> Router<RestState> {
         .merge(tasks::routes())
         .merge(chat::routes())
         .merge(launches::routes())
+        .merge(events::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
         .merge(configuration::routes())
+        .merge(credentials::routes())
 }

@@ -65,7 +65,7 @@ impl Service {
 }
 
 /// The event that tells how an account stands.
-fn account_event(account: &Account, now: Timestamp) -> NewEvent {
+pub(super) fn account_event(account: &Account, now: Timestamp) -> NewEvent {
     let (kind, detail) = match &account.parked {
         Some(Parked { class, until, .. }) => ("provider.parked", format!("{}: {class} until {until}", account.ai_type)),
         None => ("provider.works", account.ai_type.clone()),

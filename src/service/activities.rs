@@ -33,7 +33,11 @@ impl Service {
         if is_known || self.store.launch(id).await?.is_some_and(|launch| launch.is_open()) {
             let mut activities = self.activities.lock();
             let earlier = activities.get(id).cloned().unwrap_or_default();
-            activities.insert(id.clone(), newer.after(earlier));
+            let newest = newer.after(earlier.clone());
+            if newest != earlier {
+                self.waiting.reports.wake();
+            }
+            activities.insert(id.clone(), newest);
         }
         Ok(())
     }

@@ -221,12 +221,18 @@ impl Service {
 
     /// Keeps the newest word of the coordinator in this process for everyone who looks.
     pub fn report_own_status(&self, status: CoordinatorStatus) {
-        self.coordinators.put(status, true);
+        self.hear_status(status, true);
     }
 
     /// The same of a coordinator elsewhere.
     pub fn report_status(&self, status: CoordinatorStatus) {
-        self.coordinators.put(status, false);
+        self.hear_status(status, false);
+    }
+
+    fn hear_status(&self, status: CoordinatorStatus, is_here: bool) {
+        if self.coordinators.put(status, is_here) {
+            self.waiting.reports.wake();
+        }
     }
 
     /// A coordinator is there: it asked for something.

@@ -8,6 +8,7 @@ use crate::domain::{Launch, LaunchState, Purpose, Timestamp};
 use crate::store::{Change, Commit, StoreError};
 
 use super::Service;
+use super::told::of_pair;
 
 impl Service {
     /// What makes of `before` what it is after `event`; nothing if the event is old news or impossible.
@@ -65,6 +66,7 @@ impl Service {
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?;
+            let was_suspended = record.suspended_since.is_some();
             let limit = self.settings().start_limit;
             let record = match after.key.purpose {
                 Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
@@ -74,6 +76,9 @@ impl Service {
                     record
                 }
             };
+            if record.suspended_since.is_some() && !was_suspended {
+                changes.push(Change::Event(of_pair("pair.suspended", now, &record.key)));
+            }
             changes.push(Change::Pair(record));
         }
         if before.state.as_str() != after.state.as_str() {

@@ -53,9 +53,16 @@ struct OnBoard {
 const SILENT_AFTER: Duration = Duration::from_mins(2);
 
 impl CoordinatorBoard {
-    pub(super) fn put(&self, status: CoordinatorStatus, is_here: bool) {
+    /// Whether it says anything else than before, by what people look at.
+    pub(super) fn put(&self, status: CoordinatorStatus, is_here: bool) -> bool {
         let (id, heard_at) = (status.coordinator.clone(), status.at);
-        self.lock().insert(id, OnBoard { status, heard_at, is_here });
+        let seen = |status: &CoordinatorStatus| {
+            let counters = Counters { cycles: 0, ..status.counters };
+            CoordinatorStatus { at: Timestamp::from_millis(0), counters, ..status.clone() }
+        };
+        let now = seen(&status);
+        let before = self.lock().insert(id, OnBoard { status, heard_at, is_here });
+        before.is_none_or(|before| seen(&before.status) != now)
     }
 
     pub(super) fn heard_from(&self, coordinator: &CoordinatorId, at: Timestamp) {
@@ -138,11 +145,16 @@ impl Service {
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
-            open: self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect(),
+            open: self.open_launches().await?,
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
             parked: self.store.parked_accounts().await?,
         })
+    }
+
+    /// Launches that have not ended, by claim time.
+    pub async fn open_launches(&self) -> Result<Vec<Launch>, ServiceError> {
+        Ok(self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect())
     }
 
     /// Launches that fit, the newest first.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, change};
 use crate::domain::{Task, TaskGraph, Timestamp};
 use crate::store::{Change, Expect, StoreError, TaskFilter};
 
+use super::told::of_task;
 use super::{Service, ServiceError};
 
 /// A task as it will be, and what it takes.
@@ -150,22 +150,10 @@ pub(super) fn written(
         let is_as_before =
             |(before, _): &Wish<'_>| before.is_some_and(|before| before.id == task.id && before.status == task.status);
         if !wishes.iter().any(is_as_before) {
-            changes.push(Change::Event(task_event(&task, now)));
+            let kind = if task.revision == 0 { "task.created" } else { "task.status" };
+            changes.push(Change::Event(of_task(kind, &task, now)));
         }
         changes.push(Change::Task(task));
     }
     (expect, changes)
-}
-
-/// The event that tells of the status of a task.
-fn task_event(task: &Task, now: Timestamp) -> NewEvent {
-    NewEvent {
-        at: now,
-        kind: "task.status",
-        agent: task.assignee.clone(),
-        project: Some(task.project.clone()),
-        launch: None,
-        task: Some(task.id.clone()),
-        detail: Some(task.status.to_string()),
-    }
 }

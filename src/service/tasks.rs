@@ -10,6 +10,7 @@ use crate::store::{Change, Commit, TaskFilter};
 
 use super::catalog::edited;
 use super::task_rules::TaskChange;
+use super::told::of_pair;
 use super::{Service, ServiceError};
 
 /// A task to be made.
@@ -185,6 +186,7 @@ impl Service {
                 let record = self.store.pair(&key).await?;
                 let released = record.clone().released();
                 if released != record {
+                    changes.push(Change::Event(of_pair("pair.released", self.now(), &key)));
                     changes.push(Change::Pair(released));
                 }
             }

@@ -16,6 +16,7 @@ impl Service {
         let mut settings = self.settings();
         let mut ticks = ticks_of(settings.cleanup_interval);
         let mut deadlines = self.deadlines();
+        let mut departures = self.attendances.departures.listen();
         let mut next_at: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -40,6 +41,11 @@ impl Service {
                     settings = newest;
                 }
                 () = sleep_until(next_at) => {}
+                () = departures.woken() => continue,
+                () = sleep_until(self.attendances.next_end()) => {
+                    self.end_unattended().await;
+                    continue;
+                }
             }
             next_at = match self.end_overdue().await {
                 Ok(next) => next.map(|after| Instant::now() + after),

@@ -10,6 +10,7 @@ use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::Service;
 use super::accounts::log_accounts;
+use super::told::untold;
 
 /// Everybody who may be waiting for a change.
 #[derive(Clone, Default)]
@@ -24,6 +25,10 @@ pub(super) struct Waiting {
     pub(super) unmirrored: Unmirrored,
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
+    /// Whoever hands out events.
+    pub(super) events: Nudge,
+    /// The same one: coordinators say something else of themselves.
+    pub(super) reports: Nudge,
 }
 
 /// Chats whose mirrors are behind.
@@ -54,6 +59,7 @@ impl Unmirrored {
 struct Concerned {
     coordinators: bool,
     deadlines: bool,
+    events: bool,
     agents: Vec<InstanceKey>,
     /// Something was said in them.
     chats: Vec<Assignment>,
@@ -96,7 +102,9 @@ impl Concerned {
                     concerned.deadlines |= session.revision == 0 && session.key.purpose == Purpose::Chat;
                 }
                 Change::Notice(_) => concerned.deadlines = true,
-                Change::Execution(_) | Change::OutputTail(..) | Change::Event(_) => {}
+                Change::Event(_) => concerned.events = true,
+                Change::Execution(_) | Change::OutputTail(..) | Change::Credential(_) | Change::ForgetCredential(_) => {
+                }
             }
         }
         concerned
@@ -108,6 +116,9 @@ impl Concerned {
         }
         if self.deadlines {
             waiting.deadlines.wake();
+        }
+        if self.events {
+            waiting.events.wake();
         }
         self.agents.iter().for_each(|key| waiting.agents.wake(key));
         if !self.chats.is_empty() {
@@ -121,8 +132,11 @@ impl Concerned {
 }
 
 impl Service {
-    /// Makes `commit` and tells whom it concerns, also when nobody waits for the answer any more: whoever asked may have gone.
-    pub(super) async fn commit(&self, commit: Commit) -> Result<(), CommitError> {
+    /// Makes `commit`, with the events that its rows tell by themselves, and tells whom it concerns, also when nobody waits for the
+    /// answer any more: whoever asked may have gone.
+    pub(super) async fn commit(&self, mut commit: Commit) -> Result<(), CommitError> {
+        let untold = untold(&commit.changes, self.now());
+        commit.changes.extend(untold.into_iter().map(Change::Event));
         let (store, waiting) = (self.store.clone(), self.waiting.clone());
         let made = tokio::spawn(async move {
             let concerned = Concerned::by(&commit.changes);

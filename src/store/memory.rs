@@ -13,13 +13,13 @@ use super::{
     StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
-use crate::domain::event::{Event, NewEvent};
+use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts, PairRecord, Project,
-    Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts,
+    PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -43,6 +43,7 @@ struct Tables {
     output_tails: BTreeMap<LaunchId, String>,
     pairs: BTreeMap<InstanceKey, PairRecord>,
     accounts: BTreeMap<String, Account>,
+    credentials: BTreeMap<CredentialId, Credential>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
 }
@@ -90,6 +91,7 @@ rows! {
     Notice, "notice", id: NoticeId, notices;
     PairRecord, "pair", key: InstanceKey, pairs;
     Account, "account", ai_type: String, accounts;
+    Credential, "credential", id: CredentialId, credentials;
 }
 
 impl Tables {
@@ -131,6 +133,14 @@ impl Tables {
                 Change::Notice(row) => self.write(row, undo)?,
                 Change::Pair(row) => self.write(row, undo)?,
                 Change::Account(row) => self.write(row, undo)?,
+                Change::Credential(row) => self.write(row, undo)?,
+                Change::ForgetCredential(id) => {
+                    if let Some(before) = self.credentials.remove(&id) {
+                        undo.push(Box::new(move |tables| {
+                            tables.credentials.insert(id, before);
+                        }));
+                    }
+                }
                 Change::Launch(row) => {
                     self.expect_revision::<Launch>(&row.id, row.revision)?;
                     if row.is_open() {
@@ -496,6 +506,21 @@ impl Store for MemoryStore {
         self.read(|tables| tables.accounts.values().filter(|account| account.parked.is_some()).cloned().collect())
     }
 
+    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
+        self.read(|tables| tables.credentials.get(id).cloned())
+    }
+
+    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>> {
+        self.read(|tables| {
+            let rows = tables.credentials.values().filter(|row| row.secret == *secret);
+            rows.max_by_key(|row| (row.created_at, &row.id)).cloned()
+        })
+    }
+
+    fn credentials(&self) -> Answer<'_, Vec<Credential>> {
+        self.read(|tables| sorted(tables.credentials.values().cloned(), |row| (row.created_at, row.id.clone())))
+    }
+
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
         self.read(|tables| tables.pair_facts(key))
     }
@@ -510,6 +535,13 @@ impl Store for MemoryStore {
 
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
         self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+
+    fn event_span(&self) -> Answer<'_, EventSpan> {
+        self.read(|tables| {
+            let seq = |event: Option<&Event>| event.map_or(0, |event| event.seq);
+            EventSpan { oldest: seq(tables.events.first()), newest: seq(tables.events.last()) }
+        })
     }
 
     fn counts(&self) -> Answer<'_, Counts> {

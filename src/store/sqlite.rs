@@ -22,12 +22,12 @@ pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
 use super::{Answer, ChatEnd, Commit, CommitError, Counts, LaunchFilter, MessageFilter, Store, StoreError, TaskFilter};
 use crate::domain::agent::Assignment;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, EventSpan};
 use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord, Project, Session, Task,
-    TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
+    Project, Session, Task, TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -362,6 +362,19 @@ impl Store for SqliteStore {
         self.list(sqlx::query(sql), rows::account)
     }
 
+    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
+        self.find(sqlx::query("SELECT * FROM credentials WHERE id = $1").bind(id.as_str()), rows::credential)
+    }
+
+    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>> {
+        let sql = "SELECT * FROM credentials WHERE secret_hash = $1 ORDER BY created_at DESC, id DESC LIMIT 1";
+        self.find(sqlx::query(sql).bind(secret.as_str()), rows::credential)
+    }
+
+    fn credentials(&self) -> Answer<'_, Vec<Credential>> {
+        self.list(sqlx::query("SELECT * FROM credentials ORDER BY created_at, id"), rows::credential)
+    }
+
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
         Box::pin(async move {
             let query = bind_key(sqlx::query(PAIR_FACTS), key);
@@ -381,6 +394,17 @@ impl Store for SqliteStore {
     fn events(&self, after: i64, n_most: usize) -> Answer<'_, Vec<Event>> {
         let sql = "SELECT * FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
         self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
+    }
+
+    fn event_span(&self) -> Answer<'_, EventSpan> {
+        // One by one: each is looked up at an end of the table.
+        let sql = "SELECT (SELECT COALESCE(MIN(seq), 0) FROM events) AS oldest, \
+            (SELECT COALESCE(MAX(seq), 0) FROM events) AS newest";
+        Box::pin(async move {
+            let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
+            let seq = |column| row.try_get(column).map_err(read_failed);
+            Ok(EventSpan { oldest: seq("oldest")?, newest: seq("newest")? })
+        })
     }
 
     fn counts(&self) -> Answer<'_, Counts> {

@@ -9,6 +9,7 @@ mod cli;
 mod contract;
 mod control;
 mod daemon;
+mod events;
 mod faults;
 mod footprint;
 mod http;

@@ -273,7 +273,7 @@ fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/status", get(status)).merge(health())
+    Router::new().route("/status", get(status))
 }
 
 pub(super) fn health() -> Router<RestState> {

@@ -10,8 +10,8 @@ use super::{BoxError, SqlQuery, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Account, Agent, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord, Project,
-    Session, Task, Timestamp, Usage,
+    Account, Agent, Credential, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord,
+    Project, Session, Task, Timestamp, Usage,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -118,6 +118,11 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
             }
             Change::Pair(pair) => write_pair(connection, pair).await?,
             Change::Account(account) => write_account(connection, account).await?,
+            Change::Credential(credential) => write_credential(connection, credential).await?,
+            Change::ForgetCredential(id) => {
+                let sql = "DELETE FROM credentials WHERE id = $1";
+                execute(connection, sqlx::query(sql).bind(id.as_str())).await?;
+            }
             Change::Pause(since) => write_pause(connection, *since).await?,
             Change::Event(event) => append_event(connection, event).await?,
         }
@@ -399,6 +404,25 @@ async fn write_account(connection: &mut SqliteConnection, account: &Account) -> 
         .bind(probe.map(|probe| probe.launch.as_str()))
         .bind(probe.map(|probe| probe.at.as_millis()));
     TABLE.write(connection, query, &account.ai_type, account.revision).await
+}
+
+async fn write_credential(connection: &mut SqliteConnection, credential: &Credential) -> Result<(), Failure> {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let columns = "id, kind, name, role, secret_hash, created_at, expires_at, last_used_at, revoked_at";
+        Table::new("credential", "credentials", 1, columns)
+    });
+    let query = TABLE
+        .query(credential.revision)
+        .bind(credential.id.as_str())
+        .bind(credential.kind.as_str())
+        .bind(&credential.name)
+        .bind(credential.role.as_str())
+        .bind(credential.secret.as_str())
+        .bind(credential.created_at.as_millis())
+        .bind(millis(credential.expires_at))
+        .bind(millis(credential.last_used_at))
+        .bind(millis(credential.revoked_at));
+    TABLE.write(connection, query, &credential.id, credential.revision).await
 }
 
 async fn write_notice(connection: &mut SqliteConnection, notice: &Notice) -> Result<(), Failure> {

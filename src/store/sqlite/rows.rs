@@ -17,8 +17,8 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Account, Activity, Agent, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice, Outcome,
-    PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
+    Account, Activity, Agent, Credential, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice,
+    Outcome, PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -243,6 +243,23 @@ pub(super) fn project(row: &SqliteRow) -> Result<Project, StoreError> {
 
 pub(super) fn assignment(row: &SqliteRow) -> Result<Assignment, StoreError> {
     read("assignment", row, |row| Ok(Assignment { project: row.parsed("project_id")?, agent: row.parsed("agent_id")? }))
+}
+
+pub(super) fn credential(row: &SqliteRow) -> Result<Credential, StoreError> {
+    read("credential", row, |row| {
+        Ok(Credential {
+            id: row.parsed("id")?,
+            kind: row.word("kind")?,
+            name: row.get("name")?,
+            role: row.word("role")?,
+            secret: TokenHash::from_stored(row.get("secret_hash")?),
+            created_at: row.time("created_at")?,
+            expires_at: row.optional_time("expires_at")?,
+            last_used_at: row.optional_time("last_used_at")?,
+            revoked_at: row.optional_time("revoked_at")?,
+            revision: row.get("revision")?,
+        })
+    })
 }
 
 pub(super) fn output_tail(row: &SqliteRow) -> Result<String, StoreError> {

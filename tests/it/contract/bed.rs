@@ -347,7 +347,8 @@ impl Here {
         };
         let standing = Standing { file: None, since: Timestamp::from_millis(0), rejected: None, waiting: Vec::new() };
         let (configuration, ..) = ConfigurationDoor::new(standing);
-        let state = RestState { service: service.clone(), http: None, configuration, closing: cancel.clone() };
+        let closing = cancel.clone();
+        let state = RestState { service: service.clone(), http: None, public_origin: None, configuration, closing };
         runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));
         let mcp = McpServer::new(service.clone(), Secret::new(TOKEN));
         Self { runtime, service, mcp, cancel }

@@ -4,14 +4,15 @@ use agent_coordinator::domain::Assignment;
 use agent_coordinator::domain::account::{Parked, Probe};
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
+use agent_coordinator::domain::credential::{CredentialKind, Role};
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::{ExitStatus, Outcome, ReportResult, StopReason, TimeLimit};
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::{
-    Account, Activity, Agent, Execution, Failure, FailureClass, InstanceKey, Launch, LaunchState, Message, Notice,
-    NoticeAction, PairRecord, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
+    Account, Activity, Agent, Credential, Execution, Failure, FailureClass, InstanceKey, Launch, LaunchState, Message,
+    Notice, NoticeAction, PairRecord, Priority, Project, Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
 };
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
@@ -33,6 +34,7 @@ const LAUNCHES: [&str; 4] = ["l1", "l2", "l3", "l4"];
 const SESSIONS: [&str; 3] = ["s", "s2", "s3"];
 const EXECUTIONS: [&str; 2] = ["e", "f"];
 const NOTICES: [&str; 2] = ["n", "o"];
+const CREDENTIALS: [&str; 2] = ["c", "d"];
 const MESSAGES: [&str; 3] = ["m1", "m2", "m3"];
 /// What agents are started with; nobody with the second one.
 const AI_TYPES: [&str; 2] = ["claude", "codex"];
@@ -254,6 +256,23 @@ fn account_row() -> impl Strategy<Value = Account> {
         .prop_map(|(ai_type, parked)| Account { parked, ..Account::new(ai_type.to_owned()) })
 }
 
+fn credential_row() -> impl Strategy<Value = Credential> {
+    let words = (select(CredentialKind::ALL), select(Role::ALL), text(), select(&CREDENTIALS));
+    let times = (time(), option::of(time()), option::of(time()), option::of(time()));
+    (select(&CREDENTIALS), words, times).prop_map(|(name, words, times)| Credential {
+        id: id(name),
+        kind: words.0,
+        role: words.1,
+        name: words.2,
+        secret: ticket(words.3),
+        created_at: times.0,
+        expires_at: times.1,
+        last_used_at: times.2,
+        revoked_at: times.3,
+        revision: 0,
+    })
+}
+
 fn notice_row() -> impl Strategy<Value = Notice> {
     let times = (time(), option::of(time()), option::of(time()));
     let words = (select(NoticeAction::ALL), select(NoticeDemand::ALL), option::of(select(&TASKS)));
@@ -305,6 +324,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => execution_row().prop_map(Change::Execution),
         2 => pair_row().prop_map(Change::Pair),
         2 => account_row().prop_map(Change::Account),
+        2 => credential_row().prop_map(Change::Credential),
+        1 => select(&CREDENTIALS).prop_map(|name| Change::ForgetCredential(id(name))),
         2 => notice_row().prop_map(Change::Notice),
         3 => message_row().prop_map(Change::Message),
         1 => (select(&LAUNCHES), "[a-z]{0,3}").prop_map(|(name, tail)| Change::OutputTail(id(name), tail)),
@@ -382,6 +403,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             Change::Account(row) => {
                 row.revision = basis.revision(Some(store.account(&row.ai_type).await.unwrap().revision));
             }
+            Change::Credential(row) => {
+                row.revision = basis.revision(store.credential(&row.id).await.unwrap().map(|row| row.revision));
+            }
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
@@ -391,6 +415,7 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             Change::Assign(_)
             | Change::Unassign(_)
             | Change::OutputTail(..)
+            | Change::ForgetCredential(_)
             | Change::Message(_)
             | Change::Pause(_)
             | Change::Event(_) => {}
@@ -422,6 +447,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.paused_since());
     ask!(store.events(0, 100));
     ask!(store.events(2, 3));
+    ask!(store.event_span());
     ask!(store.counts());
     ask!(store.open_notices());
     ask!(store.chats());
@@ -475,6 +501,11 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     }
     for message in MESSAGES {
         ask!(store.message(&id(message)));
+    }
+    ask!(store.credentials());
+    for credential in CREDENTIALS {
+        ask!(store.credential(&id(credential)));
+        ask!(store.credential_by_secret(&ticket(credential)));
     }
     for session in SESSIONS {
         ask!(store.session_by_token(&ticket(session)));

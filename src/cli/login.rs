@@ -1,0 +1,34 @@
+//! `login`: a link that logs a browser in, once.
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, print_json, print_line};
+use crate::config::Environment;
+use crate::domain::credential::Role;
+use crate::rest::routes::credentials::{LoginBody, LoginRequest};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LoginArguments {
+    /// operator, viewer; a viewer looks and changes nothing
+    #[arg(long, default_value = "operator")]
+    role: Role,
+    /// Who logs in, as the log is to call them [default: $USER]
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl LoginArguments {
+    pub(super) async fn run(self, client: &Client, environment: &Environment) -> Result<(), CliError> {
+        let name = self.name.or_else(|| user_of(environment));
+        let login: LoginBody = client.post("/logins", &LoginRequest { name, role: Some(self.role) }).await?;
+        // The link alone: it is opened, copied, piped.
+        if self.form.json { print_json(&login) } else { print_line(&login.url) }
+    }
+}
+
+/// Whoever is logged in at this terminal.
+pub(super) fn user_of(environment: &Environment) -> Option<String> {
+    environment.variable("USER").filter(|user| !user.is_empty()).map(Into::into)
+}

@@ -1,0 +1,79 @@
+//! `token`: ways in for scripts are made, listed and taken back.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::login::user_of;
+use super::output::{Form, ago, plain, print_json, print_line, print_table, table};
+use crate::config::Environment;
+use crate::domain::credential::Role;
+use crate::domain::{CredentialId, Timestamp};
+use crate::rest::routes::credentials::{CredentialBody, TokenRequest};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token for a script, and print it, this once
+    Create {
+        /// What it is for [default: $USER]
+        #[arg(long)]
+        name: Option<String>,
+        /// operator, viewer; a viewer looks and changes nothing
+        #[arg(long, default_value = "operator")]
+        role: Role,
+        /// How long it is good, such as `90d` [default: until it is revoked]
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        expires_in: Option<Duration>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// List all by which somebody can come in: tokens, browsers that are logged in, links that nobody used yet
+    List {
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Take one back: it is good for nothing from now on
+    Revoke {
+        /// Its id, as `token list` has it
+        id: CredentialId,
+    },
+}
+
+impl TokenCommand {
+    pub(super) async fn run(self, client: &Client, environment: &Environment) -> Result<(), CliError> {
+        match self {
+            Self::Create { name, role, expires_in, form } => {
+                let name = name.or_else(|| user_of(environment));
+                let expires_in = expires_in.map(|life| life.as_secs());
+                let request = TokenRequest { name, role: Some(role), expires_in };
+                let made: CredentialBody = client.post("/tokens", &request).await?;
+                if form.json { print_json(&made) } else { print_line(made.token.as_deref().unwrap_or_default()) }
+            }
+            Self::List { form } => {
+                let all: Vec<CredentialBody> = client.get("/tokens").await?;
+                if form.json { print_json(&all) } else { print_credentials(&all) }
+            }
+            Self::Revoke { id } => client.delete(&format!("/tokens/{id}")).await,
+        }
+    }
+}
+
+fn print_credentials(all: &[CredentialBody]) -> Result<(), CliError> {
+    let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
+    let mut rows = table(&["ID", "KIND", "NAME", "ROLE", "MADE", "USED", "EXPIRES"]);
+    for credential in all {
+        let before = |at: Timestamp| format!("{} ago", ago(at, now));
+        rows.add_row([
+            credential.id.to_string(),
+            credential.kind.to_string(),
+            plain(&credential.name),
+            credential.role.to_string(),
+            before(credential.created_at),
+            credential.last_used_at.map_or_else(|| "-".to_owned(), before),
+            credential.expires_at.map_or_else(|| "-".to_owned(), |at| format!("in {}", ago(now, at))),
+        ]);
+    }
+    print_table(&rows, "Nobody can come in over the network. `agent-coordinator login` prints a link for a browser.")
+}

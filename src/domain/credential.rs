@@ -1,0 +1,159 @@
+//! By what a person or a script comes in over the network: links that are used once, the cookies they are used up for, and
+//! tokens.
+//!
+//! ```text
+//!  link ── used once, within LINK_LIFE ──► cookie, for COOKIE_LIFE        token, until it expires or is revoked
+//! ```
+//!
+//! Each kind is good for its own purpose only: a link in an `Authorization` header, or a token in a cookie, lets nobody in.
+
+use std::time::Duration;
+
+use super::id::CredentialId;
+use super::secret::TokenHash;
+use super::time::Timestamp;
+use super::words::words;
+
+/// How long a login link may be used.
+pub const LINK_LIFE: Duration = Duration::from_mins(10);
+/// How long a browser stays logged in.
+pub const COOKIE_LIFE: Duration = Duration::from_hours(30 * 24);
+/// For so long after its end a credential is remembered, so that whoever shows it is told what became of it.
+pub const REMEMBERED: Duration = Duration::from_hours(24);
+/// A use is written down when the one before is older than this: not every request is a write.
+pub const USE_GRAIN: Duration = Duration::from_mins(5);
+
+words! {
+    /// What somebody may do who has come in.
+    pub enum Role as "role" {
+        /// Everything.
+        Operator = "operator",
+        /// Look, and change nothing.
+        Viewer = "viewer",
+    }
+}
+
+words! {
+    /// What a secret is good for.
+    pub enum CredentialKind as "kind of credential" {
+        /// For one login, in a browser.
+        Link = "link",
+        /// What a browser got for a link.
+        Cookie = "cookie",
+        /// For scripts.
+        Token = "token",
+    }
+}
+
+/// One way in. Of its secret only a hash is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    pub id: CredentialId,
+    pub kind: CredentialKind,
+    /// Whose it is, as people call them; not unique.
+    pub name: String,
+    pub role: Role,
+    pub secret: TokenHash,
+    pub created_at: Timestamp,
+    /// From then on it is good for nothing; `None`: until it is revoked.
+    pub expires_at: Option<Timestamp>,
+    /// To [`USE_GRAIN`] exactly.
+    pub last_used_at: Option<Timestamp>,
+    /// When somebody took it back, logged out with it, or used it up.
+    pub revoked_at: Option<Timestamp>,
+    pub revision: i64,
+}
+
+/// Why a login link lets nobody in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkFault {
+    #[error("is not known here")]
+    Unknown,
+    #[error("was used already, or revoked")]
+    Used,
+    #[error("has expired")]
+    Expired,
+}
+
+impl Credential {
+    /// Whether it lets anybody in.
+    pub fn is_good(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && !self.has_expired(now)
+    }
+
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// What is wrong with it, where it is a link.
+    pub fn link_fault(&self, now: Timestamp) -> Option<LinkFault> {
+        match self {
+            Self { kind: CredentialKind::Cookie | CredentialKind::Token, .. } => Some(LinkFault::Unknown),
+            Self { revoked_at: Some(_), .. } => Some(LinkFault::Used),
+            _ => self.has_expired(now).then_some(LinkFault::Expired),
+        }
+    }
+
+    /// Whether nobody need be told any more what became of it.
+    pub fn is_forgettable(&self, now: Timestamp) -> bool {
+        let ended_at = [self.revoked_at, self.expires_at].into_iter().flatten().min();
+        ended_at.is_some_and(|at| now.since(at) > REMEMBERED)
+    }
+
+    /// Whether a use at `now` is to be written down.
+    pub fn is_new_use(&self, now: Timestamp) -> bool {
+        self.last_used_at.is_none_or(|last| now.since(last) > USE_GRAIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Secret;
+
+    fn link() -> Credential {
+        Credential {
+            id: "key_1".parse().unwrap(),
+            kind: CredentialKind::Link,
+            name: "Ann".to_owned(),
+            role: Role::Operator,
+            secret: Secret::new("op_x").token_hash(),
+            created_at: Timestamp::from_millis(0),
+            expires_at: Some(Timestamp::from_millis(1000)),
+            last_used_at: None,
+            revoked_at: None,
+            revision: 1,
+        }
+    }
+
+    #[track_caller]
+    fn check(credential: &Credential, at: i64, expected: Option<LinkFault>) {
+        let now = Timestamp::from_millis(at);
+        assert_eq!(credential.link_fault(now), expected);
+        if credential.kind == CredentialKind::Link {
+            assert_eq!(credential.is_good(now), expected.is_none());
+        }
+    }
+
+    #[test]
+    fn a_link_is_good_once_and_for_a_time() {
+        check(&link(), 999, None);
+        check(&link(), 1000, Some(LinkFault::Expired));
+        let used = Credential { revoked_at: Some(Timestamp::from_millis(5)), ..link() };
+        check(&used, 6, Some(LinkFault::Used));
+        check(&used, 1000, Some(LinkFault::Used));
+        check(&Credential { kind: CredentialKind::Token, ..link() }, 1, Some(LinkFault::Unknown));
+        check(&Credential { kind: CredentialKind::Cookie, ..link() }, 1, Some(LinkFault::Unknown));
+    }
+
+    #[test]
+    fn what_has_ended_is_remembered_for_a_while() {
+        let at = |after: Duration| Timestamp::from_millis(1000) + after;
+        assert!(!link().is_forgettable(at(REMEMBERED)));
+        assert!(link().is_forgettable(at(REMEMBERED + Duration::from_millis(1))));
+        let endless = Credential { expires_at: None, ..link() };
+        assert!(!endless.is_forgettable(at(Duration::from_hours(100_000))));
+        let revoked = Credential { revoked_at: Some(Timestamp::from_millis(0)), ..endless };
+        assert!(revoked.is_forgettable(at(REMEMBERED)));
+    }
+}

@@ -1,0 +1,194 @@
+//! Who asks: every request of a person or a script comes with an [`Operator`], or gets no further. On the control socket the
+//! kernel says who it is (`guard`); over the network a token or a cookie does.
+//!
+//! Here is also what a browser must not be made to do for somebody else: a cookie is sent with whatever request a page makes, so
+//! one that could change something must say that it comes from this very server. A token isn't, and needn't.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use super::RestState;
+use super::problem::Problem;
+use crate::domain::credential::CredentialKind;
+use crate::domain::host::{Origin, is_same_origin};
+use crate::domain::{Credential, CredentialId, Secret};
+use crate::http::only_header;
+use crate::service::Service;
+
+pub use crate::domain::credential::Role;
+
+/// What a browser keeps its secret in.
+pub(super) const COOKIE: &str = "agent_coordinator_session";
+
+/// Who asks, and what they may do. A handler that takes it as an argument gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operator {
+    /// As people call them; `local:<uid>` on the control socket.
+    pub name: String,
+    pub role: Role,
+    /// By which they came in; `None` on the control socket.
+    pub credential: Option<CredentialId>,
+}
+
+impl Operator {
+    /// Whoever is at the other end of the control socket.
+    pub(super) fn local(uid: u32) -> Self {
+        Self { name: format!("local:{uid}"), role: Role::Operator, credential: None }
+    }
+
+    /// A viewer may only look.
+    pub(super) fn check(&self, method: &Method) -> Result<(), Problem> {
+        if self.role == Role::Operator || method.is_safe() {
+            return Ok(());
+        }
+        let detail = format!("`{}` is a viewer, and viewers change nothing", self.name);
+        let hint = "somebody who may change things logs in with: agent-coordinator login --role operator";
+        Err(Problem::new(StatusCode::FORBIDDEN, "viewer_may_not", detail).with_hint(Some(hint)))
+    }
+}
+
+impl From<Credential> for Operator {
+    fn from(credential: Credential) -> Self {
+        Self { name: credential.name, role: credential.role, credential: Some(credential.id) }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(not_authenticated)
+    }
+}
+
+/// [`Operator`] where there is one, for pages that are shown to anybody.
+pub struct MaybeOperator(pub Option<Operator>);
+
+impl<S: Sync> FromRequestParts<S> for MaybeOperator {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Operator>().cloned()))
+    }
+}
+
+/// `router` for those who show a token or a cookie. What isn't one of its routes is nobody's secret.
+pub(super) fn authenticated(router: Router, state: &RestState) -> Router {
+    router.route_layer(from_fn_with_state(state.clone(), authenticate))
+}
+
+async fn authenticate(State(state): State<RestState>, mut request: Request, next: Next) -> Response {
+    let operator = match operator_of(&state, request.method(), request.headers()).await {
+        Ok(operator) => operator,
+        Err(problem) if problem.status == StatusCode::UNAUTHORIZED && is_for_page(&request) => {
+            return Redirect::to("/login").into_response();
+        }
+        Err(problem) => {
+            tracing::info!(route = %request.uri().path(), reason = %problem.code, "HTTP request refused");
+            return refused(problem);
+        }
+    };
+    // Nothing behind this can print them.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    forget_cookie(request.headers_mut());
+    request.extensions_mut().insert(operator);
+    next.run(request).await
+}
+
+async fn operator_of(state: &RestState, method: &Method, headers: &HeaderMap) -> Result<Operator, Problem> {
+    let (kind, secret) = match bearer_of(headers)? {
+        Some(token) => (CredentialKind::Token, token),
+        None => (CredentialKind::Cookie, cookie_of(headers).ok_or_else(not_authenticated)?),
+    };
+    let operator = who_shows(&state.service, kind, &secret).await?;
+    if kind == CredentialKind::Cookie && !method.is_safe() {
+        check_origin(headers, state.public_origin.as_ref())?;
+    }
+    operator.check(method)?;
+    Ok(operator)
+}
+
+async fn who_shows(service: &Arc<Service>, kind: CredentialKind, secret: &Secret) -> Result<Operator, Problem> {
+    let known = service.credential_of(kind, secret).await?;
+    known.map(Operator::from).ok_or_else(not_authenticated)
+}
+
+fn not_authenticated() -> Problem {
+    let detail = "this needs a token (`Authorization: Bearer op_…`) or a login, and those shown are none, or no longer";
+    let hint = "agent-coordinator token create makes a token; agent-coordinator login prints a link for a browser";
+    Problem::new(StatusCode::UNAUTHORIZED, "not_authenticated", detail).with_hint(Some(hint))
+}
+
+fn refused(problem: Problem) -> Response {
+    let is_unauthorized = problem.status == StatusCode::UNAUTHORIZED;
+    let mut response = problem.into_response();
+    if is_unauthorized {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// The token of `Authorization`, which may be there once.
+fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
+    let Some(value) = only_header(headers, &header::AUTHORIZATION)? else { return Ok(None) };
+    match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+            Ok(Some(Secret::new(token.trim())))
+        }
+        _ => Err(not_authenticated()),
+    }
+}
+
+/// The first cookie of our name.
+pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, value)| *name == COOKIE && !value.is_empty()).map(|(_, value)| Secret::new(value))
+}
+
+/// Takes our cookie away, and leaves the others.
+fn forget_cookie(headers: &mut HeaderMap) {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).map(str::trim);
+    let others: Vec<&str> = pairs.filter(|pair| pair.split('=').next() != Some(COOKIE)).collect();
+    let others = HeaderValue::try_from(others.join("; ")).ok();
+    headers.remove(header::COOKIE);
+    if let Some(others) = others {
+        headers.insert(header::COOKIE, others);
+    }
+}
+
+/// Whether a browser made this request for a page of this server, and not for one of somebody else.
+pub(super) fn check_origin(headers: &HeaderMap, public: Option<&Origin>) -> Result<(), Problem> {
+    let from_elsewhere = |found: &str| {
+        let detail =
+            format!("a browser's request must come from a page of this server, and this one comes from {found}");
+        Err(Problem::new(StatusCode::FORBIDDEN, "not_same_origin", detail))
+    };
+    if let Some(site) = only_header(headers, &SEC_FETCH_SITE)? {
+        return if site == "same-origin" { Ok(()) } else { from_elsewhere(&format!("elsewhere (`{site}`)")) };
+    }
+    let host = only_header(headers, &header::HOST)?.unwrap_or_default();
+    match only_header(headers, &header::ORIGIN)? {
+        Some(origin) if is_same_origin(origin, host, public) => Ok(()),
+        Some(origin) => from_elsewhere(&format!("`{origin}`")),
+        None => from_elsewhere("nowhere: it has no Origin"),
+    }
+}
+
+const SEC_FETCH_SITE: header::HeaderName = header::HeaderName::from_static("sec-fetch-site");
+
+/// Whether a person looks at a page, who is better shown where to log in.
+fn is_for_page(request: &Request) -> bool {
+    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let path = request.uri().path();
+    let is_api = path == "/api" || path.starts_with("/api/");
+    request.method() == Method::GET && accept.contains("text/html") && !is_api
+}

@@ -1,0 +1,135 @@
+//! `/logins` and `/tokens`: ways in for people and scripts.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credential::{CredentialKind, Role};
+use crate::domain::{Credential, CredentialId, Timestamp};
+use crate::rest::auth::Operator;
+use crate::rest::extract::{InBody, InPath};
+use crate::rest::{Problem, RestState};
+
+/// For a login link.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginRequest {
+    /// Who logs in; without it, who asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `operator` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+}
+
+/// A link that logs one browser in. It is shown this once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginBody {
+    pub url: String,
+    pub name: String,
+    pub role: Role,
+    pub expires_at: Timestamp,
+}
+
+/// For a token.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TokenRequest {
+    /// What it is for; without it, who asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `operator` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// In seconds from now; without it, until it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+}
+
+/// A way in as it is shown. Its secret is not, but in the answer that made it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialBody {
+    pub id: CredentialId,
+    /// `token`, or `cookie` for a browser that is logged in, or `link` for one that may yet.
+    pub kind: CredentialKind,
+    pub name: String,
+    pub role: Role,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// To five minutes exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+impl From<Credential> for CredentialBody {
+    fn from(credential: Credential) -> Self {
+        Self {
+            id: credential.id,
+            kind: credential.kind,
+            name: credential.name,
+            role: credential.role,
+            created_at: credential.created_at,
+            expires_at: credential.expires_at,
+            last_used_at: credential.last_used_at,
+            token: None,
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/logins", post(make_link))
+        .route("/tokens", get(list).post(make_token))
+        .route("/tokens/{credential}", delete(revoke))
+}
+
+async fn make_link(
+    State(state): State<RestState>,
+    operator: Operator,
+    InBody(request): InBody<LoginRequest>,
+) -> Result<(StatusCode, Json<LoginBody>), Problem> {
+    let Some(base) = state.page_url() else {
+        let detail = "there is no page to log in to: the server doesn't listen for HTTP";
+        let problem = Problem::new(StatusCode::CONFLICT, "http_is_off", detail);
+        return Err(problem.with_hint(Some("set http.listen to an address such as 127.0.0.1:7420, and start it again")));
+    };
+    let role = request.role.unwrap_or(Role::Operator);
+    let made = state.service.make_link(request.name.as_deref().unwrap_or(&operator.name), role).await?;
+    let url = format!("{base}/login?link={}", made.secret.reveal());
+    let expires_at = made.credential.expires_at.unwrap_or_default();
+    Ok((StatusCode::CREATED, Json(LoginBody { url, name: made.credential.name, role, expires_at })))
+}
+
+async fn list(State(state): State<RestState>) -> Result<Json<Vec<CredentialBody>>, Problem> {
+    Ok(Json(state.service.credentials().await?.into_iter().map(CredentialBody::from).collect()))
+}
+
+async fn make_token(
+    State(state): State<RestState>,
+    operator: Operator,
+    InBody(request): InBody<TokenRequest>,
+) -> Result<(StatusCode, Json<CredentialBody>), Problem> {
+    if request.expires_in == Some(0) {
+        let detail = "the body is not as expected: expiresIn: a token that has expired already is of no use";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
+    }
+    let name = request.name.as_deref().unwrap_or(&operator.name);
+    let life = request.expires_in.map(Duration::from_secs);
+    let made = state.service.make_token(name, request.role.unwrap_or(Role::Operator), life).await?;
+    let token = Some(made.secret.reveal().to_owned());
+    Ok((StatusCode::CREATED, Json(CredentialBody { token, ..made.credential.into() })))
+}
+
+async fn revoke(State(state): State<RestState>, InPath(id): InPath<CredentialId>) -> Result<StatusCode, Problem> {
+    state.service.revoke_credential(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,214 @@
+//! `/events`: what happens, as server-sent events.
+//!
+//! Each event has its number as id; a client that comes back with the last one it has seen misses nothing. Those that belong to no
+//! number (`status`, `reset`) carry nothing: they say that there is something to ask for.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::domain::event::Event;
+use crate::domain::{AgentId, LaunchId, ProjectId, TaskId, Timestamp};
+use crate::http::{ReadWithin, share_of_descriptors};
+use crate::rest::extract::InQuery;
+use crate::rest::{Problem, RestState};
+use crate::service::{Follower, News, ServiceError};
+use crate::telemetry::ErrorChain;
+
+/// Something that happened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventBody {
+    /// Grows with each event; a follower goes on after the last one it has seen.
+    pub seq: i64,
+    pub at: Timestamp,
+    /// `<thing>.<what happened>`, such as `launch.ended`.
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_id: Option<LaunchId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// A status, an outcome, a purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Which events to follow; those that name nothing of what is asked for are left out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EventQuery {
+    /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchId>,
+}
+
+impl EventQuery {
+    fn wants(&self, event: &Event) -> bool {
+        fn fits<T: PartialEq>(wanted: Option<&T>, found: Option<&T>) -> bool {
+            wanted.is_none() || wanted == found
+        }
+        fits(self.project.as_ref(), event.project.as_ref())
+            && fits(self.agent.as_ref(), event.agent.as_ref())
+            && fits(self.launch.as_ref(), event.launch.as_ref())
+    }
+
+    fn text_of(&self, news: &News) -> String {
+        match news {
+            News::Status => "event: status\ndata: {}\n\n".to_owned(),
+            News::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
+            News::Events(events) => events.iter().filter(|event| self.wants(event)).map(text_of_event).collect(),
+        }
+    }
+}
+
+impl From<Event> for EventBody {
+    fn from(event: Event) -> Self {
+        Self {
+            seq: event.seq,
+            at: event.at,
+            kind: event.kind,
+            agent_id: event.agent,
+            project_id: event.project,
+            launch_id: event.launch,
+            task_id: event.task,
+            detail: event.detail,
+        }
+    }
+}
+
+/// Most who follow at one door, where descriptors allow it; what else people ask must find a place beside them.
+const MAX_FOLLOWERS: usize = 240;
+/// Without an event, something is sent this often: who is gone is noticed by it, and proxies keep what isn't silent.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Who takes nothing for so long is closed.
+const READ_WITHIN: ReadWithin = ReadWithin(Duration::from_secs(30));
+/// After a lost connection, browsers come back so soon, in milliseconds.
+const RETRY: u32 = 1000;
+/// Of a header that clients repeat as they got it.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The places for followers.
+#[derive(Clone)]
+pub(in crate::rest) struct Places(Arc<Semaphore>);
+
+impl Places {
+    /// Those of one door.
+    pub(in crate::rest) fn of_door() -> Self {
+        Self(Arc::new(Semaphore::new(share_of_descriptors(20, MAX_FOLLOWERS))))
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/events", get(follow).layer(Extension(Places::of_door())))
+}
+
+async fn follow(
+    State(state): State<RestState>,
+    Extension(places): Extension<Places>,
+    InQuery(query): InQuery<EventQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let after = query.after;
+    stream(&state, places, after, &headers, move |news| query.text_of(news)).await
+}
+
+/// The answer to somebody who follows: what `text_of` makes of the news after `after`, or after what the client says it has seen.
+///
+/// # Errors
+/// When there is no place for another, and when the client has seen what can't be.
+pub(in crate::rest) async fn stream(
+    state: &RestState,
+    places: Places,
+    after: Option<i64>,
+    headers: &HeaderMap,
+    text_of: impl Fn(&News) -> String + Send + 'static,
+) -> Result<Response, Problem> {
+    let Ok(place) = places.0.try_acquire_owned() else {
+        let detail = "so many follow the events already that there is no place for another";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail));
+    };
+    let after = match headers.get(LAST_EVENT_ID) {
+        Some(id) => Some(last_event_id(id.as_bytes())?),
+        None => after,
+    };
+    let follower = state.service.follow(after).await?;
+    let mut greeting = format!("retry: {RETRY}\n");
+    if after.is_none() {
+        // Who is cut off before anything happens comes back with it.
+        let _ = writeln!(greeting, "id: {}", follower.position());
+    }
+    greeting.push('\n');
+    let stream = Stream { follower, text_of: Box::new(text_of), ready: VecDeque::from([greeting]), _place: place };
+    let stream = futures::stream::unfold(stream, Stream::next).take_until(state.closing.clone().cancelled_owned());
+    let headers =
+        [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
+    Ok((headers, Extension(READ_WITHIN), Body::from_stream(stream)).into_response())
+}
+
+/// Asks proxies that heed it to pass on what comes as it comes.
+const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
+
+fn last_event_id(value: &[u8]) -> Result<i64, Problem> {
+    let id = std::str::from_utf8(value).ok().and_then(|id| id.trim().parse().ok());
+    id.ok_or_else(|| {
+        let detail = "Last-Event-ID must be the number of an event of this stream";
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_last_event_id", detail)
+    })
+}
+
+/// One client's view of what happens.
+struct Stream {
+    follower: Follower,
+    text_of: Box<dyn Fn(&News) -> String + Send>,
+    ready: VecDeque<String>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    /// The next piece of text; ends when the store fails, so that the client comes back.
+    async fn next(mut self) -> Option<(Result<String, ServiceError>, Self)> {
+        loop {
+            if let Some(text) = self.ready.pop_front() {
+                return Some((Ok(text), self));
+            }
+            let text = match tokio::time::timeout(KEEP_ALIVE, self.follower.next()).await {
+                Err(_) => ":\n\n".to_owned(),
+                Ok(Ok(news)) => (self.text_of)(&news),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %ErrorChain(&error), "could not go on telling events; the client will come back");
+                    return None;
+                }
+            };
+            if !text.is_empty() {
+                self.ready.push_back(text);
+            }
+        }
+    }
+}
+
+fn text_of_event(event: &Event) -> String {
+    let body = EventBody::from(event.clone());
+    let data = serde_json::to_string(&body).expect("a struct of texts and numbers is JSON");
+    format!("id: {}\nevent: {}\ndata: {data}\n\n", body.seq, body.kind)
+}

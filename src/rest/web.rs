@@ -1,0 +1,52 @@
+//! The page: what people look at, served by the daemon itself. Whole pages are under `/ui`, parts of them that are shown anew when
+//! something changes under `/ui/parts`, what a person does under `/ui/do`.
+//!
+//! A page is made here from what `service` says (templates in `templates/`, checked when this is built); in the browser htmx
+//! fetches its parts, and `assets/app.js` says when: it listens to one stream of events. Nothing is decided here or there.
+
+mod agents;
+mod assets;
+mod board;
+mod chat;
+mod coordinator;
+mod errors;
+mod instances;
+mod launches;
+mod look;
+mod news;
+mod projects;
+mod settings;
+mod shown;
+mod tasks;
+mod words;
+
+use axum::Router;
+use axum::middleware::from_fn;
+use axum::response::Redirect;
+use axum::routing::get;
+
+use super::RestState;
+
+/// What the pages need beside themselves: nobody's secret.
+pub(super) fn assets() -> Router<RestState> {
+    assets::routes()
+}
+
+/// All pages.
+pub(super) fn router() -> Router<RestState> {
+    let pages = Router::new()
+        .route("/", get(async || Redirect::to(HOME)))
+        .route("/ui", get(async || Redirect::to(HOME)))
+        .merge(projects::routes())
+        .merge(board::routes())
+        .merge(tasks::routes())
+        .merge(chat::routes())
+        .merge(agents::routes())
+        .merge(launches::routes())
+        .merge(coordinator::routes())
+        .merge(settings::routes())
+        .merge(news::routes());
+    pages.layer(from_fn(errors::as_pages))
+}
+
+const HOME: &str = "/ui/projects";

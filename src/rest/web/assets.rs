@@ -1,0 +1,85 @@
+//! What a browser needs beside the pages: embedded, and named by its content, so that it is fetched once and never outdated.
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use sha2::{Digest as _, Sha256};
+
+use crate::rest::{Problem, RestState};
+
+struct Asset {
+    name: &'static str,
+    kind: &'static str,
+    content: &'static str,
+}
+
+const CSS: Asset = Asset { name: "app.css", kind: "text/css; charset=utf-8", content: include_str!("assets/app.css") };
+const APP: Asset = script("app.js", include_str!("assets/app.js"));
+const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
+const HTMX: Asset = script("htmx.js", include_str!("assets/htmx.min.js"));
+const ICON: Asset = Asset { name: "icon.svg", kind: "image/svg+xml", content: include_str!("assets/icon.svg") };
+
+const fn script(name: &'static str, content: &'static str) -> Asset {
+    Asset { name, kind: "text/javascript; charset=utf-8", content }
+}
+
+/// Where each is.
+#[derive(Debug)]
+pub(super) struct Assets {
+    pub(super) css: String,
+    pub(super) app: String,
+    pub(super) theme: String,
+    pub(super) htmx: String,
+    pub(super) icon: String,
+}
+
+impl Assets {
+    pub(super) fn get() -> &'static Self {
+        static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
+            css: CSS.path(),
+            app: APP.path(),
+            theme: THEME.path(),
+            htmx: HTMX.path(),
+            icon: ICON.path(),
+        });
+        &ASSETS
+    }
+}
+
+impl Asset {
+    fn path(&self) -> String {
+        format!("/assets/{}/{}", self.version(), self.name)
+    }
+
+    fn version(&self) -> String {
+        Sha256::digest(self.content).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/assets/{version}/{name}", get(asset)).route("/favicon.ico", get(icon))
+}
+
+async fn asset(Path((version, name)): Path<(String, String)>) -> Result<Response, Problem> {
+    let asset = [CSS, APP, THEME, HTMX, ICON].into_iter().find(|asset| asset.name == name);
+    match asset.filter(|asset| asset.version() == version) {
+        Some(asset) => Ok(sent(&asset)),
+        None => {
+            let detail = format!("there is no `{name}` of this version; load the page again");
+            Err(Problem::new(StatusCode::NOT_FOUND, "no_such_asset", detail))
+        }
+    }
+}
+
+async fn icon() -> Response {
+    sent(&ICON)
+}
+
+fn sent(asset: &Asset) -> Response {
+    let headers = [(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    (headers, asset.content).into_response()
+}

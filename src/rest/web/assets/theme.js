@@ -1,0 +1,3 @@
+// Before the page is drawn: the theme its reader chose, if any. Without one the system's counts.
+const chosenTheme = localStorage.getItem("theme");
+if (chosenTheme) document.documentElement.dataset.theme = chosenTheme;

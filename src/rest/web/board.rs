@@ -1,0 +1,247 @@
+//! The task board of a project: a column for each state, and beside it a panel for a task or a chat.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::look::{Frame, Place, rendered};
+use super::shown::{Card, Face, Faces, leads_to, order_of};
+use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::service::TaskFilter;
+
+/// Cards of a column that are shown at once; who wants to see more asks for it.
+const MAX_CARDS: usize = 100;
+
+#[derive(Template)]
+#[template(path = "board.html")]
+struct BoardPage {
+    frame: Frame,
+    project: Project,
+    /// All that are active, and this one.
+    projects: Vec<Project>,
+    members: Vec<Face>,
+    columns: Vec<Column>,
+    n_tasks: usize,
+    /// The part that the panel begins with.
+    open: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/board.html")]
+struct BoardPart {
+    frame: Frame,
+    project: Project,
+    columns: Vec<Column>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/board_avatars.html")]
+struct AvatarsPart {
+    frame: Frame,
+    project: Project,
+    members: Vec<Face>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/cards.html")]
+struct CardsPart {
+    frame: Frame,
+    project: ProjectId,
+    status: TaskStatus,
+    cards: Vec<Card>,
+    more: Option<usize>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/changed_cards.html")]
+struct ChangedCardsPart {
+    frame: Frame,
+    cards: Vec<Card>,
+    /// How many tasks there are in each state, as JSON.
+    counts: String,
+}
+
+struct Column {
+    status: TaskStatus,
+    n_tasks: usize,
+    cards: Vec<Card>,
+    /// Where the next cards begin, if not all are shown.
+    more: Option<usize>,
+}
+
+/// What the panel of a board begins with.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PanelQuery {
+    task: Option<TaskId>,
+    chat: Option<AgentId>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FromQuery {
+    #[serde(default)]
+    from: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CardsQuery {
+    /// Task ids, separated by commas.
+    ids: String,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/projects/{project}", get(page))
+        .route("/ui/parts/projects/{project}/board", get(board))
+        .route("/ui/parts/projects/{project}/avatars", get(avatars))
+        .route("/ui/parts/projects/{project}/column/{status}", get(column))
+        .route("/ui/parts/projects/{project}/cards", get(cards))
+}
+
+async fn page(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+    InQuery(query): InQuery<PanelQuery>,
+) -> Result<Response, Problem> {
+    let (project, members) = state.service.project(&id).await?;
+    let board = Board::read(&state, &id).await?;
+    let projects = state.service.projects().await?.into_iter().map(|(project, _)| project);
+    let projects = projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
+    let open = match query {
+        PanelQuery { task: Some(task), .. } => Some(format!("/ui/parts/tasks/{task}")),
+        PanelQuery { chat: Some(agent), .. } => Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat")),
+        PanelQuery { task: None, chat: None } => None,
+    };
+    Ok(rendered(&BoardPage {
+        frame: frame.at(Place::Projects),
+        project,
+        projects,
+        members: board.faces.of_all(&members),
+        columns: board.columns(),
+        n_tasks: board.tasks.len(),
+        open,
+    }))
+}
+
+async fn board(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<Response, Problem> {
+    let (project, _) = state.service.project(&id).await?;
+    let columns = Board::read(&state, &id).await?.columns();
+    Ok(rendered(&BoardPart { frame, project, columns }))
+}
+
+async fn avatars(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<Response, Problem> {
+    let (project, members) = state.service.project(&id).await?;
+    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    Ok(rendered(&AvatarsPart { frame, project, members: faces.of_all(&members) }))
+}
+
+async fn column(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((project, status)): InPath<(ProjectId, TaskStatus)>,
+    InQuery(query): InQuery<FromQuery>,
+) -> Result<Response, Problem> {
+    let board = Board::read(&state, &project).await?;
+    let (cards, more) = board.cards(status, query.from);
+    Ok(rendered(&CardsPart { frame, project, status, cards, more }))
+}
+
+/// The cards of tasks that changed; those that are not in the project are left out.
+async fn cards(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InQuery(query): InQuery<CardsQuery>,
+) -> Result<Response, Problem> {
+    let board = Board::read(&state, &project).await?;
+    let ids: BTreeSet<&str> = query.ids.split(',').collect();
+    let cards = board.tasks.iter().filter(|task| ids.contains(task.id.as_str())).map(|task| board.card(task));
+    let counts: BTreeMap<&str, usize> =
+        TaskStatus::ALL.iter().map(|status| (status.as_str(), board.tasks_in(*status).count())).collect();
+    let counts = serde_json::json!(counts).to_string();
+    Ok(rendered(&ChangedCardsPart { frame, cards: cards.collect(), counts }))
+}
+
+/// All that a board is made of.
+struct Board {
+    /// Of the project, by their order in their columns.
+    tasks: Vec<Task>,
+    statuses: BTreeMap<TaskId, (TaskStatus, usize)>,
+    parts: BTreeMap<TaskId, Vec<TaskStatus>>,
+    faces: Faces,
+}
+
+impl Board {
+    async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
+        let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
+        let mut tasks = state.service.tasks(&filter).await?;
+        tasks.sort_by_cached_key(order_of);
+        let statuses = tasks.iter().enumerate().map(|(at, task)| (task.id.clone(), (task.status, at))).collect();
+        let mut parts: BTreeMap<TaskId, Vec<TaskStatus>> = BTreeMap::new();
+        for task in &tasks {
+            if let Some(parent) = &task.parent {
+                parts.entry(parent.clone()).or_default().push(task.status);
+            }
+        }
+        let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+        Ok(Self { tasks, statuses, parts, faces })
+    }
+
+    fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(move |task| task.status == status)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |status: TaskStatus| {
+            let (cards, more) = self.cards(status, 0);
+            Column { status, n_tasks: self.tasks_in(status).count(), cards, more }
+        };
+        TaskStatus::ALL.iter().copied().map(column).collect()
+    }
+
+    /// The cards of a column from one on, and where the next ones begin.
+    fn cards(&self, status: TaskStatus, from: usize) -> (Vec<Card>, Option<usize>) {
+        let to = from.saturating_add(MAX_CARDS);
+        let cards = self.tasks_in(status).skip(from).take(MAX_CARDS).map(|task| self.card(task)).collect();
+        (cards, Some(to).filter(|to| self.tasks_in(status).nth(*to).is_some()))
+    }
+
+    fn card(&self, task: &Task) -> Card {
+        let parts = self.parts.get(&task.id).map_or(&[][..], Vec::as_slice);
+        let is_waited_for =
+            |id: &&TaskId| !self.statuses.get(*id).is_some_and(|(status, _)| *status == TaskStatus::Done);
+        let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
+        Card {
+            id: task.id.clone(),
+            title: task.title.clone(),
+            status: task.status,
+            priority: task.priority,
+            assignee: task.assignee.as_ref().and_then(|agent| self.faces.of(agent)),
+            parent: parent.and_then(|(_, at)| self.tasks.get(*at)).map(|parent| parent.title.clone()),
+            n_parts: parts.len(),
+            n_parts_done: parts.iter().filter(|status| !status.is_open()).count(),
+            n_waits_for: if task.status.is_open() { task.dependencies.iter().filter(is_waited_for).count() } else { 0 },
+            blocked_reason: task.blocked_reason.clone(),
+            order: order_of(task),
+            leads_to: leads_to(task.status).iter().map(|to| to.as_str()).collect::<Vec<_>>().join(" "),
+        }
+    }
+}

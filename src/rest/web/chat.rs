@@ -1,0 +1,154 @@
+//! The chat panel (seed 003): what was said, whether the agent listens, and a place to say something.
+//!
+//! What is said goes through `/api` like everybody's messages, under an id that the panel chooses, so that saying it again says it
+//! once; what is answered is fetched after the last message that the panel has, in the order of the server.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+use std::time::Duration;
+
+use super::look::{Frame, rendered};
+use super::shown::{Face, Faces, When};
+use crate::domain::chat::Sender;
+use crate::domain::pair::StartReason;
+use crate::domain::{AgentId, Message, MessageId, Project, ProjectId, Purpose, Refusal};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::routes::why::WhyBody;
+use crate::rest::{Problem, RestState};
+use crate::service::ChatPage;
+
+/// Messages that are fetched at once.
+const PAGE: usize = 50;
+
+#[derive(Template)]
+#[template(path = "parts/chat.html")]
+struct ChatPart {
+    frame: Frame,
+    project: Project,
+    agent: Face,
+    messages: Vec<ShownMessage>,
+    has_earlier: bool,
+    standing: Standing,
+}
+
+#[derive(Template)]
+#[template(path = "parts/messages.html")]
+struct MessagesPart {
+    frame: Frame,
+    messages: Vec<ShownMessage>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/chat_standing.html")]
+struct StandingPart {
+    frame: Frame,
+    standing: Standing,
+}
+
+struct ShownMessage {
+    id: MessageId,
+    sender: String,
+    is_ours: bool,
+    content: String,
+    at: When,
+}
+
+impl From<Message> for ShownMessage {
+    fn from(message: Message) -> Self {
+        Self {
+            sender: message.sender_id().to_owned(),
+            is_ours: message.sender != Sender::Agent,
+            id: message.id,
+            content: message.content,
+            at: When(message.created_at),
+        }
+    }
+}
+
+/// Whether the agent of a chat listens.
+struct Standing {
+    is_ready: bool,
+    /// It isn't there, and nothing brings it: the next message does.
+    is_gone: bool,
+    /// What it waits for that takes longer than a start.
+    waits_for: Option<&'static str>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessagesQuery {
+    after: Option<MessageId>,
+    before: Option<MessageId>,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/parts/projects/{project}/agents/{agent}/chat", get(panel))
+        .route("/ui/parts/projects/{project}/agents/{agent}/chat/standing", get(standing))
+        .route("/ui/parts/projects/{project}/agents/{agent}/chat/messages", get(messages))
+}
+
+async fn panel(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Response, Problem> {
+    let (project, members) = state.service.project(&project).await?;
+    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    let face = faces.of(&agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
+    if !members.contains(&agent) {
+        return Err(Refusal::NotAssigned { agent, project: project.id }.into());
+    }
+    let page = ChatPage { after: None, before: None, limit: PAGE };
+    let found = state.service.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
+    let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
+    let messages = found.messages.into_iter().map(ShownMessage::from).collect();
+    Ok(rendered(&ChatPart { frame, project, agent: face, messages, has_earlier: found.next.is_some(), standing }))
+}
+
+async fn standing(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Response, Problem> {
+    let standing = Standing::of(&frame, &state, &agent, &project).await?;
+    Ok(rendered(&StandingPart { frame, standing }))
+}
+
+async fn messages(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+    InQuery(query): InQuery<MessagesQuery>,
+) -> Result<Response, Problem> {
+    let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
+    let found = state.service.conversation(&agent, &project, &page, Duration::ZERO).await?;
+    let has_more = found.next.is_some();
+    let messages = found.messages.into_iter().map(ShownMessage::from).collect();
+    let mut response = rendered(&MessagesPart { frame, messages });
+    if has_more {
+        response.headers_mut().insert("has-more", axum::http::HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+impl Standing {
+    async fn of(frame: &Frame, state: &RestState, agent: &AgentId, project: &ProjectId) -> Result<Self, Problem> {
+        let sessions = state.service.agent_sessions(project).await?;
+        let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
+        let why = state.service.why(agent, project).await?.into_iter().map(WhyBody::from);
+        let reason = why.into_iter().find(|why| why.purpose == Purpose::Chat).map(|why| why.reason);
+        Ok(match reason {
+            _ if is_ready => Self { is_ready, is_gone: false, waits_for: None },
+            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, waits_for: None },
+            None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
+                Self { is_ready, is_gone: false, waits_for: None }
+            }
+            Some(reason) => Self { is_ready, is_gone: false, waits_for: Some(frame.w.of_start_reason(reason)) },
+        })
+    }
+}

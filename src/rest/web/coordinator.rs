@@ -1,0 +1,110 @@
+//! The coordinator: what runs, what waits and why, and the switches for all of it.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+
+use super::instances::{InstanceRow, instance_rows};
+use super::look::{Frame, Place, rendered};
+use super::shown::{LaunchRow, When};
+use crate::rest::routes::status::{CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody};
+use crate::rest::{Problem, RestState};
+use crate::service::{Counters, Force, StopTarget};
+
+#[derive(Template)]
+#[template(path = "coordinator.html")]
+struct CoordinatorPage {
+    frame: Frame,
+    overview: Overview,
+}
+
+#[derive(Template)]
+#[template(path = "parts/coordinator.html")]
+struct CoordinatorPart {
+    frame: Frame,
+    overview: Overview,
+}
+
+/// Everything at a glance.
+struct Overview {
+    paused_since: Option<When>,
+    is_somebody_there: bool,
+    limits: LimitsBody,
+    instances: Vec<InstanceRow>,
+    deferred: Vec<DeferredBody>,
+    parked: Vec<ParkedBody>,
+    coordinators: Vec<CoordinatorBody>,
+    ended: Vec<LaunchRow>,
+    counters: Counters,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/coordinator", get(page))
+        .route("/ui/parts/coordinator", get(part))
+        .route("/ui/do/coordinator/pause", post(pause))
+        .route("/ui/do/coordinator/resume", post(resume))
+        .route("/ui/do/coordinator/drain", post(drain))
+        .route("/ui/do/coordinator/refresh", post(refresh))
+        .route("/ui/do/coordinator/stop-all", post(stop_all))
+}
+
+async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    let overview = Overview::read(&state).await?;
+    Ok(rendered(&CoordinatorPage { frame: frame.at(Place::Coordinator), overview }))
+}
+
+async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    Ok(rendered(&CoordinatorPart { frame, overview: Overview::read(&state).await? }))
+}
+
+impl Overview {
+    async fn read(state: &RestState) -> Result<Self, Problem> {
+        let view = state.service.status().await?;
+        let ended = view.ended.iter().map(LaunchRow::from).collect();
+        let status = StatusBody::from(view);
+        Ok(Self {
+            paused_since: status.paused_since.map(When),
+            is_somebody_there: status.coordinators.iter().any(|each| each.is_there),
+            limits: status.limits,
+            instances: instance_rows(state, status.instances).await?,
+            deferred: status.deferred,
+            parked: status.parked,
+            coordinators: status.coordinators,
+            ended,
+            counters: status.counters,
+        })
+    }
+}
+
+async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+    state.service.pause().await?;
+    tracing::info!("a person paused all starts");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn resume(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+    state.service.resume(&StopTarget::All).await?;
+    tracing::info!("a person resumed agents");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn drain(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+    let open = state.service.drain().await?;
+    tracing::info!(n_launches = open.len(), "a person drains");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn refresh(State(state): State<RestState>) -> StatusCode {
+    state.service.refresh();
+    StatusCode::NO_CONTENT
+}
+
+async fn stop_all(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+    let stopped = state.service.stop(&StopTarget::All, Force::No).await?;
+    tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,59 @@
+//! Launches that are open, as the pages of agents and of the coordinator list them.
+
+use std::collections::BTreeMap;
+
+use super::shown::{When, size};
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, TaskId};
+use crate::rest::routes::status::InstanceBody;
+use crate::rest::{Problem, RestState};
+
+/// A launch that is open.
+pub(super) struct InstanceRow {
+    pub(super) launch: LaunchId,
+    pub(super) agent: AgentId,
+    pub(super) project: ProjectId,
+    pub(super) project_name: String,
+    pub(super) purpose: Purpose,
+    pub(super) state: String,
+    pub(super) since: When,
+    pub(super) pid: Option<i32>,
+    pub(super) memory: Option<String>,
+    pub(super) is_adopted: bool,
+    pub(super) is_suspended: bool,
+    pub(super) is_unkillable: bool,
+    pub(super) reason: Option<String>,
+    pub(super) task: Option<TaskId>,
+    pub(super) last_line: Option<String>,
+}
+
+/// What is open, with the names of projects and what the processes take.
+pub(super) async fn instance_rows(
+    state: &RestState,
+    instances: Vec<InstanceBody>,
+) -> Result<Vec<InstanceRow>, Problem> {
+    let projects = state.service.projects().await?;
+    let names: BTreeMap<ProjectId, String> =
+        projects.into_iter().map(|(project, _)| (project.id, project.name)).collect();
+    let mut memory = state.service.memory_of_instances().await;
+    let row = |instance: InstanceBody| {
+        let launch = instance.launch;
+        InstanceRow {
+            project_name: names.get(&launch.project_id).cloned().unwrap_or_else(|| launch.project_id.to_string()),
+            since: When(launch.started_at.unwrap_or(launch.claimed_at)),
+            memory: memory.remove(&launch.launch_id).map(size),
+            is_adopted: instance.adopted,
+            is_suspended: instance.suspended_since.is_some(),
+            is_unkillable: instance.unkillable_since.is_some(),
+            launch: launch.launch_id,
+            agent: launch.agent_id,
+            project: launch.project_id,
+            purpose: launch.purpose,
+            state: launch.state,
+            pid: launch.pid,
+            reason: launch.reason,
+            task: launch.task_id,
+            last_line: launch.activity.progress,
+        }
+    };
+    Ok(instances.into_iter().map(row).collect())
+}

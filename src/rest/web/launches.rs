@@ -1,0 +1,190 @@
+//! Launches: what ran and runs, and the life of one with its output.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::look::{Frame, Place, rendered};
+use super::shown::{LaunchRow, Took, When, cost_of};
+use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::routes::launches::LaunchQuery;
+use crate::rest::{Problem, RestState};
+use crate::service::LaunchFilter;
+
+/// Launches in the list.
+const MAX_LAUNCHES: usize = 100;
+
+#[derive(Template)]
+#[template(path = "launches.html")]
+struct LaunchesPage {
+    frame: Frame,
+    launches: Vec<LaunchRow>,
+    /// What narrows the list, as in the address.
+    query: String,
+}
+
+#[derive(Template)]
+#[template(path = "parts/launches.html")]
+struct LaunchesPart {
+    frame: Frame,
+    launches: Vec<LaunchRow>,
+}
+
+#[derive(Template)]
+#[template(path = "launch.html")]
+struct LaunchPage {
+    frame: Frame,
+    launch: ShownLaunch,
+}
+
+#[derive(Template)]
+#[template(path = "parts/launch.html")]
+struct LaunchPart {
+    frame: Frame,
+    launch: ShownLaunch,
+}
+
+struct ShownLaunch {
+    id: LaunchId,
+    agent: AgentId,
+    project: ProjectId,
+    purpose: Purpose,
+    ai_type: String,
+    state: String,
+    is_stoppable: bool,
+    task: Option<TaskId>,
+    pid: Option<i32>,
+    took: Option<Took>,
+    outcome: Option<String>,
+    exit: Option<String>,
+    usage: Option<String>,
+    cost: Option<String>,
+    last_line: Option<String>,
+    timeline: Vec<Moment>,
+}
+
+/// A station in the life of a launch.
+struct Moment {
+    what: &'static str,
+    /// `None`: it hasn't come to that.
+    at: Option<When>,
+    detail: Option<String>,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/launches", get(all))
+        .route("/ui/parts/launches", get(all_part))
+        .route("/ui/launches/{id}", get(one))
+        .route("/ui/parts/launches/{id}", get(one_part))
+}
+
+async fn all(
+    frame: Frame,
+    State(state): State<RestState>,
+    uri: axum::http::Uri,
+    InQuery(query): InQuery<LaunchQuery>,
+) -> Result<Response, Problem> {
+    let launches = rows(&state, query).await?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Ok(rendered(&LaunchesPage { frame: frame.at(Place::Launches), launches, query }))
+}
+
+async fn all_part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(query): InQuery<LaunchQuery>,
+) -> Result<Response, Problem> {
+    Ok(rendered(&LaunchesPart { frame, launches: rows(&state, query).await? }))
+}
+
+async fn rows(state: &RestState, query: LaunchQuery) -> Result<Vec<LaunchRow>, Problem> {
+    let filter = LaunchFilter {
+        agent: query.agent,
+        project: query.project,
+        purpose: query.purpose,
+        only_ended: false,
+        limit: query.limit.unwrap_or(MAX_LAUNCHES).min(MAX_LAUNCHES),
+    };
+    Ok(state.service.launches(&filter).await?.iter().map(LaunchRow::from).collect())
+}
+
+async fn one(frame: Frame, State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Response, Problem> {
+    let launch = ShownLaunch::of(&frame, state.service.launch(&id).await?);
+    Ok(rendered(&LaunchPage { frame: frame.at(Place::Launches), launch }))
+}
+
+async fn one_part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<LaunchId>,
+) -> Result<Response, Problem> {
+    let launch = ShownLaunch::of(&frame, state.service.launch(&id).await?);
+    Ok(rendered(&LaunchPart { frame, launch }))
+}
+
+impl ShownLaunch {
+    fn of(frame: &Frame, launch: Launch) -> Self {
+        let timeline = timeline(frame, &launch);
+        let (ended_at, outcome) = match &launch.state {
+            LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.to_string())),
+            LaunchState::Starting { .. }
+            | LaunchState::Running { .. }
+            | LaunchState::Stopping { .. }
+            | LaunchState::Ending => (None, None),
+        };
+        let exit = match (launch.exit.exit_code, launch.exit.signal) {
+            (Some(code), _) => Some(format!("{} {code}", frame.w.exit_code)),
+            (None, Some(signal)) => Some(format!("{} {signal}", frame.w.signal)),
+            (None, None) => None,
+        };
+        let usage = launch.activity.usage;
+        Self {
+            timeline,
+            is_stoppable: matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. }),
+            took: launch.started_at.zip(ended_at).map(|(from, to)| Took(to.since(from))),
+            exit,
+            outcome,
+            usage: (usage.tokens() > 0).then(|| format!("{} ({} {})", usage.tokens(), usage.turns, frame.w.turns)),
+            cost: cost_of(usage),
+            state: launch.state.as_str().to_owned(),
+            id: launch.id,
+            agent: launch.key.agent,
+            project: launch.key.project,
+            purpose: launch.key.purpose,
+            ai_type: launch.ai_type,
+            task: launch.task,
+            pid: launch.pid,
+            last_line: launch.activity.progress,
+        }
+    }
+}
+
+/// What a launch has lived through, and what is still before it.
+fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
+    let w = frame.w;
+    let moment = |what, at: Option<_>, detail| Moment { what, at: at.map(When), detail };
+    let mut moments = vec![
+        moment(w.claimed, Some(launch.claimed_at), None),
+        moment(w.started, launch.started_at, launch.pid.map(|pid| format!("pid {pid}"))),
+        moment(w.authenticated, launch.authenticated_at, None),
+    ];
+    if let Some(report) = launch.report {
+        moments.push(moment(w.reported, None, Some(report.as_str().to_owned())));
+    }
+    if let Some(reason) = launch.stop_reason {
+        moments.push(moment(w.stop_wanted, None, Some(reason.to_string())));
+    }
+    let (ended_at, outcome) = match &launch.state {
+        LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.to_string())),
+        LaunchState::Starting { .. }
+        | LaunchState::Running { .. }
+        | LaunchState::Stopping { .. }
+        | LaunchState::Ending => (None, None),
+    };
+    moments.push(moment(w.ended, ended_at, outcome));
+    moments
+}

@@ -1,0 +1,142 @@
+//! The frame that all pages have, and how it looks to whoever asks.
+
+use askama::Template;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{Html, IntoResponse as _, Response};
+
+use super::assets::Assets;
+use super::words::Words;
+
+use crate::domain::Language;
+use crate::rest::auth::{Operator, Role};
+use crate::rest::{Problem, RestState};
+
+/// The language that was chosen on the page.
+pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
+
+/// The places that the navigation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Projects,
+    Agents,
+    Launches,
+    Coordinator,
+    Settings,
+}
+
+/// What is the same on all pages for one asker.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    /// The texts.
+    pub(super) w: &'static Words,
+    pub(super) assets: &'static Assets,
+    pub(super) place: Place,
+    /// The page shows what was before it, at least: what comes after it is news.
+    pub(super) newest_event: i64,
+    /// Who asks.
+    pub(super) operator: Option<Operator>,
+}
+
+impl Frame {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let w = Words::of(language_of(headers));
+        Self { w, assets: Assets::get(), place: Place::Projects, newest_event: 0, operator: None }
+    }
+
+    pub(super) fn at(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+
+    pub(super) fn other_language(&self) -> Language {
+        match self.w.language {
+            Language::English => Language::Japanese,
+            Language::Japanese => Language::English,
+        }
+    }
+
+    pub(super) fn may_change(&self) -> bool {
+        self.operator.as_ref().is_some_and(|operator| operator.role == Role::Operator)
+    }
+
+    pub(super) fn places(&self) -> [(Place, &'static str, &'static str); 5] {
+        [
+            (Place::Projects, "/ui/projects", self.w.projects),
+            (Place::Agents, "/ui/agents", self.w.agents),
+            (Place::Launches, "/ui/launches", self.w.launches),
+            (Place::Coordinator, "/ui/coordinator", self.w.coordinator),
+            (Place::Settings, "/ui/settings", self.w.settings),
+        ]
+    }
+}
+
+impl FromRequestParts<RestState> for Frame {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &RestState) -> Result<Self, Problem> {
+        // Before anything that is shown is read.
+        let newest_event = 0;
+        let _ = state;
+        let operator = parts.extensions.get().cloned();
+        Ok(Self { newest_event, operator, ..Self::of(&parts.headers) })
+    }
+}
+
+/// What was chosen, else what the browser prefers of the two.
+fn language_of(headers: &HeaderMap) -> Language {
+    let chosen = cookie(headers, LANGUAGE_COOKIE).and_then(|language| language.parse().ok());
+    let preferred = || {
+        let languages = headers.get_all(header::ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
+        let mut languages = languages.flat_map(|languages| languages.split(','));
+        languages.find_map(|language| language.trim().get(..2)?.to_ascii_lowercase().parse().ok())
+    };
+    chosen.or_else(preferred).unwrap_or(Language::English)
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut cookies = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+    cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+}
+
+/// A page, or a part of one.
+pub(super) fn rendered(template: &impl Template) -> Response {
+    match template.render() {
+        Ok(html) => Html(html).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "could not write a page");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", "this page could not be written").into_response()
+        }
+    }
+}
+
+/// Sends the browser elsewhere, whether htmx asked or a form without it.
+pub(super) fn go_to(path: &str) -> Response {
+    ([("hx-redirect", path)], StatusCode::NO_CONTENT).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(headers: &[(header::HeaderName, &'static str)], expected: Language) {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), (*value).parse().unwrap())).collect();
+        assert_eq!(language_of(&headers), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn a_page_speaks_the_language_that_was_chosen_else_the_one_that_is_preferred() {
+        check(&[], Language::English);
+        check(&[(header::ACCEPT_LANGUAGE, "ja,en-US;q=0.7")], Language::Japanese);
+        check(&[(header::ACCEPT_LANGUAGE, "fr-CH, JA;q=0.9, en;q=0.8")], Language::Japanese);
+        check(&[(header::ACCEPT_LANGUAGE, "de")], Language::English);
+        let chosen = (header::COOKIE, "a=b; agent_coordinator_language=en");
+        check(&[(header::ACCEPT_LANGUAGE, "ja"), chosen], Language::English);
+        check(
+            &[(header::COOKIE, "agent_coordinator_language=xx"), (header::ACCEPT_LANGUAGE, "ja")],
+            Language::Japanese,
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! What a page hears: of what happened only which parts of it to ask for again. One stream per page, which also says that the chat
+//! panel of the page is open.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::event::Event;
+use crate::domain::{AgentId, Assignment, ProjectId, TaskId};
+use crate::rest::auth::{Operator, Role};
+use crate::rest::extract::{InQuery, given};
+use crate::rest::routes::events::{Places, stream};
+use crate::rest::{Problem, RestState};
+use crate::service::News;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewsQuery {
+    after: Option<i64>,
+    /// `<project>/<agent>`: the panel that is open.
+    #[serde(default)]
+    chat: String,
+}
+
+/// A part of the page that something new is for.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(tag = "topic", rename_all = "snake_case")]
+enum Item<'a> {
+    /// One card.
+    Task { task: &'a TaskId },
+    /// A chat.
+    Chat,
+    /// Who works where.
+    Work,
+    /// What a coordinator counts and measures.
+    Status,
+    /// All of it.
+    Reset,
+}
+
+impl<'a> Item<'a> {
+    fn of(event: &'a Event) -> Self {
+        match (&event.task, event.kind.split('.').next()) {
+            (Some(task), Some("task")) => Self::Task { task },
+            (_, Some("chat")) if event.kind == "chat.message" => Self::Chat,
+            _ => Self::Work,
+        }
+    }
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/ui/events", get(follow).layer(Extension(Places::of_door())))
+}
+
+async fn follow(
+    State(state): State<RestState>,
+    Extension(places): Extension<Places>,
+    operator: Operator,
+    InQuery(query): InQuery<NewsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let chat = query.chat.split_once('/').map(|(project, agent)| (given("chat", project), given("chat", agent)));
+    let attendance = match chat {
+        // Who may only look keeps nobody awake.
+        Some((project, agent)) if operator.role == Role::Operator => {
+            let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
+            project.zip(agent).map(|(project, agent)| state.service.attend(Assignment { project, agent }))
+        }
+        _ => None,
+    };
+    let text_of = move |news: &News| {
+        let _open_as_long_as_this = &attendance;
+        text_of(news)
+    };
+    stream(&state, places, query.after, &headers, text_of).await
+}
+
+fn text_of(news: &News) -> String {
+    let (id, mut items) = match news {
+        News::Status => (None, vec![Item::Status]),
+        News::Lost { newest } => (Some(*newest), vec![Item::Reset]),
+        News::Events(events) => (events.last().map(|event| event.seq), events.iter().map(Item::of).collect()),
+    };
+    items.dedup();
+    let mut text = String::new();
+    if let Some(id) = id {
+        let _ = writeln!(text, "id: {id}");
+    }
+    let items = serde_json::to_string(&items).expect("a list of words is JSON");
+    let _ = write!(text, "data: {items}\n\n");
+    text
+}

@@ -1,0 +1,216 @@
+//! Projects: which there are, making and editing one, who is assigned to it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::look::{Frame, Place, go_to, rendered};
+use super::shown::{Face, Faces};
+use crate::domain::agent::ProjectStatus;
+use crate::domain::{AgentId, Project, ProjectId};
+use crate::rest::extract::{InForm, InPath, given};
+use crate::rest::{Problem, RestState};
+use crate::service::{ProjectEdit, TaskFilter};
+
+#[derive(Template)]
+#[template(path = "projects.html")]
+struct ProjectsPage {
+    frame: Frame,
+    projects: Vec<ProjectTile>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/projects.html")]
+struct ProjectsPart {
+    frame: Frame,
+    projects: Vec<ProjectTile>,
+}
+
+struct ProjectTile {
+    id: ProjectId,
+    name: String,
+    working_directory: String,
+    status: &'static str,
+    n_open: usize,
+    n_running: usize,
+    agents: Vec<Face>,
+}
+
+#[derive(Template)]
+#[template(path = "project_form.html")]
+struct ProjectForm {
+    frame: Frame,
+    /// Of one that is to be made, nothing.
+    project: Option<Project>,
+    members: Vec<Face>,
+    others: Vec<Face>,
+}
+
+impl ProjectForm {
+    fn heading(&self) -> &'static str {
+        if self.project.is_some() { self.frame.w.edit_project } else { self.frame.w.new_project }
+    }
+
+    fn action(&self) -> String {
+        match &self.project {
+            Some(project) => format!("/ui/do/projects/{}", project.id),
+            None => "/ui/do/projects".to_owned(),
+        }
+    }
+
+    fn back(&self) -> String {
+        match &self.project {
+            Some(project) => format!("/ui/projects/{}", project.id),
+            None => "/ui/projects".to_owned(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.project.as_ref().map_or("", |project| &project.name)
+    }
+
+    fn working_directory(&self) -> String {
+        self.project.as_ref().map(|project| project.working_directory.display().to_string()).unwrap_or_default()
+    }
+
+    fn statuses(&self) -> [(&'static str, &'static str); 3] {
+        let w = self.frame.w;
+        [
+            (ProjectStatus::Active.as_str(), w.active),
+            (ProjectStatus::Inactive.as_str(), w.inactive),
+            (ProjectStatus::Archived.as_str(), w.archived),
+        ]
+    }
+}
+
+/// What the form of a project says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProjectFields {
+    #[serde(default)]
+    id: String,
+    name: String,
+    working_directory: PathBuf,
+    status: Option<ProjectStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberFields {
+    agent: AgentId,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/projects", get(all))
+        .route("/ui/parts/projects", get(all_part))
+        .route("/ui/projects/new", get(new))
+        .route("/ui/projects/{project}/edit", get(edit))
+        .route("/ui/do/projects", post(make))
+        .route("/ui/do/projects/{project}", post(change))
+        .route("/ui/do/projects/{project}/assign", post(assign))
+        .route("/ui/do/projects/{project}/unassign", post(unassign))
+}
+
+async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    let projects = tiles(&state).await?;
+    Ok(rendered(&ProjectsPage { frame: frame.at(Place::Projects), projects }))
+}
+
+async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    Ok(rendered(&ProjectsPart { frame, projects: tiles(&state).await? }))
+}
+
+async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
+    let open = state.service.open_launches().await?;
+    let faces = Faces::new(state.service.agents().await?, &open);
+    let mut n_open: BTreeMap<ProjectId, usize> = BTreeMap::new();
+    for task in state.service.tasks(&TaskFilter { only_open: true, ..TaskFilter::default() }).await? {
+        *n_open.entry(task.project).or_default() += 1;
+    }
+    let tile = |(project, members): (Project, Vec<AgentId>)| ProjectTile {
+        n_open: n_open.get(&project.id).copied().unwrap_or_default(),
+        n_running: open.iter().filter(|launch| launch.key.project == project.id).count(),
+        agents: faces.of_all(&members),
+        id: project.id,
+        name: project.name,
+        working_directory: project.working_directory.display().to_string(),
+        status: project.status.as_str(),
+    };
+    Ok(state.service.projects().await?.into_iter().map(tile).collect())
+}
+
+async fn new(frame: Frame) -> Response {
+    let frame = frame.at(Place::Projects);
+    rendered(&ProjectForm { frame, project: None, members: Vec::new(), others: Vec::new() })
+}
+
+async fn edit(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<Response, Problem> {
+    let (project, members) = state.service.project(&id).await?;
+    let agents = state.service.agents().await?;
+    let others: Vec<AgentId> =
+        agents.iter().map(|agent| agent.id.clone()).filter(|agent| !members.contains(agent)).collect();
+    let faces = Faces::new(agents, &state.service.open_launches().await?);
+    let (members, others) = (faces.of_all(&members), faces.of_all(&others));
+    Ok(rendered(&ProjectForm { frame: frame.at(Place::Projects), project: Some(project), members, others }))
+}
+
+async fn make(State(state): State<RestState>, InForm(fields): InForm<ProjectFields>) -> Result<Response, Problem> {
+    let id = given("id", &fields.id)?;
+    let edit = ProjectEdit {
+        name: Some(fields.name).filter(|name| !name.trim().is_empty()),
+        working_directory: Some(fields.working_directory),
+        ..ProjectEdit::default()
+    };
+    let id = state.service.add_project(id, &edit).await?;
+    tracing::info!(project_id = %id, "project added");
+    Ok(go_to(&format!("/ui/projects/{id}/edit")))
+}
+
+async fn change(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+    InForm(fields): InForm<ProjectFields>,
+) -> Result<Response, Problem> {
+    let edit = ProjectEdit {
+        name: Some(fields.name),
+        working_directory: Some(fields.working_directory),
+        status: fields.status,
+        ..ProjectEdit::default()
+    };
+    state.service.set_project(&id, &edit).await?;
+    tracing::info!(project_id = %id, "project changed");
+    Ok(go_to(&format!("/ui/projects/{id}")))
+}
+
+async fn assign(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+    InForm(fields): InForm<MemberFields>,
+) -> Result<Response, Problem> {
+    change_members(&state, &id, ProjectEdit { assign: vec![fields.agent], ..ProjectEdit::default() }).await
+}
+
+async fn unassign(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+    InForm(fields): InForm<MemberFields>,
+) -> Result<Response, Problem> {
+    change_members(&state, &id, ProjectEdit { unassign: vec![fields.agent], ..ProjectEdit::default() }).await
+}
+
+async fn change_members(state: &RestState, id: &ProjectId, edit: ProjectEdit) -> Result<Response, Problem> {
+    state.service.set_project(id, &edit).await?;
+    tracing::info!(project_id = %id, assign = ?edit.assign, unassign = ?edit.unassign, "project changed");
+    Ok(go_to(&format!("/ui/projects/{id}/edit")))
+}

@@ -1,0 +1,52 @@
+//! The configuration as it stands, and what a reader sets for this page alone.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::HOME;
+use super::look::{Frame, LANGUAGE_COOKIE, Place, rendered};
+use super::shown::When;
+use crate::config::Standing;
+use crate::domain::Language;
+use crate::rest::extract::InForm;
+use crate::rest::{Problem, RestState};
+
+#[derive(Template)]
+#[template(path = "settings.html")]
+struct SettingsPage {
+    frame: Frame,
+    standing: Standing,
+    version: &'static str,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LanguageFields {
+    language: Language,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/ui/settings", get(page)).route("/ui/do/language", post(choose_language))
+}
+
+async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    let standing = state.configuration.standing();
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(rendered(&SettingsPage { frame: frame.at(Place::Settings), standing, version }))
+}
+
+/// Kept by the browser; back to where it was chosen.
+async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFields>) -> Response {
+    let cookie = format!("{LANGUAGE_COOKIE}={}; Path=/; Max-Age=31536000; SameSite=Strict", fields.language);
+    let came_from = headers.get("hx-current-url").or_else(|| headers.get(header::REFERER));
+    let came_from = came_from.and_then(|url| url.to_str().ok()?.parse::<axum::http::Uri>().ok());
+    let path = came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
+    // Another site's address would be a path of ours, too; what begins with two slashes would be another site.
+    let path = if path.starts_with("/ui") { path } else { HOME };
+    ([(header::SET_COOKIE, cookie.as_str()), (header::LOCATION, path)], StatusCode::SEE_OTHER).into_response()
+}

@@ -1,0 +1,263 @@
+//! A task in the panel beside the board, and what a person does to it.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::look::{Frame, rendered};
+use super::shown::{Face, Faces, When, cost_of, leads_to};
+use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus};
+use crate::rest::extract::{InForm, InPath, InQuery, given, parsed};
+use crate::rest::{Problem, RestState};
+use crate::service::{NewTask, TaskEdit};
+
+#[derive(Template)]
+#[template(path = "parts/task.html")]
+struct TaskPart {
+    frame: Frame,
+    task: ShownTask,
+    members: Vec<Face>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/new_task.html")]
+struct NewTaskPart {
+    frame: Frame,
+    project: ProjectId,
+    parent: Option<(TaskId, String)>,
+    members: Vec<Face>,
+}
+
+impl NewTaskPart {
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn priorities(&self) -> &'static [Priority] {
+        Priority::ALL
+    }
+
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn statuses(&self) -> [TaskStatus; 3] {
+        [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::InProgress]
+    }
+}
+
+struct ShownTask {
+    id: TaskId,
+    project: ProjectId,
+    title: String,
+    description: String,
+    status: TaskStatus,
+    status_since: When,
+    priority: Priority,
+    assignee: Option<Face>,
+    blocked_reason: Option<String>,
+    parent: Option<(TaskId, String)>,
+    dependencies: Vec<Task>,
+    dependency_ids: String,
+    subtasks: Vec<Task>,
+    executions: Vec<Work>,
+    leads_to: Vec<TaskStatus>,
+    may_be_blocked: bool,
+    revision: i64,
+}
+
+impl ShownTask {
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn priorities(&self) -> &'static [Priority] {
+        Priority::ALL
+    }
+
+    fn is_assigned_to(&self, agent: &Face) -> bool {
+        self.assignee.as_ref().is_some_and(|assignee| assignee.id == agent.id)
+    }
+}
+
+/// What one launch did for a task.
+struct Work {
+    launch: LaunchId,
+    agent: AgentId,
+    started_at: When,
+    outcome: Option<String>,
+    cost: Option<String>,
+    summary: Option<String>,
+    next_steps: Option<String>,
+}
+
+impl From<Execution> for Work {
+    fn from(execution: Execution) -> Self {
+        Self {
+            launch: execution.launch,
+            agent: execution.key.agent,
+            started_at: When(execution.started_at),
+            outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            cost: cost_of(execution.usage),
+            summary: execution.summary.or(execution.progress),
+            next_steps: execution.next_steps,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParentQuery {
+    parent: Option<TaskId>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewTaskFields {
+    title: String,
+    description: String,
+    assignee: String,
+    priority: Priority,
+    status: TaskStatus,
+    #[serde(default)]
+    parent: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskFields {
+    /// As the form saw it.
+    revision: i64,
+    title: String,
+    description: String,
+    assignee: String,
+    priority: Priority,
+    dependencies: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatusFields {
+    status: TaskStatus,
+    #[serde(default)]
+    reason: String,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/tasks/{id}", get(page))
+        .route("/ui/parts/tasks/{id}", get(part))
+        .route("/ui/parts/projects/{project}/new-task", get(new))
+        .route("/ui/do/projects/{project}/tasks", post(make))
+        .route("/ui/do/tasks/{id}", post(change))
+        .route("/ui/do/tasks/{id}/status", post(set_status))
+}
+
+/// A task is shown beside its board.
+async fn page(State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Redirect, Problem> {
+    let task = state.service.task(&id).await?.task;
+    Ok(Redirect::to(&format!("/ui/projects/{}?task={id}", task.project)))
+}
+
+async fn part(frame: Frame, State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Response, Problem> {
+    let view = state.service.task(&id).await?;
+    let (_, members) = state.service.project(&view.task.project).await?;
+    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    let parent = match &view.task.parent {
+        Some(parent) => Some((parent.clone(), state.service.task(parent).await?.task.title)),
+        None => None,
+    };
+    let task = view.task;
+    let leads_to = leads_to(task.status);
+    let task = ShownTask {
+        parent,
+        assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
+        dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),
+        dependencies: view.dependencies,
+        subtasks: view.subtasks,
+        executions: view.executions.into_iter().map(Work::from).collect(),
+        may_be_blocked: leads_to.contains(&TaskStatus::Blocked),
+        leads_to,
+        id: task.id,
+        project: task.project,
+        title: task.title,
+        description: task.description,
+        status: task.status,
+        status_since: When(task.status_since),
+        priority: task.priority,
+        blocked_reason: task.blocked_reason,
+        revision: task.revision,
+    };
+    Ok(rendered(&TaskPart { frame, task, members: faces.of_all(&members) }))
+}
+
+async fn new(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InQuery(query): InQuery<ParentQuery>,
+) -> Result<Response, Problem> {
+    let (_, members) = state.service.project(&project).await?;
+    let faces = Faces::new(state.service.agents().await?, &[]);
+    let parent = match query.parent {
+        Some(parent) => {
+            let title = state.service.task(&parent).await?.task.title;
+            Some((parent, title))
+        }
+        None => None,
+    };
+    Ok(rendered(&NewTaskPart { frame, project, parent, members: faces.of_all(&members) }))
+}
+
+async fn make(
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InForm(fields): InForm<NewTaskFields>,
+) -> Result<Response, Problem> {
+    let new = NewTask {
+        id: None,
+        project,
+        title: fields.title,
+        description: fields.description,
+        status: fields.status,
+        priority: fields.priority,
+        assignee: given("assignee", &fields.assignee)?,
+        parent: given("parent", &fields.parent)?,
+        dependencies: Vec::new(),
+    };
+    let task = state.service.add_task(&new).await?.task;
+    tracing::info!(task_id = %task.id, project_id = %task.project, status = %task.status, "task added");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn change(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+    InForm(fields): InForm<TaskFields>,
+) -> Result<Response, Problem> {
+    let before = state.service.task(&id).await?.task;
+    if before.revision != fields.revision {
+        let detail = format!("task `{id}` was changed by somebody else meanwhile; open it again to see how it is now");
+        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", detail));
+    }
+    let dependencies = fields.dependencies.split([' ', ',']).filter(|id| !id.is_empty());
+    let dependencies = dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
+    let edit = TaskEdit {
+        title: Some(fields.title),
+        description: Some(fields.description),
+        priority: Some(fields.priority),
+        assignee: Some(given("assignee", &fields.assignee)?),
+        dependencies: Some(dependencies),
+        ..TaskEdit::default()
+    };
+    let task = state.service.set_task(&id, &edit).await?.task;
+    tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn set_status(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+    InForm(fields): InForm<StatusFields>,
+) -> Result<Response, Problem> {
+    let reason = Some(fields.reason).filter(|reason| !reason.trim().is_empty());
+    let edit = TaskEdit { status: Some(fields.status), reason, ..TaskEdit::default() };
+    let task = state.service.set_task(&id, &edit).await?.task;
+    tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,296 @@
+//! What the pages say, in English and Japanese, side by side so that neither is forgotten.
+
+use crate::domain::pair::StartReason;
+use crate::domain::{Language, Priority, TaskStatus};
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $english:literal, $japanese:literal;)+) => {
+        /// The texts of one language.
+        #[derive(Debug)]
+        pub(super) struct Words {
+            pub(super) language: Language,
+            $($(#[$doc])* pub(super) $name: &'static str,)+
+        }
+
+        static ENGLISH: Words = Words { language: Language::English, $($name: $english,)+ };
+        static JAPANESE: Words = Words { language: Language::Japanese, $($name: $japanese,)+ };
+    };
+}
+
+texts! {
+    projects: "Projects", "プロジェクト";
+    agents: "Agents", "エージェント";
+    launches: "Launches", "起動履歴";
+    coordinator: "Coordinator", "コーディネーター";
+    settings: "Settings", "設定";
+    skip_to_content: "Skip to content", "本文へ移動";
+    navigation: "Navigation", "ナビゲーション";
+    live: "Live", "接続中";
+    reconnecting: "Reconnecting…", "再接続中…";
+    theme: "Light or dark", "明暗を切り替える";
+    other_language: "日本語", "English";
+    log_out: "Log out", "ログアウト";
+    signed_in_as: "Signed in as", "ログイン中:";
+    viewer_note: "You may look, but not change anything.", "閲覧のみ可能です。";
+
+    new_project: "New project", "プロジェクトを作成";
+    edit_project: "Edit project", "プロジェクトを編集";
+    no_projects: "There is no project yet. A project is a name for a folder that agents work in.", "プロジェクトがまだありません。プロジェクトは、エージェントが作業するフォルダーに名前を付けたものです。";
+    working_directory: "Working directory", "作業ディレクトリ";
+    working_directory_hint: "An absolute path on the machine of the coordinator. It is never created.", "コーディネーターのマシン上の絶対パス。自動では作成されません。";
+    id: "Id", "ID";
+    id_hint: "Letters, digits, . _ - ; leave it empty to have one made.", "英数字と . _ - が使えます。空欄なら自動で付けます。";
+    name: "Name", "名前";
+    status: "Status", "状態";
+    active: "Active", "有効";
+    inactive: "Inactive", "無効";
+    archived: "Archived", "アーカイブ済み";
+    save: "Save", "保存";
+    create: "Create", "作成";
+    cancel: "Cancel", "キャンセル";
+    close: "Close", "閉じる";
+    edit: "Edit", "編集";
+    open_tasks: "open tasks", "未完了タスク";
+    running_now: "running", "実行中";
+    assigned_agents: "Assigned agents", "割り当て済みエージェント";
+    assign: "Assign", "割り当てる";
+    unassign: "Unassign", "割り当て解除";
+    nobody_assigned: "No agent is assigned yet.", "エージェントがまだ割り当てられていません。";
+    all_assigned: "All agents are assigned.", "すべてのエージェントが割り当て済みです。";
+
+    board: "Task board", "タスクボード";
+    new_task: "New task", "タスクを作成";
+    no_tasks: "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.", "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すとエージェントが起動します。";
+    board_help: "Drag a card, or focus it and press Shift with an arrow key, to change its state. Enter opens it.", "カードをドラッグするか、フォーカスして Shift+矢印キーを押すと状態が変わります。Enter で開きます。";
+    nothing_here: "Nothing here.", "ありません。";
+    more: "Show more", "さらに表示";
+    title: "Title", "タイトル";
+    description: "Description", "説明";
+    assignee: "Assignee", "担当";
+    nobody: "nobody", "なし";
+    priority: "Priority", "優先度";
+    subtasks: "Subtasks", "サブタスク";
+    part_of: "part of", "親タスク:";
+    dependencies: "Waits for", "依存タスク";
+    dependencies_hint: "Ids of tasks that must be done first, separated by spaces.", "先に完了すべきタスクのID（空白区切り）。";
+    waits_for: "waits for", "依存:";
+    blocked_because: "Blocked:", "ブロック理由:";
+    reason: "Reason", "理由";
+    move_to: "Move to", "移動";
+    work_so_far: "Work so far", "これまでの作業";
+    no_work_yet: "Nobody has worked on it yet.", "まだ誰も作業していません。";
+    since: "since", "開始:";
+    next_steps: "Next steps", "次のステップ";
+    backlog: "Backlog", "バックログ";
+    todo: "To do", "未着手";
+    in_progress: "In progress", "進行中";
+    blocked: "Blocked", "ブロック中";
+    done: "Done", "完了";
+    cancelled: "Cancelled", "取り消し";
+    low: "low", "低";
+    medium: "medium", "中";
+    high: "high", "高";
+    urgent: "urgent", "緊急";
+
+    chat_with: "Chat with", "チャット:";
+    preparing: "Preparing...", "準備中...";
+    send: "Send", "送信";
+    message: "Message", "メッセージ";
+    message_hint: "Ctrl+Enter sends.", "Ctrl+Enter で送信します。";
+    no_messages: "Say something. The agent is being started meanwhile.", "メッセージを書いてください。その間にエージェントを起動します。";
+    earlier: "Earlier messages", "以前のメッセージ";
+    agent_gone: "The agent is not there. Your next message starts it again.", "エージェントは停止しました。次のメッセージで再起動します。";
+    chat_waits: "It waits:", "待機中:";
+    you: "You", "あなた";
+    not_sent: "Not sent yet; it is tried again.", "未送信です。再試行します。";
+
+    new_agent: "New agent", "エージェントを作成";
+    edit_agent: "Edit agent", "エージェントを編集";
+    no_agents: "There is no agent yet. Make one, and assign it to a project.", "エージェントがまだありません。作成してプロジェクトに割り当ててください。";
+    kind: "Kind (ai_type)", "種別 (ai_type)";
+    kind_hint: "Names the provider that starts it: claude, codex, … or an entry of ai_providers.", "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
+    system_prompt: "System prompt", "システムプロンプト";
+    passkey: "Passkey", "パスキー";
+    make_passkey: "Make a new passkey", "新しいパスキーを発行";
+    passkey_once: "Copy it now: it is not shown again.", "今コピーしてください。再表示されません。";
+    passkey_replaced: "The old one no longer works.", "以前のパスキーは使えなくなりました。";
+    has_passkey: "has a passkey", "パスキーあり";
+    no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし: 起動チケットでのみ認証します";
+    not_running: "not running", "停止中";
+    stop: "Stop", "停止";
+    resume: "Resume", "再開";
+    why_not: "Why not running?", "動いていない理由";
+    why_title: "What lets it start, and what keeps it", "起動の条件と妨げ";
+    rule: "Rule", "規則";
+    keeps_it: "keeps it from starting", "起動を妨げています";
+    lets_it: "lets it start", "問題なし";
+    until_when: "until", "まで";
+    failures_in_a_row: "failures in a row", "連続失敗";
+    for_tasks: "For tasks", "タスク用";
+    for_chats: "For chats", "チャット用";
+    task: "task", "タスク";
+    memory: "Memory", "メモリー";
+    last_line: "Last seen", "最新の出力";
+    state: "State", "状態";
+    provider: "Provider", "プロバイダー";
+    process: "Process", "プロセス";
+    adopted: "adopted", "引き継ぎ";
+    suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
+    unkillable: "survives KILL", "KILL でも終了しない";
+
+    no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
+    launch: "Launch", "起動";
+    output: "Output", "出力";
+    output_follow: "Follow", "追従";
+    no_output: "It has printed nothing yet.", "まだ出力がありません。";
+    output_cut: "Earlier lines are not shown here; the command line has them:", "以前の行は省略しました。コマンドラインで全体を表示できます:";
+    timeline: "Its life", "経過";
+    claimed: "Decided to start", "起動を決定";
+    started: "Process started", "プロセス開始";
+    authenticated: "Authenticated", "認証完了";
+    reported: "Reported", "報告";
+    stop_wanted: "Told to stop", "停止要求";
+    exited: "Exited", "終了";
+    ended: "Ended", "完了";
+    outcome: "Outcome", "結果";
+    exit_code: "exit code", "終了コード";
+    signal: "signal", "シグナル";
+    tokens: "tokens", "トークン";
+    cost: "Cost", "コスト";
+    turns: "turns", "ターン";
+    took: "Took", "所要時間";
+
+    starting: "starting", "起動中";
+    running: "running", "実行中";
+    stopping: "stopping", "停止処理中";
+    ending: "ending", "終了処理中";
+
+    slots: "Running now", "実行数";
+    of: "of", "/";
+    waiting_starts: "Starts that wait", "待機中の起動";
+    nothing_waits: "Nothing waits.", "待機中の起動はありません。";
+    parked: "Parked providers", "一時停止中のプロバイダー";
+    nothing_parked: "All providers work.", "すべてのプロバイダーが利用可能です。";
+    pause: "Pause", "一時停止";
+    drain: "Drain", "ドレイン";
+    refresh: "Look again", "再確認";
+    stop_all: "Stop everything", "すべて停止";
+    stop_all_sure: "Stop every agent and start nothing more until you resume?", "すべてのエージェントを停止し、再開するまで起動しません。よろしいですか？";
+    stop_sure: "Stop this agent? It is not started again until you resume it, or set a task of it in progress.", "このエージェントを停止しますか？ 再開するか、タスクを進行中にするまで起動しません。";
+    pause_hint: "Starts nothing more; what runs goes on.", "新しい起動を止めます。実行中のものは続きます。";
+    drain_hint: "A pause in which chats are told to end.", "一時停止に加え、チャットを終了させます。";
+    paused_since: "Paused since", "一時停止中:";
+    no_coordinator: "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.", "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
+    coordinators: "Coordinators", "コーディネーター一覧";
+    heard: "heard", "最終応答";
+    gone: "not heard of", "応答なし";
+    counters: "Since its start", "起動後の累計";
+    starts: "starts", "起動";
+    adoptions: "adoptions", "引き継ぎ";
+    leaked: "leftover processes ended", "残存プロセスの終了";
+    cycles: "cycles", "周期";
+    by_poll: "found by poll only", "ポーリングのみで検出";
+    recent_ends: "Recent ends", "最近の終了";
+    configuration: "Configuration", "設定ファイル";
+    configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
+    configuration_waiting: "Waits for a restart:", "再起動待ち:";
+    configuration_none: "There is no file; all settings have their defaults.", "ファイルがないため、すべて既定値です。";
+    read_at: "read", "読み込み:";
+    version: "Version", "バージョン";
+    settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in docs/configuration.md.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
+    command_line: "On the command line", "コマンドライン";
+
+    not_found: "This is not here", "見つかりません";
+    went_wrong: "That did not work", "エラーが発生しました";
+    back_to_projects: "To the projects", "プロジェクト一覧へ";
+    lost_contact: "The daemon did not answer. It is tried again when it is there.", "デーモンが応答しません。復帰後に再試行します。";
+}
+
+impl Words {
+    pub(super) const fn of(language: Language) -> &'static Self {
+        match language {
+            Language::English => &ENGLISH,
+            Language::Japanese => &JAPANESE,
+        }
+    }
+
+    pub(super) const fn lang(&self) -> &'static str {
+        self.language.as_str()
+    }
+
+    pub(super) const fn of_status(&self, status: TaskStatus) -> &'static str {
+        match status {
+            TaskStatus::Backlog => self.backlog,
+            TaskStatus::Todo => self.todo,
+            TaskStatus::InProgress => self.in_progress,
+            TaskStatus::Blocked => self.blocked,
+            TaskStatus::Done => self.done,
+            TaskStatus::Cancelled => self.cancelled,
+        }
+    }
+
+    pub(super) const fn of_priority(&self, priority: Priority) -> &'static str {
+        match priority {
+            Priority::Low => self.low,
+            Priority::Medium => self.medium,
+            Priority::High => self.high,
+            Priority::Urgent => self.urgent,
+        }
+    }
+
+    /// Of a launch, by the word of its state.
+    pub(super) fn of_state<'a>(&'a self, state: &'a str) -> &'a str {
+        match state {
+            "starting" => self.starting,
+            "running" => self.running,
+            "stopping" => self.stopping,
+            "ending" => self.ending,
+            "ended" => self.ended,
+            other => other,
+        }
+    }
+
+    /// Why a pair does or doesn't start, in a sentence.
+    pub(super) const fn of_start_reason(&self, reason: StartReason) -> &'static str {
+        let (english, japanese) = match reason {
+            StartReason::Ready => ("it is ready to start", "起動できます"),
+            StartReason::Unknown => ("no such agent or project", "エージェントまたはプロジェクトが存在しません"),
+            StartReason::NotAssigned => {
+                ("the agent is not assigned to the project", "プロジェクトに割り当てられていません")
+            }
+            StartReason::Inactive => {
+                ("the agent or the project is not active", "エージェントまたはプロジェクトが無効です")
+            }
+            StartReason::Starting => ("it is starting", "起動中です"),
+            StartReason::Running => ("it runs", "実行中です"),
+            StartReason::Stopping => ("it is on its way out", "停止処理中です"),
+            StartReason::NoWork => ("there is no work for it", "作業がありません"),
+            StartReason::Paused => ("all starts are paused", "すべての起動が一時停止中です"),
+            StartReason::Held => ("a person stopped it", "人が停止しました"),
+            StartReason::Suspended => {
+                ("it failed too often, and waits for a person", "失敗が続いたため、再開を待っています")
+            }
+            StartReason::Misconfigured => {
+                ("it can't work as it is configured, and waits for a person", "設定に問題があり、再開を待っています")
+            }
+            StartReason::Parked => ("the account of its provider waits", "プロバイダーのアカウントが待機中です"),
+            StartReason::Backoff => {
+                ("it failed lately, and waits before the next try", "失敗したため、次の試行まで待機中です")
+            }
+            StartReason::NoFreeSlot => ("all slots are taken", "空きがありません"),
+            StartReason::ChatReserve => ("what is free is kept for chats", "空きはチャット用に確保されています"),
+            StartReason::ProjectLimit => ("its project has as many as it may", "プロジェクトの上限に達しています"),
+            StartReason::AgentLimit => ("its agent has as many as it may", "エージェントの上限に達しています"),
+            StartReason::ProviderLimit => ("its provider has as many as it may", "プロバイダーの上限に達しています"),
+            StartReason::LowDisk => ("there is too little free disk space", "ディスクの空きが不足しています"),
+            StartReason::LowMemory => ("there is too little free memory", "メモリーの空きが不足しています"),
+            StartReason::NoPasskey => {
+                ("the coordinator has no passkey for the agent", "コーディネーターにパスキーがありません")
+            }
+        };
+        match self.language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+}

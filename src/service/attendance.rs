@@ -1,0 +1,92 @@
+//! Who sits at a chat: panels that are open. When the last one closes, the chat ends; a page that is loaded anew closes and opens
+//! its panel, and has a moment for it.
+//!
+//! Only what somebody sat at ends so: a chat that a script opened has nobody at its panel from the beginning. In memory: after a
+//! restart of the server the panels come back by themselves, and a chat to which none does ends by its silence.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::Assignment;
+use crate::nudge::Nudge;
+use crate::telemetry::ErrorChain;
+
+use super::Service;
+
+/// How long a chat waits for a panel after the last one closed.
+const RELOAD_GRACE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Attendances {
+    tables: Mutex<BTreeMap<Assignment, Table>>,
+    /// Somebody left.
+    pub(super) departures: Nudge,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    n_open: usize,
+    left_at: Option<Instant>,
+}
+
+impl Attendances {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Assignment, Table>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the next chat ends that nobody sits at.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.lock().values().filter_map(|table| table.left_at).min().map(|left_at| left_at + RELOAD_GRACE)
+    }
+
+    fn take_left(&self, now: Instant) -> Vec<Assignment> {
+        let mut tables = self.lock();
+        let is_over = |table: &Table| table.left_at.is_some_and(|left_at| left_at + RELOAD_GRACE <= now);
+        let over = tables.iter().filter(|(_, table)| is_over(table)).map(|(chat, _)| chat.clone()).collect();
+        tables.retain(|_, table| !is_over(table));
+        over
+    }
+}
+
+/// An open panel; it closes when this is dropped.
+pub struct Attendance {
+    service: Arc<Service>,
+    chat: Assignment,
+}
+
+impl Service {
+    /// Somebody opens a panel at a chat.
+    pub fn attend(self: &Arc<Self>, chat: Assignment) -> Attendance {
+        let mut tables = self.attendances.lock();
+        let table = tables.entry(chat.clone()).or_default();
+        table.n_open += 1;
+        table.left_at = None;
+        Attendance { service: Arc::clone(self), chat }
+    }
+
+    /// Ends the chats that nobody sits at any more.
+    pub(super) async fn end_unattended(&self) {
+        for Assignment { agent, project } in self.attendances.take_left(Instant::now()) {
+            tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");
+            if let Err(error) = self.end_chat(&agent, &project).await {
+                tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it ends by its silence");
+            }
+        }
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        let attendances = &self.service.attendances;
+        if let Some(table) = attendances.lock().get_mut(&self.chat) {
+            table.n_open = table.n_open.saturating_sub(1);
+            if table.n_open == 0 {
+                table.left_at = Some(Instant::now());
+            }
+        }
+        attendances.departures.wake();
+    }
+}

@@ -1,0 +1,181 @@
+//! Following what happens: one reader takes new events from the store and hands them to everybody who follows.
+//!
+//! A follower that comes later, falls behind or comes back reads for itself what it missed, and is handed the rest. Nobody waits
+//! for anybody: who doesn't take what is handed out falls behind alone.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use crate::domain::event::Event;
+use crate::nudge::sleep_until;
+use crate::telemetry::ErrorChain;
+
+use super::{Service, ServiceError};
+
+/// Batches that a follower may be behind before it reads for itself.
+const MAX_BEHIND: usize = 256;
+/// Events of one batch.
+const MAX_BATCH: usize = 256;
+/// Between two words that the status is another: it is asked for in answer, and changes all the time.
+const STATUS_PAUSE: Duration = Duration::from_millis(200);
+
+/// Hands out what happens.
+#[derive(Debug)]
+pub(super) struct Newsroom(broadcast::Sender<Handed>);
+
+impl Default for Newsroom {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(MAX_BEHIND))
+    }
+}
+
+/// What is handed out.
+#[derive(Debug, Clone)]
+enum Handed {
+    /// All events after this number, up to the last of these.
+    Events {
+        after: i64,
+        events: Arc<[Event]>,
+    },
+    Status,
+}
+
+/// What a follower hears.
+#[derive(Debug, Clone)]
+pub enum News {
+    /// What happened, in order; never empty.
+    Events(Arc<[Event]>),
+    /// What coordinators say of themselves is different; [`Service::status`] has it.
+    Status,
+    /// Of what came after the last event it had seen, some is not kept any more. It goes on after this number.
+    Lost { newest: i64 },
+}
+
+/// Somebody who follows.
+pub struct Follower {
+    service: Arc<Service>,
+    handed: broadcast::Receiver<Handed>,
+    /// The last one it has seen.
+    after: i64,
+    /// Not all up to what is handed out was seen.
+    is_behind: bool,
+}
+
+impl Service {
+    /// The number of the newest event; 0 before the first.
+    pub async fn newest_event(&self) -> Result<i64, ServiceError> {
+        Ok(self.store.event_span().await?.newest)
+    }
+
+    /// Follows what happens after the event with this number, or from now on.
+    pub async fn follow(self: &Arc<Self>, after: Option<i64>) -> Result<Follower, ServiceError> {
+        // First of all, so that nothing falls between what is read and what is handed out.
+        let handed = self.newsroom.0.subscribe();
+        let (after, is_behind) = match after {
+            Some(after) => (after, true),
+            None => (self.store.event_span().await?.newest, false),
+        };
+        Ok(Follower { service: Arc::clone(self), handed, after, is_behind })
+    }
+
+    /// Hands out what happens, as long as it is polled. Cancel-safe: who follows reads what is missing.
+    pub async fn hand_out_events(&self) -> Infallible {
+        let (mut commits, mut reports) = (self.waiting.events.listen(), self.waiting.reports.listen());
+        let (mut last, mut status_from, mut status_at) = (None, Instant::now(), None);
+        loop {
+            tokio::select! {
+                () = commits.woken() => {
+                    last = match self.hand_out_after(last).await {
+                        Ok(last) => last,
+                        Err(error) => {
+                            tracing::warn!(error = %ErrorChain(&error), "could not read what happened; will try again");
+                            None
+                        }
+                    };
+                }
+                () = sleep_until(status_at) => {
+                    status_at = None;
+                    status_from = Instant::now() + STATUS_PAUSE;
+                    // Without followers it is said to nobody.
+                    let _ = self.newsroom.0.send(Handed::Status);
+                }
+                () = reports.woken(), if status_at.is_none() => status_at = Some(status_from),
+            }
+        }
+    }
+
+    /// Hands out what came after `last`, and gives the newest. While nobody follows, nothing is read and nothing is known.
+    async fn hand_out_after(&self, last: Option<i64>) -> Result<Option<i64>, ServiceError> {
+        if self.newsroom.0.receiver_count() == 0 {
+            return Ok(None);
+        }
+        let Some(mut after) = last else {
+            let newest = self.store.event_span().await?.newest;
+            // Whoever isn't there yet sees that something came before, and reads it.
+            let _ = self.newsroom.0.send(Handed::Events { after: newest, events: Arc::new([]) });
+            return Ok(Some(newest));
+        };
+        loop {
+            let events = self.store.events(after, MAX_BATCH).await?;
+            let Some(newest) = events.last().map(|event| event.seq) else { return Ok(Some(after)) };
+            let is_all = events.len() < MAX_BATCH;
+            let _ = self.newsroom.0.send(Handed::Events { after, events: events.into() });
+            after = newest;
+            if is_all {
+                return Ok(Some(after));
+            }
+        }
+    }
+}
+
+impl Follower {
+    /// The number after which it goes on.
+    pub fn position(&self) -> i64 {
+        self.after
+    }
+
+    /// What comes next. Cancel-safe: what wasn't returned is returned by the next call.
+    ///
+    /// # Errors
+    /// When the store can't be read; the next call tries again.
+    pub async fn next(&mut self) -> Result<News, ServiceError> {
+        loop {
+            if self.is_behind {
+                match self.catch_up().await? {
+                    Some(news) => return Ok(news),
+                    None => self.is_behind = false,
+                }
+            }
+            match self.handed.recv().await {
+                Ok(Handed::Status) => return Ok(News::Status),
+                Ok(Handed::Events { after, .. }) if after > self.after => self.is_behind = true,
+                Ok(Handed::Events { events, .. }) => {
+                    let n_seen = events.partition_point(|event| event.seq <= self.after);
+                    let Some(last) = events[n_seen..].last() else { continue };
+                    self.after = last.seq;
+                    return Ok(News::Events(if n_seen == 0 { events } else { events[n_seen..].into() }));
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => self.is_behind = true,
+                // The service has the sender, and this has the service.
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What the store has after the last that was seen; `None` if that is all there is.
+    async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
+        let span = self.service.store.event_span().await?;
+        if span.has_lost_after(self.after) {
+            self.after = span.newest;
+            return Ok(Some(News::Lost { newest: span.newest }));
+        }
+        let events = self.service.store.events(self.after, MAX_BATCH).await?;
+        let Some(last) = events.last() else { return Ok(None) };
+        self.after = last.seq;
+        Ok(Some(News::Events(events.into())))
+    }
+}

@@ -1,0 +1,33 @@
+//! What the processes of running agents take of this machine, for people who look.
+
+use std::collections::BTreeMap;
+
+use crate::domain::LaunchId;
+use crate::instance_dir::proc_fs;
+
+use super::Service;
+
+impl Service {
+    /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
+    /// processes share counts for each of them.
+    pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
+        let Ok(open) = self.store.open_launches().await else { return BTreeMap::new() };
+        let here = open.into_iter().filter(|launch| {
+            launch.coordinator.as_ref().is_some_and(|coordinator| self.coordinators.is_here(coordinator))
+        });
+        let roots: Vec<_> = here.filter_map(|launch| Some((launch.id, launch.pid?))).collect();
+        if roots.is_empty() {
+            return BTreeMap::new();
+        }
+        tokio::task::spawn_blocking(|| memory_of_trees(roots)).await.unwrap_or_default()
+    }
+}
+
+fn memory_of_trees(roots: Vec<(LaunchId, i32)>) -> BTreeMap<LaunchId, u64> {
+    let Ok(all) = proc_fs::list() else { return BTreeMap::new() };
+    let of_tree = |root| {
+        let below = proc_fs::descendants(&all, root).into_iter().map(|process| process.pid);
+        std::iter::once(root).chain(below).filter_map(proc_fs::resident_memory).sum()
+    };
+    roots.into_iter().map(|(launch, root)| (launch, of_tree(root))).collect()
+}
