@@ -398,7 +398,9 @@ impl<'a> Queue<'a> {
         }
         let projects: Vec<&ProjectId> = waiting.keys().copied().collect();
         let mut queue = Self { waiting, line: BTreeSet::new() };
-        projects.into_iter().for_each(|project| queue.line_up(project, slots));
+        for project in projects {
+            queue.line_up(project, slots);
+        }
         queue
     }
 
