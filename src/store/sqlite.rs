@@ -37,6 +37,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Readers that are open at once; more wait.
 const MAX_READERS: u32 = 4;
+/// Memory for pages of one reader: 256 KiB.
+const READER_CACHE: &str = "-256";
 /// How long a reader that nobody uses keeps its memory.
 const READER_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a read waits for a free reader.
@@ -79,7 +81,8 @@ impl SqliteStore {
             .max_lifetime(None)
             // A ping before each read would double its cost, and a file doesn't go away like a server.
             .test_before_acquire(false)
-            .connect_lazy_with(opened.options.clone().pragma("query_only", "on"));
+            // Each write makes them read their pages anew, from the memory of the kernel: many of them are only kept twice.
+            .connect_lazy_with(opened.options.clone().pragma("query_only", "on").pragma("cache_size", READER_CACHE));
         Self { readers, writer: Writer::start(opened.connection, opened.options) }
     }
 
