@@ -12,16 +12,21 @@ mod check;
 mod client;
 mod drain;
 mod error;
+mod events;
+mod execution;
+mod history;
 mod http_bridge;
 mod http_door;
 mod login;
 mod logs;
 mod metrics;
+mod notice;
 mod output;
 mod project;
 mod reference;
 mod reload;
 mod run;
+mod session;
 mod status;
 mod stop;
 mod task;
@@ -135,9 +140,20 @@ enum Question {
     Token(token::TokenCommand),
     /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
     Chat(chat::ChatArguments),
-    /// Tasks: list, show, add, set
+    /// Tasks: list, show, history, add, set
     #[command(subcommand)]
     Task(task::TaskCommand),
+    /// Sessions of agents: list, end
+    #[command(subcommand)]
+    Session(session::SessionCommand),
+    /// The work of agents on tasks: list
+    #[command(subcommand)]
+    Execution(execution::ExecutionCommand),
+    /// What agents were told while they worked: list
+    #[command(subcommand)]
+    Notice(notice::NoticeCommand),
+    /// Print what happens, as it happens
+    Events(events::EventsArguments),
     /// Projects: list, show, add, set
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -262,6 +278,10 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Token(token) => token.run(&client, environment).await,
             Question::Chat(chat) => chat.run(&client).await,
             Question::Task(task) => task.run(&client).await,
+            Question::Session(session) => session.run(&client).await,
+            Question::Execution(execution) => execution.run(&client).await,
+            Question::Notice(notice) => notice.run(&client).await,
+            Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,
         }

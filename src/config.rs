@@ -27,6 +27,7 @@ mod paths;
 mod providers;
 mod reader;
 mod report;
+mod retention;
 mod run;
 mod session;
 mod shutdown;
@@ -42,6 +43,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::domain::retention::Retention;
 use crate::domain::{AgentId, Language, Secret, ServerAddress};
 
 use paths::Paths;
@@ -52,7 +54,7 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use backoff::Backoff;
 pub use chat::Chat;
-pub use diff::{Applies, Change, diff};
+pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
 pub use http::Http;
 pub use limits::{AgentLimits, Limits};
@@ -115,6 +117,8 @@ pub struct Config {
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
+    /// How long the past is kept.
+    pub retention: Retention,
     /// Of the texts that agents read.
     pub language: Language,
     /// A manifest that is applied at each start.
@@ -151,6 +155,7 @@ impl Config {
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
             output: Output::default(),
+            retention: Retention::default(),
             language: Language::English,
             manifest: None,
         }
@@ -190,6 +195,7 @@ impl Config {
             shutdown: Shutdown::read(top.section("shutdown")),
             log: LogConfig::read(top.section("log")),
             output: Output::read(top.section("output")),
+            retention: retention::read(top.section("retention")),
             language: top.one_of("language", default.language, &languages),
             manifest: top.optional("manifest").and_then(|field| field.path()),
         }

@@ -25,6 +25,7 @@ pub mod plan;
 pub mod printable;
 pub mod redact;
 pub mod refusal;
+pub mod retention;
 pub mod secret;
 pub mod server_address;
 pub mod session;

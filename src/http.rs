@@ -8,6 +8,7 @@ pub mod body;
 mod connection;
 pub mod crowd;
 mod guard;
+mod headers;
 pub mod problem;
 
 use std::io;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 pub use connection::{ClientGone, ReadWithin};
 pub use guard::{guarded, only_header};
+pub use headers::with_security_headers;
 pub use problem::{Place, Problem};
 
 use crowd::Crowd;

@@ -11,9 +11,7 @@ mod lines;
 mod malformed;
 mod patience;
 mod rate;
-mod recent;
 mod server;
-mod throttle;
 mod tools;
 
 pub mod http;

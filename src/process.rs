@@ -23,12 +23,14 @@ mod adoption;
 mod entry;
 mod launcher;
 mod orphans;
+mod past;
 mod shims;
 mod state_dir;
 mod table;
 
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
+pub use self::past::remove_old;
 use self::table::Request;
 
 /// Where instances live and how they are kept.

@@ -3,10 +3,13 @@
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+mod api;
 pub mod auth;
+mod conditional;
 mod extract;
 mod guard;
 mod login;
+mod page;
 mod problem;
 pub mod routes;
 mod web;
@@ -27,6 +30,7 @@ pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 use crate::domain::host::Origin;
 use crate::http::{self, Limits};
 use crate::service::Service;
+use crate::service::throttle::Throttle;
 
 /// What every route needs.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct RestState {
     pub http: Option<SocketAddr>,
     /// How browsers call it, where that isn't by its address: behind a proxy.
     pub public_origin: Option<Origin>,
+    /// Who guesses at tokens, cookies and links.
+    pub guesses: Arc<Throttle>,
     /// How it is configured, and where that is read again.
     pub configuration: ConfigurationDoor,
     /// Ends streams that would never end by themselves.
@@ -83,8 +89,8 @@ pub fn router(state: RestState) -> Router {
 
 /// All routes, for a listener that anybody can reach: most of them for those who show that they may. Without an answer for other
 /// paths.
-pub fn network_router(state: RestState) -> Router {
-    open(state.clone()).merge(auth::authenticated(closed(state.clone()), &state))
+pub fn network_router(state: &RestState) -> Router {
+    open(state.clone()).merge(auth::authenticated(closed(state.clone()), state))
 }
 
 /// The routes of a coordinator without its server.

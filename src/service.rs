@@ -6,6 +6,7 @@
 mod accounts;
 mod activities;
 mod attendance;
+pub mod audit;
 mod authenticate;
 mod caller;
 mod catalog;
@@ -18,6 +19,7 @@ mod create_tasks;
 mod credentials;
 mod events;
 mod footprint;
+mod history;
 mod launches;
 mod logout;
 mod manifest;
@@ -29,7 +31,9 @@ mod older_clients;
 mod operate;
 mod output;
 mod overdue;
+pub mod recent;
 mod report;
+mod retention;
 mod roster;
 mod save_context;
 mod start;
@@ -38,6 +42,7 @@ mod task_progress;
 mod task_rules;
 mod task_status;
 mod tasks;
+pub mod throttle;
 mod told;
 mod upkeep;
 mod waiting;
@@ -77,10 +82,11 @@ pub use task_status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView};
 pub use why::Why;
 
-pub use crate::store::{LaunchFilter, TaskFilter};
+pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -110,6 +116,8 @@ pub struct Settings {
     pub start_limit: StartLimit,
     /// How long a failed account waits that names no end of it.
     pub parking: Parking,
+    /// How long the past is kept.
+    pub retention: Retention,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
     /// What launch tickets are made with.

@@ -13,7 +13,8 @@ use futures::future::BoxFuture;
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
@@ -78,6 +79,13 @@ pub enum Change {
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
+    /// An ended launch with its sessions, notices, executions and kept output is forgotten; one that is open, or unknown, stays as
+    /// it is.
+    ForgetLaunch(LaunchId),
+    /// Events up to this number are forgotten.
+    ForgetEvents(i64),
+    /// The messages of a chat up to this number are forgotten.
+    ForgetMessages(Assignment, i64),
 }
 
 /// So many ends of outputs are kept.
@@ -137,8 +145,33 @@ pub struct LaunchFilter {
     pub purpose: Option<Purpose>,
     /// Only those that have ended, by the time of their end.
     pub only_ended: bool,
+    /// Only what comes after this one in the answer; nothing, if there is no such launch.
+    pub after: Option<LaunchId>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// Which rows of what agents leave behind them, the newest first; each field that is set narrows the answer.
+#[derive(Debug, Clone)]
+pub struct HistoryFilter<Id> {
+    pub agent: Option<AgentId>,
+    pub project: Option<ProjectId>,
+    pub launch: Option<LaunchId>,
+    /// Sessions have none.
+    pub task: Option<TaskId>,
+    /// Only what goes on.
+    pub only_open: bool,
+    /// Only what comes after this row in the answer; nothing, if there is no such row.
+    pub after: Option<Id>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl<Id> HistoryFilter<Id> {
+    /// At most so many of all.
+    pub const fn newest(limit: usize) -> Self {
+        Self { agent: None, project: None, launch: None, task: None, only_open: false, after: None, limit }
+    }
 }
 
 /// Which messages of a chat, in their order.
@@ -205,14 +238,21 @@ pub trait Store: Send + Sync + 'static {
     fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;
     /// Sessions that have not ended, by creation, then id.
     fn open_sessions(&self) -> Answer<'_, Vec<Session>>;
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>>;
+    /// By creation.
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>>;
     /// The sessions of one launch, by creation, then id.
     fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>>;
+    /// By their beginning.
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>>;
     /// The work on one task, the newest first.
     fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
     /// The work of one launch, the newest first.
     fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
 
     fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>>;
+    /// By creation; what is open isn't settled.
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>>;
     /// The notices of one launch, settled ones too, by creation, then id.
     fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>>;
     /// Notices that aren't settled, by creation, then id.
@@ -250,7 +290,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
+    /// The same of those that name a task.
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>>;
     fn event_span(&self) -> Answer<'_, EventSpan>;
+    /// The greatest number of an event from before then; 0 if there is none.
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64>;
+    /// The same of the messages of a chat.
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64>;
+    /// Launches that ended before then, by their end, then id; those after this one, at most `limit`.
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        limit: usize,
+    ) -> Answer<'a, Vec<PastLaunch>>;
     fn counts(&self) -> Answer<'_, Counts>;
 
     /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].

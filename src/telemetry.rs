@@ -24,6 +24,8 @@ use lines::Lines;
 /// A library whose lines are not ours to tell: the MCP library calls each agent that goes without a word an error, and each
 /// malformed call a warning, with what was sent in it.
 const QUIET: &str = "rmcp";
+/// The target of lines that tell who changed what. They are told whatever else isn't.
+const AUDIT: &str = "audit";
 
 /// Why the log can't be set up.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +108,14 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
         EnvFilter::builder().parse(text).map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
     let filter = parse(level)?;
-    // Who names the library wants to hear it.
-    if level.contains(QUIET) { Ok(filter) } else { parse(&format!("{level},{QUIET}=off")) }
+    // Who names one of them says how much of it is wanted.
+    let is_named = |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
+    match (is_named(QUIET), is_named(AUDIT)) {
+        (true, true) => Ok(filter),
+        (true, false) => parse(&format!("{level},{AUDIT}=info")),
+        (false, true) => parse(&format!("{level},{QUIET}=off")),
+        (false, false) => parse(&format!("{level},{QUIET}=off,{AUDIT}=info")),
+    }
 }
 
 /// An error with its causes on one line: `could not start: working directory is not usable: permission denied`.
@@ -177,5 +185,6 @@ mod tests {
         assert!(show("error").contains("rmcp=off"));
         assert!(!show("info,rmcp=trace").contains("rmcp=off"));
         assert!(filter("info,a=b=c").is_err());
+        assert!(show("error").contains("audit=info") && !show("error,audit=off").contains("audit=info"));
     }
 }

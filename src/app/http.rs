@@ -65,7 +65,7 @@ impl Door {
     pub(super) fn serve(
         self,
         mcp: &McpServer,
-        rest: RestState,
+        rest: &RestState,
         allowed: Vec<HostName>,
     ) -> impl Future<Output = ()> + use<> {
         let cancel = rest.closing.clone();
@@ -76,6 +76,7 @@ impl Door {
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(CatchPanicLayer::custom(problem::panicked));
         let router = http::guarded(router, AllowedHosts::new(self.address, allowed));
+        let router = http::with_security_headers(router);
         let limits = Limits::of(http::share_of_descriptors(8, MAX_CONNECTIONS));
         http::serve(self.listener, router, limits, peer_of, cancel)
     }

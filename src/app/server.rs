@@ -132,11 +132,18 @@ impl Server {
         let http = doors.http_address();
         let public_origin = config.http.public_url.clone();
         let closing = serving.clone();
-        let rest_state = RestState { service: service.clone(), http, public_origin, configuration, closing };
+        let rest_state = RestState {
+            service: service.clone(),
+            http,
+            public_origin,
+            guesses: Arc::default(),
+            configuration,
+            closing,
+        };
         if let Some(http) = doors.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
-            parts.spawn(http.serve(&mcp_server, rest_state.clone(), allowed));
+            parts.spawn(http.serve(&mcp_server, &rest_state, allowed));
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
@@ -172,6 +179,7 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         session_maximum: config.session.max_timeout,
         cleanup_interval: config.session.cleanup_interval,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        retention: config.retention.clone(),
         parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),

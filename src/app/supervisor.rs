@@ -18,6 +18,7 @@ use crate::coordinator::{
 };
 use crate::domain::pair::Backoff;
 use crate::domain::plan::Limits;
+use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use crate::nudge::Nudge;
 use crate::process::{self, ProcessConfig, ProcessTable};
@@ -25,6 +26,7 @@ use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
+use crate::telemetry::{ErrorChain, counters};
 
 /// The table and the loop.
 pub(super) struct Supervisor {
@@ -35,6 +37,8 @@ pub(super) struct Supervisor {
     remote: Option<Arc<RemoteControlPlane>>,
     nudge: Nudge,
     mode: watch::Sender<Mode>,
+    /// How long what its agents printed is kept.
+    retention: watch::Sender<Retention>,
     coordinator: Mutex<JoinHandle<()>>,
 }
 
@@ -46,6 +50,8 @@ pub(super) enum Control {
 
 /// For the loop to end its agents, or to tell the server of their ends, before that is done without it.
 const LOOPS_TURN: Duration = Duration::from_secs(3);
+/// Between two looks for outputs that are too old.
+const BETWEEN_LOOKS: Duration = Duration::from_mins(30);
 /// For spawns under way when nobody waits any longer.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -144,6 +150,30 @@ impl Seat {
     }
 }
 
+/// Looks again and again for what is too old to be kept. Cancel-safe: what is being removed is removed.
+async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
+    loop {
+        let (kept, folder) = (retention.borrow_and_update().clone(), state_dir.clone());
+        let world: &dyn World = &SystemWorld;
+        let now = world.now();
+        let removed = tokio::task::spawn_blocking(move || process::remove_old(&folder, &kept, now)).await;
+        match removed {
+            Ok(Ok(0)) | Err(_) => {}
+            Ok(Ok(n)) => {
+                counters::FORGOTTEN.add_many("output", n);
+                tracing::info!(n_outputs = n, "what agents printed long ago is removed");
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not look for old outputs; will try again");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(BETWEEN_LOOKS) => {}
+            changed = retention.changed() => if changed.is_err() { std::future::pending::<()>().await },
+        }
+    }
+}
+
 /// What a coordinator needs to know of a server elsewhere.
 pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig {
     RemoteConfig {
@@ -212,7 +242,13 @@ impl Supervisor {
                 () = table.closed() => tracing::error!("the process table ended"),
             }
         });
-        Self { processes, seat, configured, remote, nudge: nudge.clone(), mode, coordinator: Mutex::new(coordinator) }
+        let retention = watch::Sender::new(config.retention.clone());
+        let (kept, state_dir, serves) = (retention.subscribe(), config.state_dir.clone(), parts.serving.clone());
+        parts.spawn(async move {
+            serves.run_until_cancelled(remove_old_outputs(kept, state_dir)).await;
+        });
+        let coordinator = Mutex::new(coordinator);
+        Self { processes, seat, configured, remote, nudge: nudge.clone(), mode, retention, coordinator }
     }
 
     /// Goes by these settings from the next cycle on, which comes at once.
@@ -223,6 +259,7 @@ impl Supervisor {
             remote.reconfigure(remote_config(config, &self.seat.id));
         }
         self.configured.send_replace(self.seat.coordinator_config(config));
+        self.retention.send_replace(config.retention.clone());
         self.nudge.wake();
     }
 

@@ -1,4 +1,4 @@
-//! `task`: list, show, add, set.
+//! `task`: list, show, history, add, set.
 
 use std::io::Read as _;
 
@@ -7,8 +7,10 @@ use clap::Subcommand;
 use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
+use super::events::line_of;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
+use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 
 #[derive(Debug, Subcommand)]
@@ -29,6 +31,13 @@ pub(super) enum TaskCommand {
     },
     /// Show a task, what it waits for, its subtasks, and who worked on it
     Show {
+        /// Task id
+        task: TaskId,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print what happened to a task, as far as it is kept
+    History {
         /// Task id
         task: TaskId,
         #[command(flatten)]
@@ -129,6 +138,13 @@ impl TaskCommand {
             Self::Show { task, form } => {
                 let task: TaskDetail = client.get(&format!("/tasks/{task}")).await?;
                 if form.json { print_json(&task) } else { print_detail(&task) }
+            }
+            Self::History { task, form } => {
+                let history: Vec<EventBody> = client.get(&format!("/tasks/{task}/history?limit=1000")).await?;
+                if form.json {
+                    return print_json(&history);
+                }
+                history.iter().try_for_each(|event| print_line(&line_of(event)))
             }
             Self::Add(add) => add.run(client).await,
             Self::Set(set) => set.run(client).await,

@@ -14,10 +14,11 @@ use super::{
     AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
     Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
 };
+use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
 
 /// When a changed setting counts in a daemon that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Applies {
     /// From the next decision on.
@@ -39,7 +40,7 @@ impl Applies {
 }
 
 /// One setting that is different.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Change {
     /// As in the file: `session.max_timeout`.
     pub setting: String,
@@ -58,8 +59,27 @@ impl fmt::Display for Change {
     }
 }
 
+/// A setting as it is in use.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Setting {
+    /// As in the file: `session.max_timeout`.
+    pub setting: String,
+    /// Absent where it may not be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// It is what it would be without a file.
+    pub is_default: bool,
+    /// When a change of it would count.
+    pub applies: Applies,
+}
+
 #[derive(Default)]
-struct Changes(Vec<Change>);
+struct Changes {
+    all: Vec<Change>,
+    /// Also of what is as before.
+    with_same: bool,
+}
 
 impl Changes {
     fn shown<T: PartialEq>(
@@ -69,20 +89,39 @@ impl Changes {
         (old, new): (&T, &T),
         show: impl Fn(&T) -> String,
     ) {
-        if old != new {
-            self.0.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
+        if old != new || self.with_same {
+            self.all.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
         }
     }
 
     fn hidden<T: PartialEq>(&mut self, applies: Applies, setting: impl Into<String>, (old, new): (&T, &T)) {
-        if old != new {
-            self.0.push(Change { setting: setting.into(), values: None, applies });
+        if old != new || self.with_same {
+            self.all.push(Change { setting: setting.into(), values: None, applies });
         }
     }
 }
 
 /// What is different in `new`, in the order of the sections.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
+    compare(old, new, Changes::default())
+}
+
+/// Every setting in use, in the order of the sections; secrets without their values.
+pub fn settings(config: &Config) -> Vec<Setting> {
+    let defaults = Config::with_state_dir(&config.state_dir);
+    let different: BTreeSet<String> = diff(&defaults, config).into_iter().map(|change| change.setting).collect();
+    let all = compare(&defaults, config, Changes { with_same: true, ..Changes::default() });
+    all.into_iter()
+        .map(|Change { setting, values, applies }| Setting {
+            is_default: !different.contains(&setting),
+            value: values.map(|[_, value]| value),
+            setting,
+            applies,
+        })
+        .collect()
+}
+
+fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     use Applies::{AfterRestart, Now};
     let Config {
         polling_interval,
@@ -110,10 +149,10 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         shutdown,
         log,
         output,
+        retention,
         language,
         manifest,
     } = old;
-    let mut changes = Changes::default();
     let path = |path: &PathBuf| path.display().to_string();
     changes.shown(Now, "polling_interval", (polling_interval, &new.polling_interval), duration);
     changes.shown(Now, "max_concurrent", (max_concurrent, &new.max_concurrent), usize::to_string);
@@ -138,9 +177,10 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     of_shutdown(&mut changes, shutdown, &new.shutdown);
     of_log(&mut changes, log, &new.log);
     of_output(&mut changes, output, &new.output);
+    of_retention(&mut changes, retention, &new.retention);
     changes.shown(Now, "language", (language, &new.language), Language::to_string);
     changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
-    changes.0
+    changes.all
 }
 
 /// `new`, as far as a daemon that was started with `started` can go by it: what only counts after a restart stays as it was.
@@ -313,6 +353,19 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), most);
     let Notice { grace } = old.2;
     changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
+}
+
+fn of_retention(changes: &mut Changes, old: &Retention, new: &Retention) {
+    let Retention { history, events, max_events, chats, output, output_size } = old;
+    let size = |bytes: &u64| units::show_size(*bytes);
+    changes.shown(Applies::Now, "retention.history", (history, &new.history), duration);
+    changes.shown(Applies::Now, "retention.events", (events, &new.events), duration);
+    changes.shown(Applies::Now, "retention.max_events", (max_events, &new.max_events), u64::to_string);
+    changes.shown(Applies::Now, "retention.chats", (chats, &new.chats), |chats| {
+        chats.as_ref().map_or_else(|| "off".to_owned(), duration)
+    });
+    changes.shown(Applies::Now, "retention.output", (output, &new.output), duration);
+    changes.shown(Applies::Now, "retention.output_size", (output_size, &new.output_size), size);
 }
 
 fn of_chats(changes: &mut Changes, old: &Chat, new: &Chat) {

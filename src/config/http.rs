@@ -36,11 +36,12 @@ impl Http {
         let listen = section.field("listen");
         let allowed_hosts = section.field("allowed_hosts").map_or_else(Vec::new, Field::list);
         let what = "a name or an address, with a port or without, such as `coordinator.example` or `10.0.0.7:7420`";
-        let is_restricted = !allowed_hosts.is_empty();
+        let has_names = !allowed_hosts.is_empty();
         let allowed_hosts =
             allowed_hosts.iter().filter_map(|host| host.parsed(what, |text| text.parse().ok())).collect();
         let what = "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path";
-        let public_url = section.field("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
+        let public_url = section.optional("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
+        let is_restricted = has_names || public_url.is_some();
         let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
         let parsed = listen.as_ref().and_then(|field| {
             field.parsed(what, |text| if text == "off" { Some(None) } else { parse(text).map(Some) })

@@ -3,13 +3,14 @@
 //! Pure: `app` reads files and hands out what counts; `rest` and the command line show the [`Standing`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::diff::{Change, diff, without_restart};
+use super::diff::{Change, Setting, diff, settings, without_restart};
 use super::{Config, Loaded};
 use crate::domain::Timestamp;
 
 /// How the file stands to what is in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Standing {
     /// The file; `None` means that there is none, and all settings have their defaults.
@@ -23,10 +24,13 @@ pub struct Standing {
     /// What of it only counts after a restart.
     #[serde(default)]
     pub waiting: Vec<Change>,
+    /// What is in use, setting by setting; shown by itself.
+    #[serde(skip)]
+    pub settings: Arc<[Setting]>,
 }
 
 /// What is in the file is not in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Rejected {
     /// When it was read so for the first time.
     pub since: Timestamp,
@@ -35,7 +39,7 @@ pub struct Rejected {
 }
 
 /// What came of reading the file again.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +75,13 @@ impl Live {
     /// As it is at the start, when all of it counts.
     pub fn new(loaded: Loaded, now: Timestamp) -> Self {
         let Loaded { config, source } = loaded;
-        let standing = Standing { file: source, since: now, rejected: None, waiting: Vec::new() };
+        let standing = Standing {
+            file: source,
+            since: now,
+            rejected: None,
+            waiting: Vec::new(),
+            settings: settings(&config).into(),
+        };
         Self { in_use: config.clone(), read: config, changes: Vec::new(), standing }
     }
 
@@ -101,7 +111,13 @@ impl Live {
         }
         self.read = config;
         let since = self.standing.since;
-        self.standing = Standing { file: source.clone(), since, rejected: None, waiting: waiting.clone() };
+        self.standing = Standing {
+            file: source.clone(),
+            since,
+            rejected: None,
+            waiting: waiting.clone(),
+            settings: settings(&self.in_use).into(),
+        };
         Reloaded { file: source, at: now, since, changes: self.changes.clone(), waiting }
     }
 

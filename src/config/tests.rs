@@ -122,6 +122,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
+retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
 "#;
 
 #[test]
@@ -188,6 +189,14 @@ fn every_setting_arrives() {
             file: Some(PathBuf::from("/home/me/ac.log")),
         },
         output: Output { max_file: 1024 * 1024, files: 2 },
+        retention: Retention {
+            history: 240 * hour,
+            events: 2 * hour,
+            max_events: 5_000,
+            chats: Some(48 * hour),
+            output: 72 * hour,
+            output_size: 1 << 30,
+        },
         language: Language::Japanese,
         manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
         ..Config::with_state_dir("/etc/ac/state")

@@ -13,6 +13,9 @@ use super::printable::excerpt;
 /// Longest id, in bytes.
 pub const MAX_ID_LENGTH: usize = 64;
 
+/// The grammar, for schemas.
+pub const PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+
 /// Why a text is no id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -68,6 +71,20 @@ macro_rules! ids {
         impl From<$name> for String {
             fn from(id: $name) -> String {
                 id.0.into()
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": PATTERN })
             }
         }
 

@@ -1,7 +1,7 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
 use super::credential::LinkFault;
-use super::id::{AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, TaskId};
+use super::id::{AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId, TaskId};
 use super::key::Purpose;
 use super::task::TaskStatus;
 
@@ -39,6 +39,11 @@ pub enum Refusal {
     TaskNotFound { task: TaskId },
     #[error("Launch not found")]
     LaunchNotFound { launch: LaunchId },
+    #[error("Session not found")]
+    SessionNotFound { session: SessionId },
+    /// Somebody else was quicker than who wanted to change what they had seen.
+    #[error("{what} {id} was changed meanwhile: it is at revision {revision}")]
+    Changed { what: &'static str, id: String, revision: i64 },
     #[error("Launch {launch} is kept by another coordinator")]
     NotYourLaunch { launch: LaunchId },
     #[error("The output of launch {launch} is where its coordinator {coordinator} runs")]
@@ -121,6 +126,8 @@ impl Refusal {
             Self::CoordinatorOnly => "coordinator_only",
             Self::TaskNotFound { .. } => "task_not_found",
             Self::LaunchNotFound { .. } => "launch_not_found",
+            Self::SessionNotFound { .. } => "session_not_found",
+            Self::Changed { .. } => "precondition_failed",
             Self::NotYourLaunch { .. } => "not_your_launch",
             Self::OutputElsewhere { .. } => "output_on_other_host",
             Self::ServerStopping => "server_stopping",
@@ -176,6 +183,7 @@ impl Refusal {
             Self::OutputElsewhere { .. } => Some(
                 "ask there: agent-coordinator logs AGENT PROJECT --config …; its last lines come here when the agent has ended",
             ),
+            Self::Changed { .. } => Some("read it again, and decide again"),
             Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
@@ -202,6 +210,7 @@ impl Refusal {
             | Self::AgentNotFound { .. }
             | Self::TaskNotFound { .. }
             | Self::LaunchNotFound { .. }
+            | Self::SessionNotFound { .. }
             | Self::MessageNotFound { .. }
             | Self::WrongPurpose { .. }
             | Self::Inactive

@@ -8,11 +8,12 @@ use tokio::sync::Semaphore;
 
 use super::envelope::{AUTHENTICATE, CallError, Incoming};
 use super::rate::{CallsOf, RateLimit};
-use super::throttle::{Guesser, Throttle};
+
 use crate::domain::Refusal;
 use crate::domain::secret::TICKET_PREFIX;
 use crate::peer::Peer;
 use crate::service::ServiceError;
+use crate::service::throttle::{Guesser, Throttle};
 
 /// Answers that are held back at the same time, of all peers together: each keeps a place of its connection, and of the door's.
 /// What comes beyond them is answered at once.

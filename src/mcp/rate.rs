@@ -5,9 +5,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::recent::Recent;
 use crate::domain::LaunchId;
 use crate::domain::secret::TokenHash;
+use crate::service::recent::Recent;
 
 /// Sustained, by the second. A model takes seconds between two calls; a script that polls as fast as it can gets this much. At
 /// well below a tenth of a millisecond a call, a thousand agents in a loop leave the daemon most of its time.

@@ -6,21 +6,29 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Redirect, Response};
 
+use futures::StreamExt as _;
+
 use super::RestState;
 use super::problem::Problem;
 use crate::domain::credential::CredentialKind;
 use crate::domain::host::{Origin, is_same_origin};
-use crate::domain::{Credential, CredentialId, Secret};
+use crate::domain::{Credential, CredentialId, Refusal, Secret};
 use crate::http::only_header;
+use crate::peer::Peer;
 use crate::service::Service;
+use crate::service::audit::{self, Actor};
+use crate::service::throttle::Guesser;
 
 pub use crate::domain::credential::Role;
 
@@ -84,30 +92,67 @@ pub(super) fn authenticated(router: Router, state: &RestState) -> Router {
     router.route_layer(from_fn_with_state(state.clone(), authenticate))
 }
 
-async fn authenticate(State(state): State<RestState>, mut request: Request, next: Next) -> Response {
-    let operator = match operator_of(&state, request.method(), request.headers()).await {
+/// Carries a request out in the name of `operator`, who may do so.
+pub(super) async fn run_for(operator: Operator, mut request: Request, next: Next) -> Response {
+    // Nothing behind this can print them.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    forget_cookie(request.headers_mut());
+    let actor = Actor { name: operator.name.clone(), credential: operator.credential.clone() };
+    let changes_something = !request.method().is_safe();
+    request.extensions_mut().insert(operator);
+    if changes_something { audit::acting(actor, next.run(request)).await } else { next.run(request).await }
+}
+
+async fn authenticate(
+    State(state): State<RestState>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let operator = match operator_of(&state, &peer, request.method(), request.headers()).await {
         Ok(operator) => operator,
         Err(problem) if problem.status == StatusCode::UNAUTHORIZED && is_for_page(&request) => {
             return Redirect::to("/login").into_response();
         }
         Err(problem) => {
-            tracing::info!(route = %request.uri().path(), reason = %problem.code, "HTTP request refused");
+            // Whoever shows nothing, or asks as fast as they can, shall not fill the log.
+            if problem.status == StatusCode::FORBIDDEN {
+                let route = request.uri().path();
+                tracing::info!(%peer, route, reason = %problem.code, "HTTP request refused");
+            }
             return refused(problem);
         }
     };
-    // Nothing behind this can print them.
-    request.headers_mut().remove(header::AUTHORIZATION);
-    forget_cookie(request.headers_mut());
-    request.extensions_mut().insert(operator);
-    next.run(request).await
+    let credential = operator.credential.clone();
+    let response = run_for(operator, request, next).await;
+    match credential {
+        Some(credential) => while_good(response, state.service, credential),
+        None => response,
+    }
 }
 
-async fn operator_of(state: &RestState, method: &Method, headers: &HeaderMap) -> Result<Operator, Problem> {
+/// `response`, which ends, where it is a stream, when its reader may come in no more.
+fn while_good(response: Response, service: Arc<Service>, credential: CredentialId) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let ended = Box::pin(async move { service.credential_ended(&credential).await });
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(ended)))
+}
+
+async fn operator_of(
+    state: &RestState,
+    peer: &Peer,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Operator, Problem> {
     let (kind, secret) = match bearer_of(headers)? {
         Some(token) => (CredentialKind::Token, token),
         None => (CredentialKind::Cookie, cookie_of(headers).ok_or_else(not_authenticated)?),
     };
-    let operator = who_shows(&state.service, kind, &secret).await?;
+    let Some(operator) = state.service.credential_of(kind, &secret).await?.map(Operator::from) else {
+        return Err(hold_back(state, peer, not_authenticated()).await);
+    };
     if kind == CredentialKind::Cookie && !method.is_safe() {
         check_origin(headers, state.public_origin.as_ref())?;
     }
@@ -115,9 +160,18 @@ async fn operator_of(state: &RestState, method: &Method, headers: &HeaderMap) ->
     Ok(operator)
 }
 
-async fn who_shows(service: &Arc<Service>, kind: CredentialKind, secret: &Secret) -> Result<Operator, Problem> {
-    let known = service.credential_of(kind, secret).await?;
-    known.map(Operator::from).ok_or_else(not_authenticated)
+/// The answer to a secret that is none, after a while. Who goes on meanwhile gets none worth having. Nobody with a right one
+/// waits for that: behind a proxy all have one address, and a random secret isn't found by guessing, however fast.
+pub(super) async fn hold_back(state: &RestState, peer: &Peer, problem: Problem) -> Problem {
+    match state.guesses.failed(&Guesser::of(peer), None, Instant::now()) {
+        Some(delay) => {
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(%peer, reason = %problem.code, delay_ms, "somebody showed a token, cookie or link that is none");
+            tokio::time::sleep(delay).await;
+            problem
+        }
+        None => Refusal::TooManyAttempts.into(),
+    }
 }
 
 fn not_authenticated() -> Problem {

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tokio::net::UnixStream;
 
-use super::auth::Operator;
+use super::auth::{self, Operator};
 use super::problem::Problem;
 use crate::peer::{LocalPeer, PeerKind};
 
@@ -23,13 +23,12 @@ impl ControlPeer {
 
 pub(super) async fn operators_only(
     ConnectInfo(ControlPeer(peer)): ConnectInfo<ControlPeer>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     match peer {
         Some(LocalPeer { kind: PeerKind::Operator, uid, .. }) => {
-            request.extensions_mut().insert(Operator::local(uid));
-            next.run(request).await
+            auth::run_for(Operator::local(uid), request, next).await
         }
         Some(LocalPeer { kind: PeerKind::Agent { .. }, pid, .. }) => {
             tracing::warn!(pid, route = %request.uri().path(), "refused an agent on the control socket");

@@ -1,19 +1,27 @@
 //! Logging in and out with a browser. A link that is only looked at (by a chat program that previews it, say) is used up by
 //! nobody: its page has a button, and the button uses it.
 
+use std::convert::Infallible;
+
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::RestState;
-use super::auth::{COOKIE, check_origin, cookie_of};
+use super::auth::{COOKIE, check_origin, cookie_of, hold_back};
 use super::problem::Problem;
 use crate::domain::Secret;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind};
+use crate::domain::host::Origin;
+use crate::peer::Peer;
+use crate::service::ServiceError;
+use crate::service::audit::{self, Actor};
 
 /// A form with one link is far shorter.
 const MAX_FORM: usize = 4096;
@@ -29,7 +37,11 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out))
 }
 
-async fn show(State(state): State<RestState>, Query(LinkForm { link }): Query<LinkForm>) -> Response {
+async fn show(
+    State(state): State<RestState>,
+    peer: NetworkPeer,
+    Query(LinkForm { link }): Query<LinkForm>,
+) -> Response {
     if link.is_empty() {
         return page(
             StatusCode::OK,
@@ -49,27 +61,58 @@ async fn show(State(state): State<RestState>, Query(LinkForm { link }): Query<Li
                 ),
             )
         }
-        Err(error) => refused(error.into()),
+        Err(error) => refused(wrong_link(&state, &peer, error).await),
     }
 }
 
-async fn log_in(State(state): State<RestState>, headers: HeaderMap, body: Bytes) -> Response {
-    match try_log_in(&state, &headers, &body).await {
+async fn log_in(State(state): State<RestState>, peer: NetworkPeer, headers: HeaderMap, body: Bytes) -> Response {
+    match try_log_in(&state, &peer, &headers, &body).await {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Err(problem) => refused(problem),
     }
 }
 
 /// The cookie to set.
-async fn try_log_in(state: &RestState, headers: &HeaderMap, body: &[u8]) -> Result<HeaderValue, Problem> {
+async fn try_log_in(
+    state: &RestState,
+    peer: &NetworkPeer,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<HeaderValue, Problem> {
     // Nobody is logged in by a page of somebody else's, as somebody else.
     check_origin(headers, state.public_origin.as_ref())?;
     let link = link_of(body).ok_or_else(|| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "the form of a login has one field, `link`")
     })?;
-    let made = state.service.use_link(&link).await?;
+    let used = async {
+        let known = state.service.look_at_link(&link).await?;
+        audit::acting(Actor::from(&known), state.service.use_link(&link)).await
+    };
+    let made = match used.await {
+        Ok(made) => made,
+        Err(error) => return Err(wrong_link(state, peer, error).await),
+    };
     tracing::info!(who = %made.credential.name, role = %made.credential.role, credential_id = %made.credential.id, "logged in");
     Ok(cookie(made.secret.reveal(), COOKIE_LIFE.as_secs(), state))
+}
+
+/// Why a link lets nobody in; after a while, where it is guessed at.
+async fn wrong_link(state: &RestState, peer: &NetworkPeer, error: ServiceError) -> Problem {
+    match (&error, peer) {
+        (ServiceError::Refused(_), NetworkPeer(Some(peer))) => hold_back(state, peer, error.into()).await,
+        _ => error.into(),
+    }
+}
+
+/// Who asks, where that is over the network.
+struct NetworkPeer(Option<Peer>);
+
+impl<S: Sync> FromRequestParts<S> for NetworkPeer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone())))
+    }
 }
 
 fn link_of(body: &[u8]) -> Option<Secret> {
@@ -86,7 +129,10 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
     }
     if let Some(secret) = cookie_of(&headers) {
         let revoked = match state.service.credential_of(CredentialKind::Cookie, &secret).await {
-            Ok(Some(credential)) => state.service.revoke_credential(&credential.id).await.map(Some),
+            Ok(Some(credential)) => {
+                let revoking = state.service.revoke_credential(&credential.id);
+                audit::acting(Actor::from(&credential), revoking).await.map(Some)
+            }
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
@@ -101,7 +147,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
 }
 
 fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
-    let is_encrypted = state.public_origin.as_ref().is_some_and(|origin| origin.is_encrypted());
+    let is_encrypted = state.public_origin.as_ref().is_some_and(Origin::is_encrypted);
     let secure = if is_encrypted { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
     HeaderValue::try_from(cookie).expect("a token has no characters that a header can't have")

@@ -15,6 +15,7 @@ impl From<Refusal> for Problem {
             Refusal::AgentNotFound { agent } => format!("no agent `{agent}`"),
             Refusal::TaskNotFound { task } => format!("no task `{task}`"),
             Refusal::LaunchNotFound { launch } => format!("no launch `{launch}`"),
+            Refusal::SessionNotFound { session } => format!("no session `{session}`"),
             Refusal::MessageNotFound { message } => format!("no message `{message}` in this chat"),
             Refusal::NotAssigned { agent, project } => {
                 format!("agent `{agent}` is not assigned to project `{project}`")
@@ -32,6 +33,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::TaskNotFound { .. }
         | Refusal::NoSuchTask { .. }
         | Refusal::LaunchNotFound { .. }
+        | Refusal::SessionNotFound { .. }
         | Refusal::MessageNotFound { .. }
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
@@ -55,6 +57,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::PeopleOnly { .. }
         | Refusal::NotYourTask { .. }
         | Refusal::NotYourLaunch { .. } => StatusCode::FORBIDDEN,
+        Refusal::Changed { .. } => StatusCode::PRECONDITION_FAILED,
         Refusal::ServerStopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotAssigned { .. }
         | Refusal::Inactive

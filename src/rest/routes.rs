@@ -3,42 +3,58 @@
 
 pub mod activity;
 pub mod agents;
+pub mod assignments;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
 pub mod credentials;
 pub mod events;
+pub mod executions;
 pub mod launches;
 pub mod manifest;
 mod metrics;
+pub mod notices;
 pub mod operate;
 pub mod projects;
+pub mod sessions;
+pub mod settings;
 pub mod status;
 pub mod tasks;
 pub mod why;
 
 use axum::Router;
 
-use super::RestState;
+use super::api::Api;
+use super::{RestState, conditional};
 
 /// Those for whoever asks.
 pub(super) fn health() -> Router<RestState> {
-    status::health()
+    status::health().into_router()
 }
 
+/// All of them, and `/openapi.json`, which describes them.
 pub(super) fn all() -> Router<RestState> {
-    Router::new()
+    api().described_with(&status::health()).layer(axum::middleware::from_fn(conditional::tagged))
+}
+
+pub(super) fn api() -> Api {
+    Api::new()
         .merge(status::routes())
         .merge(metrics::routes())
         .merge(agents::routes())
         .merge(projects::routes())
+        .merge(assignments::routes())
         .merge(tasks::routes())
         .merge(chat::routes())
         .merge(launches::routes())
+        .merge(sessions::routes())
+        .merge(executions::routes())
+        .merge(notices::routes())
         .merge(events::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
-        .merge(configuration::routes())
+        .merge(settings::routes())
         .merge(credentials::routes())
+        .merge(configuration::described_routes())
 }

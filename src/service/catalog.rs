@@ -11,6 +11,7 @@ use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::store::{Change, Commit};
 
+use super::history::check_seen;
 use super::{Service, ServiceError};
 
 /// What is to be different about an agent; `None` stays as it is.
@@ -21,6 +22,8 @@ pub struct AgentEdit {
     pub system_prompt: Option<String>,
     pub passkey: Option<Secret>,
     pub status: Option<AgentStatus>,
+    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    pub seen: Option<i64>,
 }
 
 /// What is to be different about a project; `None` stays as it is.
@@ -31,6 +34,8 @@ pub struct ProjectEdit {
     pub status: Option<ProjectStatus>,
     pub assign: Vec<AgentId>,
     pub unassign: Vec<AgentId>,
+    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    pub seen: Option<i64>,
 }
 
 impl Service {
@@ -67,6 +72,7 @@ impl Service {
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         self.transact(|| async move {
             let before = self.agent(id).await?;
+            check_seen("Agent", id, edit.seen, before.revision)?;
             let agent = self.edited_agent(before.clone(), edit)?;
             let mut changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
             self.tell_agents(&mut changes, None).await?;
@@ -168,6 +174,7 @@ impl Service {
     pub async fn set_project(&self, id: &ProjectId, edit: &ProjectEdit) -> Result<(), ServiceError> {
         self.transact(|| async move {
             let (before, _) = self.project(id).await?;
+            check_seen("Project", id, edit.seen, before.revision)?;
             let project = edited_project(before.clone(), edit)?;
             let mut changes = self.assignment_changes(id, edit).await?;
             if project != before {
@@ -177,6 +184,11 @@ impl Service {
             Ok((Commit { expect: Vec::new(), changes }, ()))
         })
         .await
+    }
+
+    /// Every agent that works in a project, by project, then agent.
+    pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
+        Ok(self.store.assignments().await?)
     }
 
     pub(super) fn new_project(&self, id: ProjectId) -> Project {

@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind, LINK_LIFE, LinkFault, Role};
 use crate::domain::secret::OPERATOR_TOKEN_PREFIX;
 use crate::domain::{Credential, CredentialId, Refusal, Secret, Timestamp, limits};
+use crate::nudge::sleep_until;
 use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::{Service, ServiceError};
@@ -128,6 +131,20 @@ impl Service {
             }
         }
         Ok(Some(credential))
+    }
+
+    /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
+    pub async fn credential_ended(&self, id: &CredentialId) {
+        let mut changed = self.waiting.credentials.listen(id.clone());
+        while let Ok(Some(credential)) = self.store.credential(id).await
+            && credential.is_good(self.now())
+        {
+            let expires_at = credential.expires_at.map(|at| Instant::now() + at.since(self.now()));
+            tokio::select! {
+                () = changed.woken() => {}
+                () = sleep_until(expires_at) => {}
+            }
+        }
     }
 
     /// All by which somebody may come in now, by creation.

@@ -90,7 +90,7 @@ mod passkey_text {
 }
 
 /// What became of one entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
     /// `agent`, `project` or `task`.
@@ -99,7 +99,7 @@ pub struct Applied {
     pub what: AppliedAs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AppliedAs {
     Created,
@@ -228,6 +228,7 @@ impl Service {
                 system_prompt: Some(entry.system_prompt.clone()),
                 passkey: entry.passkey.clone(),
                 status: Some(entry.status),
+                seen: None,
             };
             let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
             let after = match self.edited_agent(base, &edit) {

@@ -102,6 +102,7 @@ impl Service {
             project: Some(project.clone()),
             purpose: None,
             only_ended: true,
+            after: None,
             limit: N_ENDED,
         };
         let mut launches = self.store.open_launches().await?;

@@ -23,7 +23,7 @@ pub struct CoordinatorStatus {
 }
 
 /// What a coordinator has counted since its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     pub cycles: u64,
@@ -139,7 +139,8 @@ const N_ENDED: usize = 20;
 
 impl Service {
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
-        let recent = LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, limit: N_ENDED };
+        let recent =
+            LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, after: None, limit: N_ENDED };
         let now = self.now();
         Ok(StatusView {
             at: now,

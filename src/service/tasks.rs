@@ -9,6 +9,7 @@ use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, Ta
 use crate::store::{Change, Commit, TaskFilter};
 
 use super::catalog::edited;
+use super::history::check_seen;
 use super::task_rules::TaskChange;
 use super::told::of_pair;
 use super::{Service, ServiceError};
@@ -42,6 +43,8 @@ pub struct TaskEdit {
     pub status: Option<TaskStatus>,
     /// Why it is blocked; of a task that isn't, nothing.
     pub reason: Option<String>,
+    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    pub seen: Option<i64>,
 }
 
 /// A task with what hangs on it.
@@ -131,6 +134,7 @@ impl Service {
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         self.transact(|| async move {
             let before = self.find_task(id).await?;
+            check_seen("Task", id, edit.seen, before.revision)?;
             let assignee = edit.assignee.clone().unwrap_or_else(|| before.assignee.clone());
             if assignee != before.assignee {
                 self.check_assignable(assignee.as_ref(), &before.project).await?;

@@ -64,6 +64,9 @@ pub(super) fn untold(changes: &[Change], now: Timestamp) -> Vec<NewEvent> {
             | Change::ForgetCredential(_)
             | Change::Pair(_)
             | Change::Pause(_)
+            | Change::ForgetLaunch(_)
+            | Change::ForgetEvents(_)
+            | Change::ForgetMessages(..)
             | Change::Event(_) => None,
         });
     }

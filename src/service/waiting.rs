@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
-use crate::domain::{Account, Assignment, InstanceKey, ProjectId, Purpose};
+use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose};
 use crate::nudge::{Nudge, Nudges};
 use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::Service;
 use super::accounts::log_accounts;
+use super::audit::Audit;
 use super::told::untold;
 
 /// Everybody who may be waiting for a change.
@@ -25,6 +26,8 @@ pub(super) struct Waiting {
     pub(super) unmirrored: Unmirrored,
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
+    /// Streams whose readers may be shut out.
+    pub(super) credentials: Nudges<CredentialId>,
     /// Whoever hands out events.
     pub(super) events: Nudge,
     /// The same one: coordinators say something else of themselves.
@@ -60,6 +63,8 @@ struct Concerned {
     coordinators: bool,
     deadlines: bool,
     events: bool,
+    /// They may be good for nothing now.
+    credentials: Vec<CredentialId>,
     agents: Vec<InstanceKey>,
     /// Something was said in them.
     chats: Vec<Assignment>,
@@ -103,8 +108,13 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
-                Change::Execution(_) | Change::OutputTail(..) | Change::Credential(_) | Change::ForgetCredential(_) => {
-                }
+                Change::Credential(credential) => concerned.credentials.push(credential.id.clone()),
+                Change::Execution(_)
+                | Change::OutputTail(..)
+                | Change::ForgetLaunch(_)
+                | Change::ForgetEvents(_)
+                | Change::ForgetMessages(..)
+                | Change::ForgetCredential(_) => {}
             }
         }
         concerned
@@ -117,6 +127,7 @@ impl Concerned {
         if self.deadlines {
             waiting.deadlines.wake();
         }
+        self.credentials.iter().for_each(|id| waiting.credentials.wake(id));
         if self.events {
             waiting.events.wake();
         }
@@ -138,6 +149,8 @@ impl Service {
         let untold = untold(&commit.changes, self.now());
         commit.changes.extend(untold.into_iter().map(Change::Event));
         let (store, waiting) = (self.store.clone(), self.waiting.clone());
+        // Here: what is spawned acts in nobody's name.
+        let audit = Audit::of(&*store, &commit.changes).await?;
         let made = tokio::spawn(async move {
             let concerned = Concerned::by(&commit.changes);
             let of_account =
@@ -146,6 +159,9 @@ impl Service {
             store.commit(commit).await?;
             concerned.tell(&waiting);
             log_accounts(accounts.iter());
+            if let Some(audit) = audit {
+                audit.write();
+            }
             Ok(())
         });
         match made.await {

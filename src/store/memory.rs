@@ -9,13 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 
 use super::{
-    Answer, Change, ChatEnd, Commit, CommitError, Counts, Expect, LaunchFilter, MAX_OUTPUT_TAILS, MessageFilter, Store,
-    StoreError, TaskFilter,
+    Answer, Change, ChatEnd, Commit, CommitError, Counts, Expect, HistoryFilter, LaunchFilter, MAX_OUTPUT_TAILS,
+    MessageFilter, Store, StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
+use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, LaunchState, Message, Notice, PairFacts,
@@ -46,6 +47,9 @@ struct Tables {
     credentials: BTreeMap<CredentialId, Credential>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
+    /// Numbers are never used twice, also after what had them was forgotten.
+    last_event: i64,
+    last_message: i64,
 }
 
 /// Takes one step of a commit back.
@@ -178,16 +182,52 @@ impl Tables {
                     if self.messages.iter().any(|known| known.id == message.id) {
                         return Err(CommitError::Outdated { what: "message", id: message.id.to_string() });
                     }
-                    let seq = self.messages.last().map_or(1, |last| last.seq + 1);
+                    self.last_message += 1;
+                    let seq = self.last_message;
                     self.messages.push(Message { seq, ..message });
                     undo.push(Box::new(|tables| {
                         tables.messages.pop();
+                        tables.last_message -= 1;
                     }));
+                }
+                Change::ForgetLaunch(id) => {
+                    if self.launches.get(&id).is_some_and(|launch| !launch.is_open()) {
+                        let before = (
+                            self.launches.clone(),
+                            self.sessions.clone(),
+                            self.notices.clone(),
+                            self.executions.clone(),
+                            self.output_tails.clone(),
+                        );
+                        self.launches.remove(&id);
+                        self.sessions.retain(|_, session| session.launch != id);
+                        self.notices.retain(|_, notice| notice.launch != id);
+                        self.executions.retain(|_, execution| execution.launch != id);
+                        self.output_tails.remove(&id);
+                        undo.push(Box::new(move |tables| {
+                            let (launches, sessions, notices, executions, output_tails) = before;
+                            (tables.launches, tables.sessions, tables.notices) = (launches, sessions, notices);
+                            (tables.executions, tables.output_tails) = (executions, output_tails);
+                        }));
+                    }
+                }
+                Change::ForgetEvents(up_to) => {
+                    let before = self.events.clone();
+                    self.events.retain(|event| event.seq > up_to);
+                    undo.push(Box::new(move |tables| tables.events = before));
+                }
+                Change::ForgetMessages(chat, up_to) => {
+                    let before = self.messages.clone();
+                    self.messages.retain(|message| {
+                        message.seq > up_to || message.agent != chat.agent || message.project != chat.project
+                    });
+                    undo.push(Box::new(move |tables| tables.messages = before));
                 }
                 Change::Event(event) => {
                     self.append(event);
                     undo.push(Box::new(|tables| {
                         tables.events.pop();
+                        tables.last_event -= 1;
                     }));
                 }
             }
@@ -225,7 +265,8 @@ impl Tables {
 
     fn append(&mut self, event: NewEvent) {
         let NewEvent { at, kind, agent, project, launch, task, detail } = event;
-        let seq = self.events.last().map_or(1, |last| last.seq + 1);
+        self.last_event += 1;
+        let seq = self.last_event;
         self.events.push(Event { seq, at, kind: kind.to_owned(), agent, project, launch, task, detail });
     }
 
@@ -255,6 +296,39 @@ impl Tables {
             account: self.account(self.agents.get(&key.agent).map_or("", |agent| &agent.ai_type)),
             is_paused: self.paused_since.is_some(),
         }
+    }
+
+    fn past(&self, launch: &Launch) -> Option<PastLaunch> {
+        let ended_at = end_of(launch)?;
+        let place = |execution: &Execution| (execution.started_at, execution.id.clone());
+        let is_newest = |execution: &&Execution| {
+            let of_task = self.executions.values().filter(|other| other.task == execution.task);
+            of_task.map(place).max() == Some(place(execution))
+        };
+        let own = || self.executions.values().filter(|execution| execution.launch == launch.id);
+        let tasks: BTreeSet<&TaskId> = own().filter(is_newest).map(|execution| &execution.task).collect();
+        let work = |id: &TaskId| {
+            let task = self.tasks.get(id);
+            let is_open = task.is_some_and(|task| task.status.is_open());
+            PastWork { task: id.clone(), revision: task.map_or(0, |task| task.revision), is_open }
+        };
+        let is_probe = |account: &Account| {
+            let probe = account.parked.as_ref().and_then(|parked| parked.probe.as_ref());
+            probe.is_some_and(|probe| probe.launch == launch.id)
+        };
+        Some(PastLaunch {
+            id: launch.id.clone(),
+            ended_at,
+            has_open_parts: self.sessions.values().any(|one| one.launch == launch.id && one.ended.is_none())
+                || self.notices.values().any(|one| one.launch == launch.id && one.is_open())
+                || own().any(|execution| execution.ended_at.is_none()),
+            is_probe: self.accounts.values().any(is_probe),
+            newest_of: tasks.into_iter().map(work).collect(),
+        })
+    }
+
+    fn key_of_launch(&self, id: &LaunchId) -> Option<&InstanceKey> {
+        self.launches.get(id).map(|launch| &launch.key)
     }
 
     /// The key of each task in progress and of each wish for a chat, and since when it is that.
@@ -309,6 +383,29 @@ fn sorted<T, K: Ord>(rows: impl Iterator<Item = T>, key: impl FnMut(&T) -> K) ->
 /// Whether `value` is what a filter asks for; a filter that isn't set asks for nothing.
 fn fits<T: PartialEq>(wanted: Option<&T>, value: Option<&T>) -> bool {
     wanted.is_none() || wanted == value
+}
+
+/// The newest first of `rows`, from where `filter` says; `after` is the place of the row that it names, if there is one.
+fn history<'a, R: Clone + 'a, Id: Ord>(
+    rows: impl Iterator<Item = &'a R>,
+    filter: &HistoryFilter<Id>,
+    after: Option<&(Timestamp, Id)>,
+    place: impl Fn(&R) -> (Timestamp, Id),
+) -> Vec<R> {
+    let mut rows = sorted(rows.cloned(), |row| Reverse(place(row)));
+    if filter.after.is_some() {
+        rows.retain(|row| after.is_some_and(|after| place(row) < *after));
+    }
+    rows.truncate(filter.limit);
+    rows
+}
+
+/// Whether a row of this launch, this key and this task is asked for.
+fn is_of<Id>(filter: &HistoryFilter<Id>, launch: &LaunchId, key: Option<&InstanceKey>, task: Option<&TaskId>) -> bool {
+    fits(filter.launch.as_ref(), Some(launch))
+        && fits(filter.agent.as_ref(), key.map(|key| &key.agent))
+        && fits(filter.project.as_ref(), key.map(|key| &key.project))
+        && fits(filter.task.as_ref(), task)
 }
 
 fn end_of(launch: &Launch) -> Option<Timestamp> {
@@ -392,12 +489,57 @@ impl Store for MemoryStore {
                     && fits(filter.purpose.as_ref(), Some(&launch.key.purpose))
                     && !(filter.only_ended && launch.is_open())
             });
-            let mut rows = sorted(rows.cloned(), |launch| {
+            let place = |launch: &Launch| {
                 let at = if filter.only_ended { end_of(launch) } else { Some(launch.claimed_at) };
-                Reverse((at, launch.id.clone()))
-            });
+                (at, launch.id.clone())
+            };
+            let mut rows = sorted(rows.cloned(), |launch| Reverse(place(launch)));
+            if let Some(after) = &filter.after {
+                let after = tables.launches.get(after).map(place);
+                rows.retain(|launch| after.as_ref().is_some_and(|after| place(launch) < *after));
+            }
             rows.truncate(filter.limit);
             rows
+        })
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+        self.read(|tables| tables.sessions.get(id).cloned())
+    }
+
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>> {
+        self.read(|tables| {
+            let rows = tables.sessions.values().filter(|session| {
+                is_of(filter, &session.launch, Some(&session.key), None)
+                    && !(filter.only_open && session.ended.is_some())
+            });
+            let place = |session: &Session| (session.created_at, session.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.sessions.get(id)).map(place);
+            history(rows, filter, after.as_ref(), place)
+        })
+    }
+
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+        self.read(|tables| {
+            let rows = tables.executions.values().filter(|execution| {
+                is_of(filter, &execution.launch, Some(&execution.key), Some(&execution.task))
+                    && !(filter.only_open && execution.ended_at.is_some())
+            });
+            let place = |execution: &Execution| (execution.started_at, execution.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.executions.get(id)).map(place);
+            history(rows, filter, after.as_ref(), place)
+        })
+    }
+
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
+        self.read(|tables| {
+            let rows = tables.notices.values().filter(|notice| {
+                is_of(filter, &notice.launch, tables.key_of_launch(&notice.launch), notice.task.as_ref())
+                    && (notice.is_open() || !filter.only_open)
+            });
+            let place = |notice: &Notice| (notice.created_at, notice.id.clone());
+            let after = filter.after.as_ref().and_then(|id| tables.notices.get(id)).map(place);
+            history(rows, filter, after.as_ref(), place)
         })
     }
 
@@ -537,10 +679,49 @@ impl Store for MemoryStore {
         self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
     }
 
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>> {
+        self.read(move |tables| {
+            let wanted = |event: &&Event| event.seq > after && event.task.as_ref() == Some(task);
+            tables.events.iter().filter(wanted).take(limit).cloned().collect()
+        })
+    }
+
     fn event_span(&self) -> Answer<'_, EventSpan> {
         self.read(|tables| {
             let seq = |event: Option<&Event>| event.map_or(0, |event| event.seq);
             EventSpan { oldest: seq(tables.events.first()), newest: seq(tables.events.last()) }
+        })
+    }
+
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
+        self.read(move |tables| {
+            tables.events.iter().filter(|event| event.at < at).map(|event| event.seq).max().unwrap_or(0)
+        })
+    }
+
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
+        self.read(move |tables| {
+            let is_of_chat = |message: &&Message| message.agent == chat.agent && message.project == chat.project;
+            let old = tables.messages.iter().filter(is_of_chat).filter(|message| message.created_at < at);
+            old.map(|message| message.seq).max().unwrap_or(0)
+        })
+    }
+
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        limit: usize,
+    ) -> Answer<'a, Vec<PastLaunch>> {
+        self.read(move |tables| {
+            let after = after.map(|after| (after.ended_at, after.id.clone()));
+            let past = tables.launches.values().filter_map(|launch| tables.past(launch));
+            let wanted = past.filter(|past| {
+                past.ended_at < before && after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after)
+            });
+            let mut past = sorted(wanted, |past| (past.ended_at, past.id.clone()));
+            past.truncate(limit);
+            past
         })
     }
 

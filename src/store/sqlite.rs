@@ -20,10 +20,14 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
 pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
-use super::{Answer, ChatEnd, Commit, CommitError, Counts, LaunchFilter, MessageFilter, Store, StoreError, TaskFilter};
+use super::{
+    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter, Store, StoreError,
+    TaskFilter,
+};
 use crate::domain::agent::Assignment;
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, LaunchId, MessageId, NoticeId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
@@ -107,6 +111,14 @@ impl SqliteStore {
         })
     }
 
+    /// The one number of one row, `seq`.
+    fn number<'a>(&'a self, query: SqlQuery<'a>) -> Answer<'a, i64> {
+        Box::pin(async move {
+            let row = query.fetch_one(&self.readers).await.map_err(read_failed)?;
+            row.try_get("seq").map_err(read_failed)
+        })
+    }
+
     fn list<'a, T: 'a>(
         &'a self,
         query: SqlQuery<'a>,
@@ -163,6 +175,25 @@ const STARTABLE: &str = "\
         AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id AND l.project_id = w.project_id \
             AND l.purpose = w.purpose AND l.state <> 'ended') \
     ORDER BY w.waiting_since, w.agent_id, w.project_id, w.purpose = 'chat'";
+
+/// Launches that ended long ago, and whether anything of them is still open.
+const PAST_LAUNCHES: &str = "\
+    SELECT l.id, l.ended_at, \
+        EXISTS (SELECT 1 FROM sessions AS s WHERE s.launch_id = l.id AND s.ended_at IS NULL) \
+        OR EXISTS (SELECT 1 FROM notices AS n WHERE n.launch_id = l.id AND n.settled_at IS NULL) \
+        OR EXISTS (SELECT 1 FROM executions AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL) AS has_open_parts, \
+        EXISTS (SELECT 1 FROM accounts AS c WHERE c.probe_launch_id = l.id) AS is_probe \
+    FROM launches AS l \
+    WHERE l.state = 'ended' AND l.ended_at < $1 AND (l.ended_at, l.id) > ($2, $3) ORDER BY l.ended_at, l.id LIMIT $4";
+
+/// The tasks whose newest execution is one of this launch.
+const NEWEST_WORK: &str = "\
+    SELECT DISTINCT e.task_id, COALESCE(t.revision, 0) AS revision, \
+        COALESCE(t.status IN ('backlog', 'todo', 'in_progress', 'blocked'), FALSE) AS is_open \
+    FROM executions AS e LEFT JOIN tasks AS t ON t.id = e.task_id \
+    WHERE e.launch_id = $1 AND NOT EXISTS (SELECT 1 FROM executions AS o \
+        WHERE o.task_id = e.task_id AND (o.started_at, o.id) > (e.started_at, e.id)) \
+    ORDER BY e.task_id";
 
 const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
 
@@ -251,13 +282,73 @@ impl Store for SqliteStore {
             if let Some(purpose) = filter.purpose {
                 query.push(" AND purpose = ").push_bind(purpose.as_str());
             }
-            query.push(if filter.only_ended {
-                " AND state = 'ended' ORDER BY ended_at DESC, id DESC LIMIT "
-            } else {
-                " ORDER BY claimed_at DESC, id DESC LIMIT "
-            });
-            query.push_bind(limit(filter.limit));
+            if filter.only_ended {
+                query.push(" AND state = 'ended'");
+            }
+            let at = if filter.only_ended { "ended_at" } else { "claimed_at" };
+            end_history(&mut query, "launches", at, filter.after.as_ref().map(LaunchId::as_str), filter.limit);
             self.list(query.build(), rows::launch).await
+        })
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+        self.find(sqlx::query("SELECT * FROM sessions WHERE id = $1").bind(id.as_str()), rows::session)
+    }
+
+    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM sessions WHERE 1 = 1");
+            if filter.task.is_some() {
+                query.push(" AND 1 = 0");
+            }
+            push_owner(&mut query, filter);
+            if filter.only_open {
+                query.push(" AND ended_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(SessionId::as_str);
+            end_history(&mut query, "sessions", "created_at", after, filter.limit);
+            self.list(query.build(), rows::session).await
+        })
+    }
+
+    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM executions WHERE 1 = 1");
+            if let Some(task) = &filter.task {
+                query.push(" AND task_id = ").push_bind(task.as_str());
+            }
+            push_owner(&mut query, filter);
+            if filter.only_open {
+                query.push(" AND ended_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(ExecutionId::as_str);
+            end_history(&mut query, "executions", "started_at", after, filter.limit);
+            self.list(query.build(), rows::execution).await
+        })
+    }
+
+    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
+        Box::pin(async move {
+            let mut query = QueryBuilder::new("SELECT * FROM notices WHERE 1 = 1");
+            if let Some(task) = &filter.task {
+                query.push(" AND task_id = ").push_bind(task.as_str());
+            }
+            if let Some(launch) = &filter.launch {
+                query.push(" AND launch_id = ").push_bind(launch.as_str());
+            }
+            if filter.agent.is_some() || filter.project.is_some() {
+                // Whose it is, only its launch says.
+                query.push(" AND launch_id IN (SELECT id FROM launches WHERE 1 = 1");
+                let owner = HistoryFilter { launch: None, ..filter.clone() };
+                push_owner(&mut query, &owner);
+                query.push(")");
+            }
+            if filter.only_open {
+                query.push(" AND settled_at IS NULL");
+            }
+            let after = filter.after.as_ref().map(NoticeId::as_str);
+            end_history(&mut query, "notices", "created_at", after, filter.limit);
+            self.list(query.build(), rows::notice).await
         })
     }
 
@@ -399,6 +490,11 @@ impl Store for SqliteStore {
         self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
     }
 
+    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, n_most: usize) -> Answer<'a, Vec<Event>> {
+        let sql = "SELECT * FROM events WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+        self.list(sqlx::query(sql).bind(task.as_str()).bind(after).bind(limit(n_most)), rows::event)
+    }
+
     fn event_span(&self) -> Answer<'_, EventSpan> {
         // One by one: each is looked up at an end of the table.
         let sql = "SELECT (SELECT COALESCE(MIN(seq), 0) FROM events) AS oldest, \
@@ -407,6 +503,36 @@ impl Store for SqliteStore {
             let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
             let seq = |column| row.try_get(column).map_err(read_failed);
             Ok(EventSpan { oldest: seq("oldest")?, newest: seq("newest")? })
+        })
+    }
+
+    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
+        let sql = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE at < $1";
+        self.number(sqlx::query(sql).bind(at.as_millis()))
+    }
+
+    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
+        let sql = "SELECT COALESCE(MAX(seq), 0) AS seq FROM messages \
+            WHERE agent_id = $1 AND project_id = $2 AND created_at < $3";
+        self.number(sqlx::query(sql).bind(chat.agent.as_str()).bind(chat.project.as_str()).bind(at.as_millis()))
+    }
+
+    fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        n_most: usize,
+    ) -> Answer<'a, Vec<PastLaunch>> {
+        let (ended_at, id) = after.map_or((i64::MIN, ""), |after| (after.ended_at.as_millis(), after.id.as_str()));
+        let query = sqlx::query(PAST_LAUNCHES).bind(before.as_millis()).bind(ended_at).bind(id).bind(limit(n_most));
+        let past = self.list(query, rows::past_launch);
+        Box::pin(async move {
+            let mut past = past.await?;
+            for launch in &mut past {
+                let query = sqlx::query(NEWEST_WORK).bind(launch.id.as_str());
+                launch.newest_of = self.list(query, rows::past_work).await?;
+            }
+            Ok(past)
         })
     }
 
@@ -425,6 +551,28 @@ impl Store for SqliteStore {
             self.readers.close().await;
         })
     }
+}
+
+/// The conditions of `filter` that launches, sessions and executions share.
+fn push_owner<Id>(query: &mut QueryBuilder<Sqlite>, filter: &HistoryFilter<Id>) {
+    if let Some(agent) = &filter.agent {
+        query.push(" AND agent_id = ").push_bind(agent.to_string());
+    }
+    if let Some(project) = &filter.project {
+        query.push(" AND project_id = ").push_bind(project.to_string());
+    }
+    if let Some(launch) = &filter.launch {
+        query.push(" AND launch_id = ").push_bind(launch.to_string());
+    }
+}
+
+/// The newest first by the column `at`, beginning after the row with the id `after`.
+fn end_history(query: &mut QueryBuilder<Sqlite>, table: &str, at: &str, after: Option<&str>, n_most: usize) {
+    if let Some(after) = after {
+        query.push(format!(" AND ({at}, id) < (SELECT {at}, id FROM {table} WHERE id = "));
+        query.push_bind(after.to_owned()).push(")");
+    }
+    query.push(format!(" ORDER BY {at} DESC, id DESC LIMIT ")).push_bind(limit(n_most));
 }
 
 fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {

@@ -24,6 +24,10 @@ pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
     "From the claim of a start to the agent's first authentication.",
 );
 
+/// What was too old to be kept, by what it was.
+pub static FORGOTTEN: ByWord =
+    ByWord::new("agent_coordinator_forgotten_total", "What was too old to be kept, by what it was.", "what");
+
 /// A counter for each word of a small set.
 #[derive(Debug)]
 pub struct ByWord {
@@ -39,7 +43,11 @@ impl ByWord {
     }
 
     pub fn add(&self, word: &'static str) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(word).or_default() += 1;
+        self.add_many(word, 1);
+    }
+
+    pub fn add_many(&self, word: &'static str, n: u64) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(word).or_default() += n;
     }
 }
 
@@ -80,10 +88,12 @@ impl Exposition {
     /// Everything that this process counts.
     pub fn of_process() -> Self {
         let mut text = Self::default();
-        let ends = ENDS.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        text.family(ENDS.name, ENDS.help, "counter");
-        for (word, n) in ends {
-            text.sample(ENDS.name, &[(ENDS.label, word)], n);
+        for by_word in [&ENDS, &FORGOTTEN] {
+            let counts = by_word.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            text.family(by_word.name, by_word.help, "counter");
+            for (word, n) in counts {
+                text.sample(by_word.name, &[(by_word.label, word)], n);
+            }
         }
         text.histogram(&UNTIL_STARTED);
         text.histogram(&UNTIL_AUTHENTICATED);

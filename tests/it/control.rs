@@ -76,7 +76,7 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt_a, status: todo } }
 #[test]
 fn what_is_not_there_says_so() {
     let daemon = quiet();
-    for path in ["/", "/api", "/api/nothing", "/tasks/tsk/nothing", "/tasks/", "/apiary", "/api/api/tasks"] {
+    for path in ["/api", "/api/nothing", "/tasks/tsk/nothing", "/tasks/", "/apiary", "/api/api/tasks"] {
         let problem = refused(&daemon, "GET", path, "", 404, "no_such_route");
         assert_eq!(problem["detail"], format!("there is nothing at {path}"));
     }

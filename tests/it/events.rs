@@ -187,6 +187,23 @@ fn who_asks_wrongly_is_told() {
 }
 
 #[test]
+fn the_command_line_prints_what_happens() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    let mut printer = daemon.command();
+    printer.args(["events", "--after", "0", "--json"]).stdout(std::process::Stdio::piped());
+    let mut printer = printer.spawn().unwrap();
+    let mut lines = BufReader::new(printer.stdout.take().unwrap()).lines();
+    let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((&event["kind"], &event["project_id"]), (&"project.created".into(), &"prj".into()));
+    ask(&daemon, "POST", "/api/pause", &json!({}));
+    let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(event["kind"], "person.pause");
+    printer.kill().unwrap();
+    printer.wait().unwrap();
+}
+
+#[test]
 fn streams_end_with_the_daemon() {
     let mut daemon = Daemon::running("");
     let mut followers: Vec<Follower> = (0..20).map(|_| Follower::of(&daemon, "", "")).collect();

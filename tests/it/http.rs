@@ -1,8 +1,10 @@
 //! The door for HTTP by its contract: `/mcp` for all kinds of clients, whatever else may come to a port, and the port itself.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod audit;
 mod bad_requests;
 mod calls;
+mod entry;
 mod hosts;
 mod listening;
 mod slow_clients;

@@ -32,6 +32,7 @@ pub fn settings() -> Settings {
         session_default: Duration::from_hours(1),
         session_maximum: Duration::from_hours(24),
         cleanup_interval: Duration::from_mins(1),
+        retention: agent_coordinator::domain::retention::Retention::default(),
         parking: Parking { initial: Duration::from_mins(5), max: Duration::from_hours(1) },
         start_limit: StartLimit { failures: 5, interval: Duration::from_mins(10) },
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },

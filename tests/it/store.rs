@@ -5,6 +5,7 @@
 
 mod commits;
 mod file;
+mod past;
 mod rows;
 
 use std::sync::Arc;
@@ -270,7 +271,7 @@ async fn lists_have_their_filters_order_and_limit() {
             let claimed = Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
             made(&*store, vec![Change::Launch(claimed)]).await;
         }
-        let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, limit: 10 };
+        let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, after: None, limit: 10 };
         let names = async |filter: LaunchFilter| -> Vec<String> {
             store.launches(&filter).await.unwrap().iter().map(|row| row.id.to_string()).collect()
         };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{Activity, Failure, FailureClass, Timestamp, Usage};
 
 /// What the output of an agent told.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActivityBody {
     /// Absent where the agent said nothing of it.
@@ -20,7 +20,7 @@ pub struct ActivityBody {
 }
 
 /// What an agent took from its model.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageBody {
     pub turns: u64,
@@ -35,7 +35,7 @@ pub struct UsageBody {
 }
 
 /// Trouble, by whose it is to mend.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureBody {
     pub class: FailureClass,

@@ -2,18 +2,19 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::{Agent, AgentId, Secret, Timestamp};
+use crate::rest::api::{Api, about};
+use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::AgentEdit;
 
 /// An agent as it is shown. Its passkey never is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentBody {
     pub id: AgentId,
@@ -29,7 +30,7 @@ pub struct AgentBody {
 }
 
 /// What is to be made or changed; what is left out stays, or takes its default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRequest {
     /// Of a new agent; generated without it.
@@ -65,16 +66,24 @@ impl From<Agent> for AgentBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/agents", get(list).post(add)).route("/agents/{id}", get(show).patch(set))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/agents", list, about("All agents, by id").gives::<Vec<AgentBody>>())
+        .post("/agents", add, about("Makes an agent").takes::<AgentRequest>().makes::<AgentBody>())
+        .get("/agents/{id}", show, about("One agent").gives::<AgentBody>())
+        .patch("/agents/{id}", set, about("Changes an agent").takes::<AgentRequest>().gives::<AgentBody>())
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {
     Ok(Json(state.service.agents().await?.into_iter().map(AgentBody::from).collect()))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<AgentId>) -> Result<Json<AgentBody>, Problem> {
-    Ok(Json(state.service.agent(&id).await?.into()))
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<AgentId>,
+) -> Result<(Extension<Revision>, Json<AgentBody>), Problem> {
+    let agent = state.service.agent(&id).await?;
+    Ok((Extension(Revision(agent.revision)), Json(agent.into())))
 }
 
 async fn add(
@@ -90,10 +99,11 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
+    Seen(seen): Seen,
     InBody(request): InBody<AgentRequest>,
 ) -> Result<Json<AgentBody>, Problem> {
     let (edit, shown) = edit_of(&state, &request);
-    let agent = state.service.set_agent(&id, &edit).await?;
+    let agent = state.service.set_agent(&id, &AgentEdit { seen, ..edit }).await?;
     tracing::info!(agent_id = %agent.id, "agent changed");
     Ok(Json(AgentBody { passkey: shown, ..agent.into() }))
 }
@@ -108,6 +118,7 @@ fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<Stri
         system_prompt: request.system_prompt.clone(),
         passkey: generated.or_else(|| request.passkey.clone().map(Secret::new)),
         status: request.status,
+        seen: None,
     };
     (edit, shown)
 }

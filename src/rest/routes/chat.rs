@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::{ChatPage, OpenSessions};
 
 /// With whom.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChatRequest {
     pub agent_id: AgentId,
 }
 
 /// The chat that was opened or closed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChatBody {
     pub agent_id: AgentId,
@@ -31,21 +31,21 @@ pub struct ChatBody {
 }
 
 /// The sessions that are open now.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionsBody {
     pub agent_sessions: BTreeMap<AgentId, SessionCounts>,
 }
 
 /// How many of an agent.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SessionCounts {
     pub chat: u32,
     pub task: u32,
 }
 
 /// What a person says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageRequest {
     /// Of the client's choice, so that it can say it again without saying it twice; generated without it.
@@ -55,7 +55,7 @@ pub struct MessageRequest {
 }
 
 /// A message as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageBody {
     pub id: MessageId,
@@ -66,7 +66,7 @@ pub struct MessageBody {
 }
 
 /// Which messages: the first ones after one, else the last ones, else the last ones before one.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct MessageQuery {
 }
 
 /// Messages in their order.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessagesBody {
     pub messages: Vec<MessageBody>,
@@ -112,14 +112,36 @@ const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
 const MAX_WAIT: u64 = 60;
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/projects/{project}/chat/start", post(start))
-        .route("/projects/{project}/chat/end", post(end))
-        .route("/projects/{project}/agent-sessions", get(sessions))
-        .route("/projects/{project}/agents/{agent}/chat/start", post(start_with))
-        .route("/projects/{project}/agents/{agent}/chat/end", post(end_with))
-        .route("/projects/{project}/agents/{agent}/chat/messages", get(read).post(say))
+pub(super) fn routes() -> Api {
+    let messages = "/projects/{project}/agents/{agent}/chat/messages";
+    Api::new()
+        .post(
+            "/projects/{project}/chat/start",
+            start,
+            about("Opens a chat with an agent").takes::<ChatRequest>().gives::<ChatBody>(),
+        )
+        .post(
+            "/projects/{project}/chat/end",
+            end,
+            about("Closes the chat with an agent").takes::<ChatRequest>().gives::<ChatBody>(),
+        )
+        .get(
+            "/projects/{project}/agent-sessions",
+            sessions,
+            about("How many sessions each agent has open").gives::<SessionsBody>(),
+        )
+        .post(
+            "/projects/{project}/agents/{agent}/chat/start",
+            start_with,
+            about("Opens a chat with an agent").gives::<ChatBody>(),
+        )
+        .post(
+            "/projects/{project}/agents/{agent}/chat/end",
+            end_with,
+            about("Closes the chat with an agent").gives::<ChatBody>(),
+        )
+        .get(messages, read, about("What was said").query::<MessageQuery>().gives::<MessagesBody>())
+        .post(messages, say, about("Says something to an agent").takes::<MessageRequest>().makes::<MessageBody>())
 }
 
 async fn start(

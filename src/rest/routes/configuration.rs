@@ -8,6 +8,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Reloaded, Standing};
 use crate::rest::Problem;
+use crate::rest::api::{Api, about};
+use crate::service::audit;
 
 /// The code of the problem for a file that is wrong.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";
@@ -55,12 +57,20 @@ where
     Router::new().route("/reload", post(reload))
 }
 
+/// The same of the server, described.
+pub(super) fn described_routes() -> Api {
+    Api::new().post("/reload", reload, about("Reads the configuration again").gives::<Reloaded>())
+}
+
 async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>, Problem> {
     let gone = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the daemon is stopping");
     let (reply, answer) = oneshot::channel();
     door.requests.send(reply).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
-        Ok(reloaded) => Ok(Json(reloaded)),
+        Ok(reloaded) => {
+            audit::note("reload", "configuration", "all");
+            Ok(Json(reloaded))
+        }
         Err(ReloadRefused { report, is_about_file: true }) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, INVALID_CONFIGURATION, report))
         }

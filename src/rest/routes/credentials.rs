@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credential::{CredentialKind, Role};
 use crate::domain::{Credential, CredentialId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 
 /// For a login link.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginRequest {
     /// Who logs in; without it, who asks.
@@ -27,7 +27,7 @@ pub struct LoginRequest {
 }
 
 /// A link that logs one browser in. It is shown this once.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginBody {
     pub url: String,
@@ -37,7 +37,7 @@ pub struct LoginBody {
 }
 
 /// For a token.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TokenRequest {
     /// What it is for; without it, who asks.
@@ -52,7 +52,7 @@ pub struct TokenRequest {
 }
 
 /// A way in as it is shown. Its secret is not, but in the answer that made it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialBody {
     pub id: CredentialId,
@@ -85,11 +85,20 @@ impl From<Credential> for CredentialBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/logins", post(make_link))
-        .route("/tokens", get(list).post(make_token))
-        .route("/tokens/{credential}", delete(revoke))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .post(
+            "/logins",
+            make_link,
+            about("Makes a link that logs one browser in").takes::<LoginRequest>().makes::<LoginBody>(),
+        )
+        .get("/tokens", list, about("Ways in for people and scripts").gives::<Vec<CredentialBody>>())
+        .post(
+            "/tokens",
+            make_token,
+            about("Makes a token for a script").takes::<TokenRequest>().makes::<CredentialBody>(),
+        )
+        .delete("/tokens/{credential}", revoke, about("Takes a way in away"))
 }
 
 async fn make_link(

@@ -8,26 +8,27 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use axum::{Extension, Router};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::event::Event;
 use crate::domain::{AgentId, LaunchId, ProjectId, TaskId, Timestamp};
-use crate::http::{ReadWithin, share_of_descriptors};
+use crate::http::{ClientGone, ReadWithin, share_of_descriptors};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
 use crate::service::{Follower, News, ServiceError};
 use crate::telemetry::ErrorChain;
 
 /// Something that happened.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventBody {
     /// Grows with each event; a follower goes on after the last one it has seen.
@@ -49,7 +50,7 @@ pub struct EventBody {
 }
 
 /// Which events to follow; those that name nothing of what is asked for are left out.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EventQuery {
     /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before it.
@@ -119,18 +120,21 @@ impl Places {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/events", get(follow).layer(Extension(Places::of_door())))
+pub(super) fn routes() -> Api {
+    let text = "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
+    let follow = get(follow).layer(Extension(Places::of_door()));
+    Api::new().route("get", "/events", follow, about(text).query::<EventQuery>().gives_text("text/event-stream"))
 }
 
 async fn follow(
     State(state): State<RestState>,
     Extension(places): Extension<Places>,
+    Extension(gone): Extension<ClientGone>,
     InQuery(query): InQuery<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = query.after;
-    stream(&state, places, after, &headers, move |news| query.text_of(news)).await
+    stream(&state, places, after, &headers, gone, move |news| query.text_of(news)).await
 }
 
 /// The answer to somebody who follows: what `text_of` makes of the news after `after`, or after what the client says it has seen.
@@ -142,6 +146,7 @@ pub(in crate::rest) async fn stream(
     places: Places,
     after: Option<i64>,
     headers: &HeaderMap,
+    gone: ClientGone,
     text_of: impl Fn(&News) -> String + Send + 'static,
 ) -> Result<Response, Problem> {
     let Ok(place) = places.0.try_acquire_owned() else {
@@ -160,7 +165,10 @@ pub(in crate::rest) async fn stream(
     }
     greeting.push('\n');
     let stream = Stream { follower, text_of: Box::new(text_of), ready: VecDeque::from([greeting]), _place: place };
-    let stream = futures::stream::unfold(stream, Stream::next).take_until(state.closing.clone().cancelled_owned());
+    let stream = futures::stream::unfold(stream, Stream::next)
+        .take_until(state.closing.clone().cancelled_owned())
+        // Noticed by itself only with the next thing that is written.
+        .take_until(gone.0.cancelled_owned());
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
     Ok((headers, Extension(READ_WITHIN), Body::from_stream(stream)).into_response())

@@ -1,11 +1,10 @@
 //! `/launches`: what ran and runs, and what it printed.
 
+use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use futures::Stream;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -13,12 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::activity::ActivityBody;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
+use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
 /// A launch as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchBody {
     pub launch_id: LaunchId,
@@ -58,7 +59,7 @@ pub struct LaunchBody {
 }
 
 /// Which launches to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LaunchQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,10 +71,13 @@ pub struct LaunchQuery {
     /// At most so many; 50 without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// The last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<LaunchId>,
 }
 
 /// How output is read.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutputQuery {
     /// Goes on until the launch has ended.
@@ -117,27 +121,36 @@ impl From<Launch> for LaunchBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/launches", get(list))
-        .route("/launches/{id}", get(show))
-        .route("/launches/{id}/output", get(output))
+pub(super) fn routes() -> Api {
+    let output_of = "What the agent of a launch printed; with `follow`, until it has ended";
+    Api::new()
+        .get(
+            "/launches",
+            list,
+            about("What ran and runs, the newest first").query::<LaunchQuery>().gives::<Vec<LaunchBody>>(),
+        )
+        .get("/launches/{id}", show, about("One launch").gives::<LaunchBody>())
+        .get("/launches/{id}/output", output, about(output_of).query::<OutputQuery>().gives_text("text/plain"))
 }
 
 async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<LaunchQuery>,
-) -> Result<Json<Vec<LaunchBody>>, Problem> {
+    raw: RawQuery,
+) -> Result<Page<LaunchBody>, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let filter = LaunchFilter {
         agent: query.agent,
         project: query.project,
         purpose: query.purpose,
         only_ended: false,
-        limit: query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+        after: query.cursor,
+        // One more says whether there is more.
+        limit: limit + 1,
     };
     let mut launches = state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect::<Vec<_>>();
     add_exit_hints(&state, &mut launches).await;
-    Ok(Json(launches))
+    Ok(Page::of(launches, limit, raw, |launch| launch.launch_id.to_string()))
 }
 
 async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Json<LaunchBody>, Problem> {

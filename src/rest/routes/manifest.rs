@@ -1,16 +1,21 @@
 //! `/apply`: agents, projects and tasks in one go.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
-use axum::{Json, Router};
 
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{Place, Problem, RestState};
 use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/apply", post(apply))
+pub(super) fn routes() -> Api {
+    let text = "Makes projects, agents and tasks what a manifest says of them";
+    Api::new().post(
+        "/apply",
+        apply,
+        about(text).takes::<serde_json::Map<String, serde_json::Value>>().gives::<Vec<Applied>>(),
+    )
 }
 
 async fn apply(State(state): State<RestState>, InBody(wanted): InBody<Wanted>) -> Result<Json<Vec<Applied>>, Problem> {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::{self, HeaderName};
-use axum::routing::get;
 
 use super::status::StatusBody;
+use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
@@ -15,8 +14,8 @@ use crate::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
 /// A text with its media type.
 pub(super) type Metrics = ([(HeaderName, &'static str); 1], String);
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/metrics", get(metrics))
+pub(super) fn routes() -> Api {
+    Api::new().get("/metrics", metrics, about("Figures for Prometheus").gives_text("text/plain"))
 }
 
 async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {

@@ -1,18 +1,19 @@
 //! `/stop`, `/resume`, `/pause`, `/drain` and `/refresh`: what people do to running agents.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
+use crate::service::audit;
 use crate::service::{Force, StopTarget};
 
 /// Whom it concerns: one pair, or all.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TargetRequest {
     #[serde(default)]
@@ -33,7 +34,7 @@ pub struct TargetRequest {
 }
 
 /// What a stop has set in motion.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoppedBody {
     /// Launches that are being ended.
@@ -72,13 +73,14 @@ fn span_of(target: &StopTarget) -> tracing::Span {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new()
-        .route("/stop", post(stop))
-        .route("/resume", post(resume))
-        .route("/pause", post(pause))
-        .route("/drain", post(drain))
-        .route("/refresh", post(refresh))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .post("/stop", stop, about("Stops a pair, or all").takes::<TargetRequest>().gives::<StoppedBody>())
+        .post("/resume", resume, about("Lets a pair, a provider, or all run again").takes::<TargetRequest>())
+        .post("/pause", pause, about("Starts nothing more"))
+        .post("/drain", drain, about("Starts nothing more, and lets chats end").gives::<StoppedBody>())
+        .post("/refresh", refresh, about("Makes coordinators look again"))
+        .also_below("/coordinator")
 }
 
 async fn stop(
@@ -122,6 +124,7 @@ async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
 
 async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
     let open = state.service.drain().await?;
+    audit::note("drain", "coordinator", "all");
     tracing::info!(n_launches = open.len(), "a person drains");
     let launches = open.into_iter().map(|launch| launch.id).collect();
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
@@ -129,5 +132,6 @@ async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Prob
 
 async fn refresh(State(state): State<RestState>) -> StatusCode {
     state.service.refresh();
+    audit::note("refresh", "coordinator", "all");
     StatusCode::NO_CONTENT
 }

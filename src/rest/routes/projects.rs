@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::ProjectStatus;
 use crate::domain::{AgentId, Project, ProjectId, Timestamp};
+use crate::rest::api::{Api, about};
+use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
 
 /// A project as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectBody {
     pub id: ProjectId,
@@ -28,7 +29,7 @@ pub struct ProjectBody {
 }
 
 /// What is to be made or changed; what is left out stays, or takes its default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectRequest {
     /// Of a new project; generated without it.
@@ -70,20 +71,29 @@ impl From<ProjectRequest> for ProjectEdit {
             status: request.status,
             assign: request.assign,
             unassign: request.unassign,
+            seen: None,
         }
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/projects", get(list).post(add)).route("/projects/{project}", get(show).patch(set))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/projects", list, about("All projects, by id").gives::<Vec<ProjectBody>>())
+        .post("/projects", add, about("Makes a project").takes::<ProjectRequest>().makes::<ProjectBody>())
+        .get("/projects/{project}", show, about("One project").gives::<ProjectBody>())
+        .patch("/projects/{project}", set, about("Changes a project").takes::<ProjectRequest>().gives::<ProjectBody>())
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {
     Ok(Json(state.service.projects().await?.into_iter().map(ProjectBody::from).collect()))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<ProjectId>) -> Result<Json<ProjectBody>, Problem> {
-    Ok(Json(state.service.project(&id).await?.into()))
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<(Extension<Revision>, Json<ProjectBody>), Problem> {
+    let project = state.service.project(&id).await?;
+    Ok((Extension(Revision(project.0.revision)), Json(project.into())))
 }
 
 async fn add(
@@ -98,9 +108,10 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
+    Seen(seen): Seen,
     InBody(request): InBody<ProjectRequest>,
 ) -> Result<Json<ProjectBody>, Problem> {
-    state.service.set_project(&id, &request.into()).await?;
+    state.service.set_project(&id, &ProjectEdit { seen, ..request.into() }).await?;
     tracing::info!(project_id = %id, "project changed");
     Ok(Json(state.service.project(&id).await?.into()))
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Standing;
@@ -18,12 +17,13 @@ use crate::domain::{Account, Launch, LaunchState, PairRecord};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
 };
+use crate::rest::api::{Api, about};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
 /// Everything at a glance (contract.md `status --json`, there in snake_case).
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusBody {
     pub version: String,
@@ -57,13 +57,13 @@ pub struct StatusBody {
 }
 
 /// Where the server listens for HTTP.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HttpBody {
     pub address: SocketAddr,
 }
 
 /// The server as its coordinator sees it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerBody {
     pub address: String,
@@ -72,7 +72,7 @@ pub struct ServerBody {
     pub problem: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsBody {
     pub max_concurrent: usize,
@@ -80,7 +80,7 @@ pub struct LimitsBody {
 }
 
 /// A coordinator as its server sees it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CoordinatorBody {
     pub coordinator_id: CoordinatorId,
@@ -106,7 +106,7 @@ impl From<&CoordinatorView> for CoordinatorBody {
 }
 
 /// A launch that is open.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceBody {
     #[serde(flatten)]
@@ -124,7 +124,7 @@ pub struct InstanceBody {
 }
 
 /// A start that waits, or a pair that is held.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeferredBody {
     pub agent_id: AgentId,
@@ -139,7 +139,7 @@ pub struct DeferredBody {
 }
 
 /// A provider whose account is parked: none of its agents is started.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParkedBody {
     /// The `ai_type` of its agents.
@@ -272,12 +272,21 @@ fn is_same_key(a: &DeferredBody, b: &DeferredBody) -> bool {
     a.agent_id == b.agent_id && a.project_id == b.project_id && a.purpose == b.purpose
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/status", get(status))
+pub(super) fn routes() -> Api {
+    let text = "Everything at a glance";
+    Api::new().get("/status", status, about(text).gives::<StatusBody>()).get(
+        "/coordinator",
+        status,
+        about(text).gives::<StatusBody>(),
+    )
 }
 
-pub(super) fn health() -> Router<RestState> {
-    Router::new().route("/health/live", get(live)).route("/health/ready", get(ready))
+pub(super) fn health() -> Api {
+    Api::new().get("/health/live", live, about("Whether the server lives").gives_text("text/plain")).get(
+        "/health/ready",
+        ready,
+        about("Whether the server would answer").gives_text("text/plain"),
+    )
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {

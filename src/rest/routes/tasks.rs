@@ -1,20 +1,23 @@
 //! `/tasks`.
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
+use super::events::EventBody;
 use crate::domain::launch::ReportResult;
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
+use crate::rest::api::{Api, about};
+use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
+use crate::rest::page::{Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskBody {
     pub id: TaskId,
@@ -35,7 +38,7 @@ pub struct TaskBody {
 }
 
 /// A task with what hangs on it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDetail {
     #[serde(flatten)]
@@ -50,7 +53,7 @@ pub struct TaskDetail {
 }
 
 /// The work of one launch on a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionBody {
     pub launch_id: LaunchId,
@@ -79,7 +82,7 @@ pub struct ExecutionBody {
 }
 
 /// Which tasks to list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,10 +93,28 @@ pub struct TaskQuery {
     pub status: Option<TaskStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<TaskId>,
+    /// At most so many; all without it and without `cursor`, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<TaskId>,
+}
+
+/// Which part of what happened to a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HistoryQuery {
+    /// At most so many; 100 without it, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The number of the last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<i64>,
 }
 
 /// A task to be made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewTaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +136,7 @@ pub struct NewTaskRequest {
 }
 
 /// What is to be changed; what is left out stays.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,14 +216,24 @@ impl From<Execution> for ExecutionBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/tasks", get(list).post(add)).route("/tasks/{id}", get(show).patch(set))
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/tasks", list, about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>())
+        .post("/tasks", add, about("Makes a task").takes::<NewTaskRequest>().makes::<TaskDetail>())
+        .get("/tasks/{id}", show, about("A task, and what hangs on it").gives::<TaskDetail>())
+        .patch("/tasks/{id}", set, about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>())
+        .get(
+            "/tasks/{id}/history",
+            history,
+            about("What happened to a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
+        )
 }
 
 async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<TaskQuery>,
-) -> Result<Json<Vec<TaskBody>>, Problem> {
+    raw: RawQuery,
+) -> Result<Page<TaskBody>, Problem> {
     let filter = TaskFilter {
         project: query.project,
         assignee: query.assignee,
@@ -210,11 +241,29 @@ async fn list(
         parent: query.parent,
         only_open: false,
     };
-    Ok(Json(state.service.tasks(&filter).await?.into_iter().map(TaskBody::from).collect()))
+    let tasks = state.service.tasks(&filter).await?;
+    let page =
+        Page::cut(tasks, query.limit, query.cursor.as_ref().map(TaskId::as_str), raw, |task| task.id.to_string())?;
+    Ok(page.map(TaskBody::from))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Json<TaskDetail>, Problem> {
-    Ok(Json(state.service.task(&id).await?.into()))
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
+    let view = state.service.task(&id).await?;
+    Ok((Extension(Revision(view.task.revision)), Json(view.into())))
+}
+
+async fn history(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+    InQuery(query): InQuery<HistoryQuery>,
+    raw: RawQuery,
+) -> Result<Page<EventBody>, Problem> {
+    let limit = limit_of(query.limit)?;
+    let events = state.service.task_history(&id, query.cursor.unwrap_or(0), limit + 1).await?;
+    Ok(Page::of(events, limit, raw, |event| event.seq.to_string()).map(EventBody::from))
 }
 
 async fn add(
@@ -242,6 +291,7 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<TaskId>,
+    Seen(seen): Seen,
     InBody(request): InBody<TaskRequest>,
 ) -> Result<Json<TaskDetail>, Problem> {
     let edit = TaskEdit {
@@ -253,6 +303,7 @@ async fn set(
         dependencies: request.dependencies,
         status: request.status,
         reason: request.reason,
+        seen,
     };
     let view = state.service.set_task(&id, &edit).await?;
     tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");

@@ -1,20 +1,20 @@
 //! `/projects/{project}/agents/{agent}/why`: each rule that lets a pair start or keeps it from starting.
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use super::status::ParkedBody;
 use crate::domain::pair::{Ruling, StartReason};
 use crate::domain::plan::Deferred;
 use crate::domain::{AgentId, ProjectId, Purpose, Timestamp};
+use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
 use crate::service::Why;
 
 /// The rules for one purpose.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyBody {
     pub purpose: Purpose,
@@ -30,7 +30,7 @@ pub struct WhyBody {
 }
 
 /// One rule.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleBody {
     /// By the reason that it gives.
@@ -70,8 +70,9 @@ impl From<Why> for WhyBody {
     }
 }
 
-pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/projects/{project}/agents/{agent}/why", get(why))
+pub(super) fn routes() -> Api {
+    let text = "Each rule that lets a pair start or keeps it from starting";
+    Api::new().get("/projects/{project}/agents/{agent}/why", why, about(text).gives::<Vec<WhyBody>>())
 }
 
 async fn why(

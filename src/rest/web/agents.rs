@@ -237,6 +237,7 @@ async fn make(
         system_prompt: Some(fields.system_prompt),
         passkey: Some(passkey),
         status: None,
+        seen: None,
     };
     let agent = state.service.add_agent(given("id", &fields.id)?, &edit).await?;
     tracing::info!(agent_id = %agent.id, "agent added");
@@ -254,6 +255,7 @@ async fn change(
         system_prompt: Some(fields.system_prompt),
         passkey: None,
         status: fields.status,
+        seen: None,
     };
     state.service.set_agent(&id, &edit).await?;
     tracing::info!(agent_id = %id, "agent changed");

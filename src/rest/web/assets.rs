@@ -56,7 +56,9 @@ impl Asset {
     }
 
     fn version(&self) -> String {
-        Sha256::digest(self.content).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let digest = Sha256::digest(self.content);
+        let (start, _) = digest.split_at(8);
+        start.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
 }
 
@@ -66,13 +68,11 @@ pub(super) fn routes() -> Router<RestState> {
 
 async fn asset(Path((version, name)): Path<(String, String)>) -> Result<Response, Problem> {
     let asset = [CSS, APP, THEME, HTMX, ICON].into_iter().find(|asset| asset.name == name);
-    match asset.filter(|asset| asset.version() == version) {
-        Some(asset) => Ok(sent(&asset)),
-        None => {
-            let detail = format!("there is no `{name}` of this version; load the page again");
-            Err(Problem::new(StatusCode::NOT_FOUND, "no_such_asset", detail))
-        }
-    }
+    let asset = asset.filter(|asset| asset.version() == version).ok_or_else(|| {
+        let detail = format!("there is no `{name}` of this version; load the page again");
+        Problem::new(StatusCode::NOT_FOUND, "no_such_asset", detail)
+    })?;
+    Ok(sent(&asset))
 }
 
 async fn icon() -> Response {

@@ -227,7 +227,7 @@ impl Board {
     fn card(&self, task: &Task) -> Card {
         let parts = self.parts.get(&task.id).map_or(&[][..], Vec::as_slice);
         let is_waited_for =
-            |id: &&TaskId| !self.statuses.get(*id).is_some_and(|(status, _)| *status == TaskStatus::Done);
+            |id: &&TaskId| self.statuses.get(*id).is_none_or(|(status, _)| *status != TaskStatus::Done);
         let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
         Card {
             id: task.id.clone(),

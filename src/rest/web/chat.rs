@@ -106,6 +106,8 @@ async fn panel(
     let page = ChatPage { after: None, before: None, limit: PAGE };
     let found = state.service.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
     let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
+    // Who opens the panel brings the agent.
+    let standing = Standing { is_gone: standing.is_gone && !frame.may_change(), ..standing };
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
     Ok(rendered(&ChatPart { frame, project, agent: face, messages, has_earlier: found.next.is_some(), standing }))
 }

@@ -42,7 +42,7 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
     let body = to_bytes(response.into_body(), MAX_PROBLEM).await.unwrap_or_default();
     let problem = serde_json::from_slice::<Problem>(&body);
     let (detail, hint) = problem.map_or_else(|_| (String::new(), None), |problem| (problem.detail, problem.hint));
-    let hint = hint.map(|hint| hint.into_owned());
+    let hint = hint.map(std::borrow::Cow::into_owned);
     (status, rendered(&ErrorPage { frame, status: status.as_u16(), detail, hint })).into_response()
 }
 

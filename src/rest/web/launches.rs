@@ -107,6 +107,7 @@ async fn rows(state: &RestState, query: LaunchQuery) -> Result<Vec<LaunchRow>, P
         project: query.project,
         purpose: query.purpose,
         only_ended: false,
+        after: None,
         limit: query.limit.unwrap_or(MAX_LAUNCHES).min(MAX_LAUNCHES),
     };
     Ok(state.service.launches(&filter).await?.iter().map(LaunchRow::from).collect())

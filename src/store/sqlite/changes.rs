@@ -125,6 +125,14 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
             }
             Change::Pause(since) => write_pause(connection, *since).await?,
             Change::Event(event) => append_event(connection, event).await?,
+            Change::ForgetLaunch(id) => forget_launch(connection, id).await?,
+            Change::ForgetEvents(up_to) => {
+                execute(connection, sqlx::query("DELETE FROM events WHERE seq <= $1").bind(up_to)).await?;
+            }
+            Change::ForgetMessages(chat, up_to) => {
+                let sql = "DELETE FROM messages WHERE project_id = $1 AND agent_id = $2 AND seq <= $3";
+                execute(connection, bind_assignment(sqlx::query(sql), chat).bind(up_to)).await?;
+            }
         }
     }
     Ok(())
@@ -465,6 +473,23 @@ async fn write_pause(connection: &mut SqliteConnection, since: Option<Timestamp>
         }
         None => Ok(()),
     }
+}
+
+async fn forget_launch(connection: &mut SqliteConnection, id: &crate::domain::LaunchId) -> Result<(), Failure> {
+    let sql = "DELETE FROM launches WHERE id = $1 AND state = 'ended'";
+    let done = sqlx::query(sql).bind(id.as_str()).execute(&mut *connection).await?;
+    if done.rows_affected() == 0 {
+        return Ok(());
+    }
+    for sql in [
+        "DELETE FROM sessions WHERE launch_id = $1",
+        "DELETE FROM notices WHERE launch_id = $1",
+        "DELETE FROM executions WHERE launch_id = $1",
+        "DELETE FROM output_tails WHERE launch_id = $1",
+    ] {
+        execute(connection, sqlx::query(sql).bind(id.as_str())).await?;
+    }
+    Ok(())
 }
 
 async fn append_event(connection: &mut SqliteConnection, event: &NewEvent) -> Result<(), Failure> {

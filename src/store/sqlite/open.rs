@@ -285,6 +285,7 @@ fn migrations() -> Migrator {
         migration(5, "start limit", include_str!("migrations/0005_start_limit.sql")),
         migration(6, "accounts", include_str!("migrations/0006_accounts.sql")),
         migration(7, "credentials", include_str!("migrations/0007_credentials.sql")),
+        migration(8, "history", include_str!("migrations/0008_history.sql")),
     ])
 }
 

@@ -15,6 +15,7 @@ use crate::domain::event::Event;
 use crate::domain::id::LaunchId;
 use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
+use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
     Account, Activity, Agent, Credential, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice,
@@ -308,6 +309,25 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             n_notices: row.number("n_notices")?,
             revision: row.get("revision")?,
         })
+    })
+}
+
+/// Without the tasks, which are rows of their own.
+pub(super) fn past_launch(row: &SqliteRow) -> Result<PastLaunch, StoreError> {
+    read("launch", row, |row| {
+        Ok(PastLaunch {
+            id: row.parsed("id")?,
+            ended_at: row.time("ended_at")?,
+            has_open_parts: row.get("has_open_parts")?,
+            is_probe: row.get("is_probe")?,
+            newest_of: Vec::new(),
+        })
+    })
+}
+
+pub(super) fn past_work(row: &SqliteRow) -> Result<PastWork, StoreError> {
+    read("execution", row, |row| {
+        Ok(PastWork { task: row.parsed("task_id")?, revision: row.get("revision")?, is_open: row.get("is_open")? })
     })
 }
 

@@ -345,10 +345,23 @@ impl Here {
             let _in_runtime = runtime.enter();
             tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
         };
-        let standing = Standing { file: None, since: Timestamp::from_millis(0), rejected: None, waiting: Vec::new() };
+        let standing = Standing {
+            file: None,
+            since: Timestamp::from_millis(0),
+            rejected: None,
+            waiting: Vec::new(),
+            settings: [].into(),
+        };
         let (configuration, ..) = ConfigurationDoor::new(standing);
         let closing = cancel.clone();
-        let state = RestState { service: service.clone(), http: None, public_origin: None, configuration, closing };
+        let state = RestState {
+            service: service.clone(),
+            http: None,
+            public_origin: None,
+            guesses: Arc::default(),
+            configuration,
+            closing,
+        };
         runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));
         let mcp = McpServer::new(service.clone(), Secret::new(TOKEN));
         Self { runtime, service, mcp, cancel }

@@ -148,7 +148,9 @@ fn other_methods_and_paths_are_told_what_there_is() {
             assert_eq!(answer.header("allow"), Some("POST"));
         }
     }
-    for path in ["/", "/mcp/", "/mcp/x", "/api/status", "/status", "/tasks", "/%2e%2e/etc/passwd"] {
+    // A client of MCP that looks for a way to log in must find none.
+    let well_known = "/.well-known/oauth-protected-resource";
+    for path in ["/mcp/", "/mcp/x", "/nothing", "/api/nothing", well_known, "/%2e%2e/etc/passwd"] {
         web.get(path, "Host: localhost\r\n").check_problem(404, "no_such_route", path);
     }
     for path in ["/health/live", "/health/ready"] {

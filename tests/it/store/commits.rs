@@ -17,7 +17,7 @@ use agent_coordinator::domain::{
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{
-    Change, ChatEnd, Commit, CommitError, Expect, LaunchFilter, MessageFilter, Store, TaskFilter,
+    Change, ChatEnd, Commit, CommitError, Expect, HistoryFilter, LaunchFilter, MessageFilter, Store, TaskFilter,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -314,6 +314,11 @@ fn event() -> impl Strategy<Value = NewEvent> {
 fn change() -> impl Strategy<Value = Change> {
     let assigned = (select(&PROJECTS), select(&AGENTS)).prop_map(|(project, agent)| assignment(project, agent));
     prop_oneof![
+        1 => select(&LAUNCHES).prop_map(|launch| Change::ForgetLaunch(id(launch))),
+        1 => (0i64..9).prop_map(Change::ForgetEvents),
+        1 => (select(&AGENTS), select(&PROJECTS), 0i64..6).prop_map(|(agent, project, up_to)| {
+            Change::ForgetMessages(Assignment { project: id(project), agent: id(agent) }, up_to)
+        }),
         2 => agent_row().prop_map(Change::Agent),
         2 => project_row().prop_map(Change::Project),
         3 => assigned.clone().prop_map(Change::Assign),
@@ -418,6 +423,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             | Change::ForgetCredential(_)
             | Change::Message(_)
             | Change::Pause(_)
+            | Change::ForgetLaunch(_)
+            | Change::ForgetEvents(_)
+            | Change::ForgetMessages(..)
             | Change::Event(_) => {}
         }
         commit.changes.push(change);
@@ -448,6 +456,14 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     ask!(store.events(0, 100));
     ask!(store.events(2, 3));
     ask!(store.event_span());
+    for at in [0, 2, 1_000_000_000_000] {
+        ask!(store.last_event_before(Timestamp::from_millis(at)));
+        ask!(store.past_launches(Timestamp::from_millis(at), None, 100));
+        let first = store.past_launches(Timestamp::from_millis(at), None, 1).await.unwrap();
+        ask!(store.past_launches(Timestamp::from_millis(at), first.first(), 2));
+        let chat = Assignment { project: id("p"), agent: id("a") };
+        ask!(store.last_message_before(&chat, Timestamp::from_millis(at)));
+    }
     ask!(store.counts());
     ask!(store.open_notices());
     ask!(store.chats());
@@ -510,7 +526,42 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     for session in SESSIONS {
         ask!(store.session_by_token(&ticket(session)));
     }
-    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, limit: 100 };
+    macro_rules! ask_history {
+        ($question:ident, $ids:expr) => {
+            let all = HistoryFilter::newest(100);
+            ask!(store.$question(&all));
+            ask!(store.$question(&HistoryFilter { only_open: true, ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { project: Some(id("p")), launch: Some(id("l1")), ..all.clone() }));
+            ask!(store.$question(&HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() }));
+            for after in $ids {
+                ask!(store.$question(&HistoryFilter { after: Some(id(after)), agent: Some(id("a")), ..all.clone() }));
+                ask!(store.$question(&HistoryFilter { after: Some(id(after)), ..all.clone() }));
+            }
+        };
+    }
+    ask_history!(sessions, SESSIONS);
+    ask_history!(executions, EXECUTIONS);
+    ask_history!(notices, NOTICES);
+    for session in SESSIONS {
+        ask!(store.session(&id(session)));
+    }
+    for task in TASKS {
+        ask!(store.events_of_task(&id(task), 1, 3));
+    }
+    for launch in LAUNCHES {
+        let after = LaunchFilter {
+            agent: None,
+            project: None,
+            purpose: None,
+            only_ended: false,
+            after: Some(id(launch)),
+            limit: 2,
+        };
+        ask!(store.launches(&after));
+        ask!(store.launches(&LaunchFilter { only_ended: true, ..after.clone() }));
+    }
+    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, after: None, limit: 100 };
     ask!(store.launches(&all));
     ask!(store.launches(&LaunchFilter { only_ended: true, ..all.clone() }));
     ask!(store.launches(&LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));

@@ -6,6 +6,8 @@
 //! is to hide. Nobody else is concerned: whoever comes from elsewhere, tries for another agent, or shows a launch ticket, which
 //! can't be guessed, is looked at, and who is right is never held back. So nobody can lock an agent out whose coordinator started
 //! it, nor one that comes from another process or host than who guesses.
+//!
+//! Called by the doors, which know who is at the other end; what is guessed at is not looked at here.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +32,7 @@ const MAX_ID_LENGTH: usize = 64;
 
 /// Whose failures count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Guesser {
+pub enum Guesser {
     /// Any process below the keeper of this launch.
     Launch(LaunchId),
     /// Any other process of this user: it could be another one each time.
@@ -40,7 +42,7 @@ pub(super) enum Guesser {
 }
 
 impl Guesser {
-    pub(super) fn of(peer: &Peer) -> Self {
+    pub fn of(peer: &Peer) -> Self {
         match peer {
             Peer::Local(local) => match &local.kind {
                 PeerKind::Agent { launch: Some(launch) } => Self::Launch(launch.clone()),
@@ -56,7 +58,7 @@ impl Guesser {
 
 /// Failures in a row, by agent id and by peer.
 #[derive(Debug)]
-pub(super) struct Throttle(Mutex<State>);
+pub struct Throttle(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -85,7 +87,7 @@ impl Default for Throttle {
 
 impl Throttle {
     /// Whether what `guesser` says of `agent_id` is to be looked at.
-    pub(super) fn is_heard(&self, guesser: &Guesser, agent_id: &str, now: Instant) -> bool {
+    pub fn is_heard(&self, guesser: &Guesser, agent_id: &str, now: Instant) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_busy = state.guessers.find(guesser).is_some_and(|known| known.n_held(now) >= MAX_HELD);
         !is_busy || state.agents.find(&shortened(agent_id)).is_none_or(|known| known.is_old(now))
@@ -93,7 +95,7 @@ impl Throttle {
 
     /// Counts a failure and says how long its answer is to be held back; `None` if too many of this peer's are already. Without
     /// an `agent_id` it was a token.
-    pub(super) fn failed(&self, guesser: &Guesser, agent_id: Option<&str>, now: Instant) -> Option<Duration> {
+    pub fn failed(&self, guesser: &Guesser, agent_id: Option<&str>, now: Instant) -> Option<Duration> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let for_agent = agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
         let known = state.guessers.touch(guesser);
@@ -107,7 +109,7 @@ impl Throttle {
     }
 
     /// The agent came in: its failures are forgotten. Those of the peer are not: it may have one right passkey and guess at others.
-    pub(super) fn succeeded(&self, agent_id: &str) {
+    pub fn succeeded(&self, agent_id: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).agents.forget(&shortened(agent_id));
     }
 }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 /// The newest entries by key.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub struct Recent<K, V> {
     capacity: usize,
     n_touched: u64,
     entries: HashMap<K, (u64, V)>,
@@ -15,12 +15,12 @@ pub(super) struct Recent<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
-    pub(super) fn of(capacity: usize) -> Self {
+    pub fn of(capacity: usize) -> Self {
         Self { capacity, n_touched: 0, entries: HashMap::new(), order: BTreeMap::new() }
     }
 
     /// The entry of `key`, a new one if there is none.
-    pub(super) fn touch(&mut self, key: &K) -> &mut V {
+    pub fn touch(&mut self, key: &K) -> &mut V {
         if !self.entries.contains_key(key)
             && self.entries.len() >= self.capacity
             && let Some((_, oldest)) = self.order.pop_first()
@@ -35,11 +35,11 @@ impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
         value
     }
 
-    pub(super) fn find(&self, key: &K) -> Option<&V> {
+    pub fn find(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
-    pub(super) fn forget(&mut self, key: &K) {
+    pub fn forget(&mut self, key: &K) {
         if let Some((touched, _)) = self.entries.remove(key) {
             self.order.remove(&touched);
         }

@@ -1,0 +1,91 @@
+//! `events`: what happens, as it happens.
+
+use std::io;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, print_json_line, print_line};
+use crate::domain::{AgentId, LaunchId, ProjectId};
+use crate::rest::routes::events::EventBody;
+
+/// Which events, and from when.
+#[derive(Debug, clap::Args)]
+pub(super) struct EventsArguments {
+    /// Go on until interrupted; this is how it is anyway, and stands for what `logs` and `tail` do
+    #[arg(short = 'f', long)]
+    follow: bool,
+    /// Begin after the event with this number; 0 begins with the oldest that is kept [default: from now on]
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<i64>,
+    /// Only of this agent
+    #[arg(long)]
+    agent: Option<AgentId>,
+    /// Only in this project
+    #[arg(long)]
+    project: Option<ProjectId>,
+    /// Only of this launch
+    #[arg(long)]
+    launch: Option<LaunchId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl EventsArguments {
+    pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
+        let query = [
+            self.after.map(|after| format!("after={after}")),
+            self.agent.map(|agent| format!("agent={agent}")),
+            self.project.map(|project| format!("project={project}")),
+            self.launch.map(|launch| format!("launch={launch}")),
+        ];
+        let path = format!("/events?{}", query.into_iter().flatten().collect::<Vec<_>>().join("&"));
+        let mut rest = Vec::new();
+        let json = self.form.json;
+        client
+            .stream(&path, |bytes| {
+                rest.extend_from_slice(bytes);
+                while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
+                    let block: Vec<u8> = rest.drain(..end + 2).collect();
+                    print(&String::from_utf8_lossy(&block), json).map_err(back)?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+}
+
+/// As whoever reads from the daemon passes it on.
+fn back(error: CliError) -> io::Error {
+    match error {
+        CliError::Hushed => io::ErrorKind::BrokenPipe.into(),
+        CliError::Failed(text) | CliError::Usage(text) | CliError::File(text) => io::Error::other(text),
+        CliError::NoDaemon { .. } | CliError::Configuration(_) => io::Error::other("the daemon went away"),
+    }
+}
+
+/// One event, if the block is one; what only says that there is something to ask for is left out.
+fn print(block: &str, json: bool) -> Result<(), CliError> {
+    let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
+    if field("event: ") == Some("reset") {
+        return if json { Ok(()) } else { print_line("some of what happened before is not kept any more") };
+    }
+    let event = field("data: ").and_then(|data| serde_json::from_str::<EventBody>(data).ok());
+    let Some(event) = event else { return Ok(()) };
+    if json {
+        return print_json_line(&event);
+    }
+    print_line(&line_of(&event))
+}
+
+pub(super) fn line_of(event: &EventBody) -> String {
+    let named = [
+        event.agent_id.as_ref().map(ToString::to_string),
+        event.project_id.as_ref().map(ToString::to_string),
+        event.task_id.as_ref().map(ToString::to_string),
+        event.launch_id.as_ref().map(ToString::to_string),
+        event.detail.as_deref().map(super::output::plain),
+    ];
+    let named = named.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    format!("{}  {:<19} {named}", event.at, event.kind).trim_end().to_owned()
+}

@@ -1,0 +1,60 @@
+//! `execution`: list.
+
+use clap::Subcommand;
+
+use super::activity::{trouble, used};
+use super::client::Client;
+use super::error::CliError;
+use super::history::{Whose, parts};
+use super::output::{Form, ago, print_json, print_table, table};
+use crate::domain::{TaskId, Timestamp};
+use crate::rest::routes::executions::ExecutionItem;
+use crate::service::world::{SystemWorld, World};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ExecutionCommand {
+    /// List the work of agents on tasks, the newest first, with what it took
+    List {
+        #[command(flatten)]
+        whose: Whose,
+        /// Only on this task
+        #[arg(long)]
+        task: Option<TaskId>,
+        /// Only what goes on
+        #[arg(long)]
+        open: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+impl ExecutionCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self::List { whose, task, open, form } = self;
+        let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
+        let query = whose.query(more.into_iter().flatten());
+        let executions: Vec<ExecutionItem> = parts(client, "/executions", query, whose.limit).await?;
+        if form.json { print_json(&executions) } else { print_executions(&executions) }
+    }
+}
+
+fn print_executions(executions: &[ExecutionItem]) -> Result<(), CliError> {
+    let world: &dyn World = &SystemWorld;
+    let now: Timestamp = world.now();
+    let mut rows = table(&["TASK", "AGENT", "PROJECT", "LAUNCH", "BEGAN", "RESULT", "USED"]);
+    for ExecutionItem { id: _, task_id, project_id, execution } in executions {
+        let failure = execution.failure.as_ref().map(|failure| trouble(failure, now));
+        let result = execution.result.map(|result| result.as_str().to_owned()).or(failure);
+        let going_on = || if execution.ended_at.is_some() { "none" } else { "working" }.to_owned();
+        rows.add_row([
+            task_id.to_string(),
+            execution.agent_id.to_string(),
+            project_id.to_string(),
+            execution.launch_id.to_string(),
+            ago(execution.started_at, now),
+            result.or_else(|| execution.outcome.clone()).unwrap_or_else(going_on),
+            used(execution.usage.as_ref()),
+        ]);
+    }
+    print_table(&rows, "No executions.")
+}

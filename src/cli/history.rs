@@ -1,0 +1,48 @@
+//! What the lists of the past have in common: whose it is, and how much of it.
+
+use serde::de::DeserializeOwned;
+
+use super::client::Client;
+use super::error::CliError;
+use crate::domain::{AgentId, LaunchId, ProjectId};
+
+/// Whose past is asked for.
+#[derive(Debug, clap::Args)]
+pub(super) struct Whose {
+    /// Only of this agent
+    #[arg(long)]
+    pub(super) agent: Option<AgentId>,
+    /// Only in this project
+    #[arg(long)]
+    pub(super) project: Option<ProjectId>,
+    /// Only of this launch
+    #[arg(long)]
+    pub(super) launch: Option<LaunchId>,
+    /// At most so many: 1 to 1000
+    #[arg(long, default_value_t = 100)]
+    pub(super) limit: usize,
+}
+
+impl Whose {
+    /// As a query, with what else is asked for.
+    pub(super) fn query(&self, more: impl IntoIterator<Item = String>) -> String {
+        let Self { agent, project, launch, limit: _ } = self;
+        let own = [
+            agent.as_ref().map(|agent| format!("agent={agent}")),
+            project.as_ref().map(|project| format!("project={project}")),
+            launch.as_ref().map(|launch| format!("launch={launch}")),
+        ];
+        own.into_iter().flatten().chain(more).collect::<Vec<_>>().join("&")
+    }
+}
+
+/// The first part of a list.
+pub(super) async fn parts<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    query: String,
+    limit: usize,
+) -> Result<Vec<T>, CliError> {
+    let query = if query.is_empty() { query } else { format!("&{query}") };
+    client.get(&format!("{path}?limit={limit}{query}")).await
+}

@@ -1,0 +1,57 @@
+//! `notice`: list.
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::history::{Whose, parts};
+use super::output::{Form, ago, print_json, print_table, table};
+use crate::domain::{TaskId, Timestamp};
+use crate::rest::routes::notices::NoticeBody;
+use crate::service::world::{SystemWorld, World};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum NoticeCommand {
+    /// List what agents were told while they worked, the newest first
+    List {
+        #[command(flatten)]
+        whose: Whose,
+        /// Only about this task
+        #[arg(long)]
+        task: Option<TaskId>,
+        /// Only those that are not settled
+        #[arg(long)]
+        open: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+impl NoticeCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self::List { whose, task, open, form } = self;
+        let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
+        let query = whose.query(more.into_iter().flatten());
+        let notices: Vec<NoticeBody> = parts(client, "/notices", query, whose.limit).await?;
+        if form.json { print_json(&notices) } else { print_notices(&notices) }
+    }
+}
+
+fn print_notices(notices: &[NoticeBody]) -> Result<(), CliError> {
+    let world: &dyn World = &SystemWorld;
+    let now: Timestamp = world.now();
+    let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
+    let mut rows = table(&["NOTICE", "ACTION", "TASK", "LAUNCH", "CREATED", "READ", "SETTLED"]);
+    for notice in notices {
+        rows.add_row([
+            notice.id.to_string(),
+            notice.action.to_string(),
+            notice.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            notice.launch_id.to_string(),
+            ago(notice.created_at, now),
+            when(notice.read_at),
+            when(notice.settled_at),
+        ]);
+    }
+    print_table(&rows, "No notices.")
+}

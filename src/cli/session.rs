@@ -1,0 +1,72 @@
+//! `session`: list, end.
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::history::{Whose, parts};
+use super::output::{Form, ago, print_json, print_line, print_table, table};
+use crate::domain::{SessionId, Timestamp};
+use crate::rest::routes::sessions::SessionBody;
+use crate::service::world::{SystemWorld, World};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SessionCommand {
+    /// List sessions, the newest first
+    List {
+        #[command(flatten)]
+        whose: Whose,
+        /// Also those that have ended
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// End a session, and the process behind it; its agent may be started again, `stop` keeps it from that
+    End {
+        /// Session id
+        session: SessionId,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+impl SessionCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        match self {
+            Self::List { whose, all, form } => {
+                let open = (!all).then(|| "open=true".to_owned());
+                let sessions: Vec<SessionBody> = parts(client, "/sessions", whose.query(open), whose.limit).await?;
+                if form.json { print_json(&sessions) } else { print_sessions(&sessions) }
+            }
+            Self::End { session, form } => {
+                let ended: SessionBody = client.post(&format!("/sessions/{session}"), &serde_json::Map::new()).await?;
+                if form.json {
+                    return print_json(&ended);
+                }
+                let word = if ended.ended_at.is_some() { "has ended" } else { "is being ended" };
+                print_line(&format!("{session} {word}"))
+            }
+        }
+    }
+}
+
+fn print_sessions(sessions: &[SessionBody]) -> Result<(), CliError> {
+    let world: &dyn World = &SystemWorld;
+    let now: Timestamp = world.now();
+    let mut rows = table(&["SESSION", "AGENT", "PROJECT", "PURPOSE", "SINCE", "SEEN", "ENDED"]);
+    for session in sessions {
+        let ended = session.ended_at.map(|at| ago(at, now));
+        let reason = session.end_reason.map(|reason| format!("{reason}, "));
+        rows.add_row([
+            session.id.to_string(),
+            session.agent_id.to_string(),
+            session.project_id.to_string(),
+            session.purpose.to_string(),
+            ago(session.created_at, now),
+            ago(session.last_seen_at, now),
+            ended.map_or_else(|| "-".to_owned(), |ended| format!("{}{ended}", reason.unwrap_or_default())),
+        ]);
+    }
+    print_table(&rows, "No sessions.")
+}

@@ -1,0 +1,81 @@
+//! The folders of instances that have ended and whose end the server has acknowledged: removed when they are old, or too large
+//! together. Blocking. What goes is decided in [`crate::domain::retention`].
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tracing::warn;
+
+use crate::domain::retention::{PastOutput, Retention};
+use crate::domain::{LaunchId, Timestamp};
+use crate::instance_dir;
+
+/// Removes what is not kept any longer below `state_dir`; how many folders that were. Nothing that runs is looked at.
+///
+/// # Errors
+/// When the folder of folders can't be read; a single one that can't be removed is said and tried again the next time.
+pub fn remove_old(state_dir: &Path, retention: &Retention, now: Timestamp) -> io::Result<u64> {
+    let mut outputs = Vec::new();
+    let entries = match fs::read_dir(instance_dir::ended(state_dir)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
+        // Gone already, or nobody can say how old it is.
+        let Ok(output) = look(launch, &entry.path()) else { continue };
+        outputs.push(output);
+    }
+    let mut n_removed = 0;
+    for launch in retention.outputs_that_go(outputs, now) {
+        match fs::remove_dir_all(instance_dir::ended_instance(state_dir, &launch)) {
+            Ok(()) => n_removed += 1,
+            Err(error) => {
+                warn!(launch_id = %launch, error = &error as &dyn std::error::Error, "could not remove an old output");
+            }
+        }
+    }
+    Ok(n_removed)
+}
+
+fn look(launch: LaunchId, dir: &Path) -> io::Result<PastOutput> {
+    let mut size = 0;
+    // The last thing that is made in a folder is the record of its end.
+    let mut ended_at = Timestamp::from_millis(0);
+    for entry in fs::read_dir(dir)? {
+        let file = entry?.metadata()?;
+        size += file.len();
+        let written = file.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        ended_at = ended_at.max(Timestamp::from_millis(i64::try_from(written.as_millis()).unwrap_or(i64::MAX)));
+    }
+    Ok(PastOutput { launch, ended_at, size })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn old_folders_go_and_what_is_no_launch_stays() {
+        let state = tempfile::tempdir().expect("a folder");
+        let ended = instance_dir::ended(state.path());
+        for name in ["lch_a", "lch_b", ".aside"] {
+            fs::create_dir_all(ended.join(name)).expect("a folder");
+            fs::write(ended.join(name).join("output.log"), "x").expect("a file");
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis();
+        let now = Timestamp::from_millis(i64::try_from(now).expect("a time"));
+        let retention = Retention::default();
+        assert_eq!(remove_old(state.path(), &retention, now).expect("no error"), 0);
+        let soon = now + Duration::from_hours(1);
+        let short = Retention { output: Duration::from_mins(1), ..retention };
+        assert_eq!(remove_old(state.path(), &short, soon).expect("no error"), 2);
+        assert!(!ended.join("lch_a").exists() && ended.join(".aside").exists());
+        assert_eq!(remove_old(&state.path().join("none"), &short, soon).expect("no error"), 0);
+    }
+}

@@ -1,0 +1,299 @@
+//! Routes with their descriptions: whoever registers a route says what it takes and gives, in the types that it really takes and
+//! gives, and `/openapi.json` is made of that. There is no other way to register one.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::handler::Handler;
+use axum::http::{StatusCode, header};
+use axum::routing::{self, MethodRouter};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::RestState;
+use crate::domain::id::PATTERN;
+
+/// Routes, and what is known of them.
+#[derive(Default)]
+pub(super) struct Api {
+    router: Router<RestState>,
+    operations: Vec<Operation>,
+}
+
+#[derive(Clone)]
+struct Operation {
+    method: &'static str,
+    path: String,
+    about: About,
+}
+
+type Described = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route takes and gives.
+#[derive(Clone)]
+pub(super) struct About {
+    summary: &'static str,
+    query: Option<Described>,
+    takes: Option<Described>,
+    gives: Given,
+    status: StatusCode,
+}
+
+#[derive(Clone)]
+enum Given {
+    Nothing,
+    Json(Described),
+    /// Something else, of this type.
+    Text(&'static str),
+}
+
+/// A description; without anything more, of a route that takes nothing and gives nothing.
+pub(super) fn about(summary: &'static str) -> About {
+    About { summary, query: None, takes: None, gives: Given::Nothing, status: StatusCode::NO_CONTENT }
+}
+
+impl About {
+    pub(super) fn query<T: JsonSchema>(self) -> Self {
+        Self { query: Some(|generator| T::json_schema(generator)), ..self }
+    }
+
+    pub(super) fn takes<T: JsonSchema>(self) -> Self {
+        Self { takes: Some(|generator| T::json_schema(generator)), ..self }
+    }
+
+    pub(super) fn gives<T: JsonSchema>(self) -> Self {
+        Self { gives: Given::Json(SchemaGenerator::subschema_for::<T>), status: StatusCode::OK, ..self }
+    }
+
+    /// As [`About::gives`], for what was made.
+    pub(super) fn makes<T: JsonSchema>(self) -> Self {
+        Self { status: StatusCode::CREATED, ..self.gives::<T>() }
+    }
+
+    pub(super) fn gives_text(self, kind: &'static str) -> Self {
+        Self { gives: Given::Text(kind), status: StatusCode::OK, ..self }
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident),*) => {$(
+        pub(super) fn $name<H, T>(self, path: &'static str, handler: H, about: About) -> Self
+        where
+            H: Handler<T, RestState>,
+            T: 'static,
+        {
+            self.route(stringify!($name), path, routing::$name(handler), about)
+        }
+    )*};
+}
+
+impl Api {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    methods!(get, post, put, patch, delete);
+
+    /// A route whose handler has layers of its own; `route` must answer `method` and no other.
+    pub(super) fn route(
+        mut self,
+        method: &'static str,
+        path: &'static str,
+        route: MethodRouter<RestState>,
+        about: About,
+    ) -> Self {
+        self.router = self.router.route(path, route);
+        self.operations.push(Operation { method, path: path.to_owned(), about });
+        self
+    }
+
+    pub(super) fn merge(mut self, other: Self) -> Self {
+        self.router = self.router.merge(other.router);
+        self.operations.extend(other.operations);
+        self
+    }
+
+    /// The same routes, also below `prefix`.
+    pub(super) fn also_below(mut self, prefix: &'static str) -> Self {
+        self.router = self.router.clone().nest(prefix, self.router);
+        let below = self.operations.iter().cloned();
+        let below = below.map(|operation| Operation { path: format!("{prefix}{}", operation.path), ..operation });
+        self.operations = below.collect::<Vec<_>>().into_iter().chain(self.operations).collect();
+        self
+    }
+
+    /// Without the descriptions, for doors of their own.
+    pub(super) fn into_router(self) -> Router<RestState> {
+        self.router
+    }
+
+    /// With `/openapi.json`, which describes them all, and what stands beside them.
+    pub(super) fn described_with(self, beside: &Self) -> Router<RestState> {
+        let summary = "What there is to ask for, as OpenAPI 3.1";
+        // Described as all others, before it can be there.
+        let mut api = self;
+        api.operations.extend(beside.operations.iter().cloned());
+        api.operations.push(Operation {
+            method: "get",
+            path: "/openapi.json".to_owned(),
+            about: about(summary).gives_text("application/json"),
+        });
+        let document = Bytes::from(describe(&api.operations).to_string());
+        let show = async move || ([(header::CONTENT_TYPE, "application/json")], document);
+        api.router.route("/openapi.json", routing::get(show))
+    }
+}
+
+/// The document about `operations`.
+fn describe(operations: &[Operation]) -> Value {
+    // What is given is described once, by its name; what is taken stands where it is taken, for its defaults need not be given.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut given =
+        SchemaGenerator::new(settings.with(|settings| settings.definitions_path = "/components/schemas".into()));
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let mut taken = SchemaGenerator::new(settings.with(|settings| settings.inline_subschemas = true));
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for operation in operations {
+        let described = describe_one(operation, &mut given, &mut taken);
+        paths.entry(&operation.path).or_default().insert(operation.method.to_owned(), described);
+    }
+    let mut schemas = given.take_definitions(true);
+    schemas.insert("Problem".to_owned(), problem());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "agent-coordinator",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "What people ask a fleet of AI coding agents, and tell it.",
+        },
+        "servers": [{ "url": "/api" }],
+        "paths": paths,
+        "components": { "schemas": schemas },
+    })
+}
+
+fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut SchemaGenerator) -> Value {
+    let About { summary, query, takes, gives, status } = &operation.about;
+    let mut parameters: Vec<Value> = names_in(&operation.path)
+        .map(|name| {
+            let schema = json!({ "type": "string", "pattern": PATTERN });
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
+        })
+        .collect();
+    let query = query.map(|query| query(taken).to_value());
+    for (name, schema) in query.as_ref().and_then(|query| query["properties"].as_object()).into_iter().flatten() {
+        parameters.push(json!({ "name": name, "in": "query", "required": false, "schema": schema }));
+    }
+    let content = match gives {
+        Given::Nothing => None,
+        Given::Json(schema) => Some(json!({ "application/json": { "schema": schema(given) } })),
+        Given::Text(kind) => Some(json!({ *kind: {} })),
+    };
+    let mut answer = json!({ "description": "Done" });
+    if let Some(content) = content {
+        answer["content"] = content;
+    }
+    let problem = json!({
+        "description": "A problem, with a code that programs branch on",
+        "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
+    });
+    let mut described = json!({
+        "operationId": operation_id(operation),
+        "summary": summary,
+        "parameters": parameters,
+        "responses": { status.as_str(): answer, "default": problem },
+    });
+    if let Some(takes) = takes {
+        described["requestBody"] = json!({ "content": { "application/json": { "schema": takes(taken) } } });
+    }
+    described
+}
+
+/// The parameters of a path, in their order.
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// `patch_tasks_id`, of `PATCH /tasks/{id}`.
+fn operation_id(Operation { method, path, .. }: &Operation) -> String {
+    let path = path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+    format!("{method}{path}")
+}
+
+/// RFC 9457, with what we add.
+fn problem() -> Value {
+    let place = json!({
+        "type": "object",
+        "required": ["path", "message"],
+        "properties": { "path": { "type": "string" }, "message": { "type": "string" } },
+    });
+    json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code"],
+        "properties": {
+            "type": { "const": "about:blank" },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string", "description": "What went wrong with what" },
+            "code": { "type": "string", "description": "The word that programs branch on" },
+            "hint": { "type": "string", "description": "What to do about it" },
+            "problems": { "type": "array", "items": place },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::rest::routes;
+
+    fn document() -> Value {
+        describe(&routes::api().operations)
+    }
+
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 50, "{}", found.len());
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference}"));
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own_and_parameters_for_their_paths() {
+        let document = document();
+        let mut ids = BTreeSet::new();
+        for (path, operations) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in operations.as_object().expect("operations") {
+                assert!(ids.insert(operation["operationId"].to_string()), "{method} {path}");
+                assert!(!operation["summary"].as_str().unwrap_or_default().is_empty(), "{method} {path}");
+                let parameters = operation["parameters"].as_array().expect("parameters").iter();
+                let named: Vec<&str> =
+                    parameters.filter(|one| one["in"] == "path").filter_map(|one| one["name"].as_str()).collect();
+                assert_eq!(named, names_in(path).collect::<Vec<_>>(), "{method} {path}");
+            }
+        }
+        for known in ["get_events", "patch_tasks_id", "post_projects_project_chat_start", "delete_sessions_id"] {
+            assert!(ids.contains(&format!("\"{known}\"")), "{known}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What agents leave behind them, for people who look: sessions, executions, notices, and what happened to a task.
+
+use crate::domain::event::Event;
+use crate::domain::id::{ExecutionId, LaunchId, NoticeId, SessionId, TaskId};
+use crate::domain::launch::StopReason;
+use crate::domain::{Execution, Notice, Refusal, Session};
+use crate::store::HistoryFilter;
+
+use super::{Service, ServiceError};
+
+impl Service {
+    /// The newest first.
+    pub async fn sessions(&self, filter: &HistoryFilter<SessionId>) -> Result<Vec<Session>, ServiceError> {
+        Ok(self.store.sessions(filter).await?)
+    }
+
+    /// # Errors
+    /// `SessionNotFound`.
+    pub async fn session(&self, id: &SessionId) -> Result<Session, ServiceError> {
+        let session = self.store.session(id).await?;
+        Ok(session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?)
+    }
+
+    /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.
+    /// Ending one that has ended changes nothing.
+    ///
+    /// # Errors
+    /// `SessionNotFound`.
+    pub async fn end_session(&self, id: &SessionId) -> Result<(Session, LaunchId), ServiceError> {
+        let session = self.session(id).await?;
+        if session.ended.is_none() {
+            self.want_stop(&session.launch, StopReason::Person).await?;
+        }
+        Ok((self.session(id).await?, session.launch))
+    }
+
+    /// The newest first, with what is known of those that go on.
+    pub async fn executions(&self, filter: &HistoryFilter<ExecutionId>) -> Result<Vec<Execution>, ServiceError> {
+        let executions = self.store.executions(filter).await?.into_iter();
+        Ok(executions.map(|execution| self.execution_with_activity(execution)).collect())
+    }
+
+    /// The newest first.
+    pub async fn notices(&self, filter: &HistoryFilter<NoticeId>) -> Result<Vec<Notice>, ServiceError> {
+        Ok(self.store.notices(filter).await?)
+    }
+
+    /// What happened to a task after the event with this number, in order, as far as it is kept.
+    ///
+    /// # Errors
+    /// `TaskNotFound`.
+    pub async fn task_history(&self, id: &TaskId, after: i64, limit: usize) -> Result<Vec<Event>, ServiceError> {
+        if self.store.task(id).await?.is_none() {
+            return Err(Refusal::TaskNotFound { task: id.clone() }.into());
+        }
+        Ok(self.store.events_of_task(id, after, limit).await?)
+    }
+}
+
+/// That nobody has changed what somebody saw at `seen` and wants to change.
+///
+/// # Errors
+/// `Changed`.
+pub(super) fn check_seen(
+    what: &'static str,
+    id: &impl ToString,
+    seen: Option<i64>,
+    revision: i64,
+) -> Result<(), Refusal> {
+    if seen.is_none_or(|seen| seen == revision) {
+        return Ok(());
+    }
+    Err(Refusal::Changed { what, id: id.to_string(), revision })
+}

@@ -1,0 +1,98 @@
+//! Forgetting what is old, in small commits, so that nobody waits long for the store. What may go is decided in
+//! [`crate::domain::retention`]. What agents printed is on their host, and their coordinator's to remove.
+
+use crate::domain::event::EventSpan;
+use crate::domain::retention::PastLaunch;
+use crate::domain::{InstanceKey, LaunchState, Purpose};
+use crate::store::{Change, Commit, CommitError, Expect};
+use crate::telemetry::counters;
+
+use super::{Service, ServiceError};
+
+/// Launches that are looked at together.
+const PAGE: usize = 100;
+/// Events of one commit; of messages it is all of a chat, which are few.
+const MAX_EVENTS: i64 = 2_000;
+
+impl Service {
+    /// Forgets what is old and needed no more. Cancel-safe: each commit is whole.
+    pub(super) async fn forget_the_past(&self) -> Result<(), ServiceError> {
+        let n_launches = self.forget_launches().await?;
+        let n_events = self.forget_events().await?;
+        let n_chats = self.forget_messages().await?;
+        if n_launches + n_events + n_chats > 0 {
+            tracing::info!(n_launches, n_events, n_chats, "what was old is forgotten");
+        }
+        Ok(())
+    }
+
+    async fn forget_launches(&self) -> Result<u64, ServiceError> {
+        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
+        loop {
+            let before = retention.history_before(now);
+            let page = self.store.past_launches(before, after.as_ref(), PAGE).await?;
+            for past in page.iter().filter(|past| retention.lets_go(past, now)) {
+                // A task that is reopened in this moment keeps its memory.
+                let expect = past.newest_of.iter().map(|work| Expect::TaskAt(work.task.clone(), work.revision));
+                let changes = vec![Change::ForgetLaunch(past.id.clone())];
+                match self.commit(Commit { expect: expect.collect(), changes }).await {
+                    Ok(()) => n_forgotten += 1,
+                    Err(CommitError::Store(error)) => return Err(error.into()),
+                    // The next time.
+                    Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
+                }
+            }
+            let is_last = page.len() < PAGE;
+            after = page.into_iter().last();
+            if is_last {
+                counters::FORGOTTEN.add_many("launch", n_forgotten);
+                return Ok(n_forgotten);
+            }
+        }
+    }
+
+    async fn forget_events(&self) -> Result<u64, ServiceError> {
+        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let span = self.store.event_span().await?;
+        let last_old = self.store.last_event_before(retention.events_before(now)).await?;
+        let Some(up_to) = retention.events_up_to(span, last_old) else { return Ok(0) };
+        let EventSpan { oldest, .. } = span;
+        let mut gone = oldest - 1;
+        while gone < up_to {
+            gone = up_to.min(gone + MAX_EVENTS);
+            self.forget(Change::ForgetEvents(gone)).await?;
+        }
+        let n_forgotten = u64::try_from(up_to - oldest + 1).unwrap_or(0);
+        counters::FORGOTTEN.add_many("event", n_forgotten);
+        Ok(n_forgotten)
+    }
+
+    async fn forget_messages(&self) -> Result<u64, ServiceError> {
+        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let Some(before) = retention.chats_before(now) else { return Ok(0) };
+        let open = self.store.open_launches().await?;
+        let mut n_chats = 0;
+        for chat in self.store.chats().await? {
+            let key = InstanceKey::new(chat.agent.clone(), chat.project.clone(), Purpose::Chat);
+            let is_open =
+                open.iter().any(|launch| launch.key == key && !matches!(launch.state, LaunchState::Ended { .. }));
+            let last_old = self.store.last_message_before(&chat, before).await?;
+            let record = self.store.pair(&key).await?;
+            if let Some(up_to) = retention.messages_up_to(&record, is_open, last_old) {
+                self.forget(Change::ForgetMessages(chat, up_to)).await?;
+                n_chats += 1;
+            }
+        }
+        counters::FORGOTTEN.add_many("chat", n_chats);
+        Ok(n_chats)
+    }
+
+    async fn forget(&self, change: Change) -> Result<(), ServiceError> {
+        match self.commit(Commit { expect: Vec::new(), changes: vec![change] }).await {
+            Ok(()) => Ok(()),
+            Err(CommitError::Store(error)) => Err(error.into()),
+            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => Err(ServiceError::Contended),
+        }
+    }
+}

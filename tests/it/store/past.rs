@@ -1,0 +1,129 @@
+//! What is old is forgotten, by the use case on a real store; what is needed is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::domain::launch::Outcome;
+use agent_coordinator::domain::retention::Retention;
+use agent_coordinator::domain::{InstanceKey, LaunchState, PairRecord, Purpose, Task, TaskStatus};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::world::SystemWorld;
+use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, ChatEnd, Commit, MessageFilter, Store};
+
+use super::rows::{at, execution, id, launch, message, notice, session, task};
+use crate::service::settings;
+
+async fn make(store: &dyn Store, changes: Vec<Change>) {
+    store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+}
+
+fn ended(name: &str) -> Change {
+    let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(500) };
+    Change::Launch(agent_coordinator::domain::Launch { state, ..launch(name, "a", "p") })
+}
+
+fn service(store: &Arc<SqliteStore>, retention: Retention) -> Arc<Service> {
+    let settings = Settings { retention, ..settings() };
+    Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, Nudge::new()))
+}
+
+fn event(n: i64) -> Change {
+    let (agent, project, launch, task, detail) = (None, None, None, None, None);
+    Change::Event(NewEvent { at: at(n), kind: "task.status", agent, project, launch, task, detail })
+}
+
+#[tokio::test]
+async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let finished = Task { status: TaskStatus::Done, ..task("done", "p", Some("a")) };
+    let open = Task { status: TaskStatus::InProgress, ..task("open", "p", Some("a")) };
+    let mut changes = vec![Change::Task(finished), Change::Task(open)];
+    // Of a task that goes on, the newest execution is what the next one begins with.
+    for (launch, worked_on) in [("l_done", "done"), ("l_older", "open"), ("l_newest", "open")] {
+        changes.push(ended(launch));
+        let execution = execution(&format!("e_{launch}"), launch, worked_on);
+        let started_at = at(if launch == "l_newest" { 135 } else { 130 });
+        changes.push(Change::Execution(agent_coordinator::domain::Execution { started_at, ..execution }));
+    }
+    changes.push(ended("l_unread"));
+    changes.push(Change::Notice(notice("n_open", "l_unread")));
+    changes.push(ended("l_session"));
+    changes.push(Change::Session(session("s_open", "l_session", "a", "p")));
+    changes.push(Change::OutputTail(id("l_done"), "a tail".to_owned()));
+    changes.push(Change::Launch(launch("l_open", "a", "p")));
+    make(&*store, changes).await;
+
+    let service = service(&store, Retention::default());
+    for _ in 0..2 {
+        service.cleanup().await.unwrap();
+        for (launch, is_kept) in [
+            ("l_done", false),
+            ("l_older", false),
+            ("l_newest", true),
+            ("l_unread", true),
+            ("l_session", true),
+            ("l_open", true),
+        ] {
+            assert_eq!(store.launch(&id(launch)).await.unwrap().is_some(), is_kept, "{launch}");
+        }
+        let executions = store.executions(&HistoryFilter::newest(9)).await.unwrap();
+        assert_eq!(executions.iter().map(|execution| execution.id.as_str()).collect::<Vec<_>>(), ["e_l_newest"]);
+        assert_eq!(store.output_tail(&id("l_done")).await.unwrap(), None);
+        assert!(store.task(&id("done")).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn young_history_stays() {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    make(&*store, vec![ended("l")]).await;
+    let century = Duration::from_hours(24 * 36_525);
+    service(&store, Retention { history: century, ..Retention::default() }).cleanup().await.unwrap();
+    assert!(store.launch(&id("l")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn who_has_not_read_events_that_are_gone_is_told_so() {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    make(&*store, (0..5_000).map(event).collect()).await;
+    let service = service(&store, Retention::default());
+    service.cleanup().await.unwrap();
+    let span = store.event_span().await.unwrap();
+    assert_eq!((span.oldest, span.newest), (5_000, 5_000), "the newest stays");
+    let mut late = service.follow(Some(17)).await.unwrap();
+    assert!(matches!(late.next().await.unwrap(), News::Lost { newest: 5_000 }));
+    let mut in_time = service.follow(Some(4_999)).await.unwrap();
+    let News::Events(events) = in_time.next().await.unwrap() else { panic!("events") };
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [5_000]);
+    // Numbers are not used again.
+    make(&*store, vec![event(9_999)]).await;
+    assert_eq!(store.event_span().await.unwrap().newest, 5_001);
+}
+
+#[tokio::test]
+async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wanted() {
+    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let messages = ["m1", "m2", "m3"].map(|name| Change::Message(message(name, "a", "p")));
+    make(&*store, messages.to_vec()).await;
+    let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
+    make(&*store, vec![Change::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
+    let filter = MessageFilter {
+        agent: id("a"),
+        project: id("p"),
+        after: None,
+        before: None,
+        sender: None,
+        only_visible: false,
+        end: ChatEnd::Oldest,
+        limit: 9,
+    };
+    service(&store, Retention::default()).cleanup().await.unwrap();
+    assert_eq!(store.messages(&filter).await.unwrap().len(), 3);
+    let day = Some(Duration::from_hours(24));
+    service(&store, Retention { chats: day, ..Retention::default() }).cleanup().await.unwrap();
+    let left = store.messages(&filter).await.unwrap();
+    assert_eq!(left.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["m3"]);
+}

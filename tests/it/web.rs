@@ -1,0 +1,29 @@
+//! The page, in a real browser at the real daemon.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod board;
+mod browser;
+mod chat;
+mod looks;
+mod pictures;
+
+use browser::Browser;
+
+use crate::daemon::Daemon;
+
+/// A daemon with a page, a project `prj` and its agents.
+fn daemon(agents: &[&str]) -> Daemon {
+    let daemon = Daemon::running("http: { listen: \"127.0.0.1:0\" }\nsession: { cleanup_interval: 1 }");
+    daemon.project("prj");
+    for agent in agents {
+        daemon.agent(agent, "prj", &["authenticate", "chat"]);
+    }
+    daemon
+}
+
+/// Nothing that a page did was refused by the browser or failed in it.
+#[track_caller]
+fn assert_quiet(browser: &Browser) {
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}

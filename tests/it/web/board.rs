@@ -1,0 +1,175 @@
+//! The board: what happens is seen without a reload, and cards are moved by hand and by keyboard.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::json;
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+
+const SHIFT: char = '\u{e008}';
+const RIGHT: char = '\u{e014}';
+
+#[test]
+fn a_task_that_is_moved_elsewhere_is_seen_to_move() {
+    let daemon = daemon(&["agt"]);
+    daemon.done(&["task", "add", "--project", "prj", "--id", "tsk", "--title", "a title"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    browser.go_to("/ui/projects/prj");
+    assert_eq!(browser.texts("#column-todo .card .title"), ["a title"]);
+    daemon.done(&["task", "set", "tsk", "--status", "backlog"]);
+    browser.find("#column-backlog #card-tsk");
+    assert_eq!(browser.texts("#column-todo .count, #column-backlog .count"), ["1", "0"]);
+    daemon.done(&["task", "add", "--project", "prj", "--id", "other", "--title", "another"]);
+    browser.find("#column-todo #card-other");
+    // Nothing of that was a new page.
+    browser.run("window.isTheSame = true");
+    daemon.done(&["task", "set", "other", "--title", "renamed"]);
+    browser.until("the title is another", || browser.texts("#card-other .title") == ["renamed"]);
+    assert_eq!(browser.run("return window.isTheSame"), true);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_card_is_moved_by_the_keyboard_and_by_hand() {
+    let daemon = daemon(&["agt"]);
+    daemon.done(&[
+        "task",
+        "add",
+        "--project",
+        "prj",
+        "--id",
+        "tsk",
+        "--assignee",
+        "agt",
+        "--status",
+        "backlog",
+        "--title",
+        "a title",
+    ]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    browser.go_to("/ui/projects/prj");
+    browser.run("document.querySelector('#card-tsk').focus()");
+    browser.press(&[SHIFT, RIGHT]);
+    browser.find("#column-todo #card-tsk");
+    assert_eq!(daemon.task_status("tsk"), "todo");
+    // As a mouse would drag it.
+    browser.run(
+        "const card = document.querySelector('#card-tsk'), column = document.querySelector('#column-in_progress');\
+         const data = new DataTransfer(), fire = (to, kind) => to.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: data }));\
+         fire(card, 'dragstart'); fire(column, 'dragover'); fire(column, 'drop'); fire(card, 'dragend');",
+    );
+    browser.find("#column-in_progress #card-tsk");
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+    // Where it can't go it stays, and that is said.
+    browser.run("moveTask(document.querySelector('#card-tsk'), 'backlog')");
+    browser.find(".toast");
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_project_an_agent_and_a_task_are_made_on_the_page() {
+    let daemon = daemon(&[]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    browser.go_to("/ui/agents");
+    browser.find(".empty a").click();
+    browser.find("[name=id]").type_in("agt_new");
+    browser.find("[name=name]").type_in("A new one");
+    browser.find(".form .primary").click();
+    let passkey = browser.find("#passkey .secret").text();
+    assert!(passkey.len() >= 20, "{passkey}");
+    browser.go_to("/ui/agents/agt_new");
+    assert!(!browser.has("#passkey .secret"));
+    browser.go_to("/ui/projects/new");
+    browser.find("[name=id]").type_in("prj_new");
+    browser.find("[name=name]").type_in("A project");
+    browser.find("[name=working_directory]").type_in("not/absolute");
+    browser.find(".form .primary").click();
+    browser.until("it is refused", || browser.texts(".toast").iter().any(|text| text.contains("absolute")));
+    browser.run("document.querySelector('[name=working_directory]').value = ''");
+    browser.find("[name=working_directory]").type_in(daemon.work().to_str().unwrap());
+    browser.find(".form .primary").click();
+    browser.until("its members can be chosen", || browser.path() == "/ui/projects/prj_new/edit");
+    browser.find("select[name=agent] option[value=agt_new]").click();
+    browser.find(".line button").click();
+    browser.until("it is assigned", || browser.texts(".rows .mono").contains(&"agt_new".to_owned()));
+    browser.go_to("/ui/projects/prj_new");
+    browser.find(".heading .primary").click();
+    browser.find("#panel [name=title]").type_in("A task");
+    browser.find("#panel .primary").click();
+    browser.until("it is on the board", || browser.texts("#column-todo .card .title") == ["A task"]);
+    assert!(!browser.has("#panel form"));
+}
+
+#[test]
+fn what_people_write_is_text_wherever_it_is_shown() {
+    let daemon = daemon(&[]);
+    let evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\"'><b>";
+    let work = daemon.work();
+    let manifest = json!({
+        "agents": { "agt": { "name": evil, "system_prompt": evil, "ai_type": "claude" } },
+        "projects": { "prj_evil": { "name": evil, "working_directory": work, "agents": ["agt"] } },
+        "tasks": { "tsk": { "project": "prj_evil", "title": evil, "description": evil, "assignee": "agt" } },
+    });
+    fs::write(daemon.folder().join("evil.yaml"), manifest.to_string()).unwrap();
+    daemon.done(&["apply", "evil.yaml"]);
+    daemon.steps("agt", &["authenticate", "get-my-task", &format!("print:{evil}"), "write:ready", "sleep:600"]);
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    daemon.written_pid("ready");
+    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", evil]);
+    daemon.done(&["chat", "send", "agt", "prj_evil", evil]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    let pages = [
+        "/ui/projects".to_owned(),
+        "/ui/projects/prj_evil?task=tsk".to_owned(),
+        "/ui/projects/prj_evil?chat=agt".to_owned(),
+        "/ui/projects/prj_evil/edit".to_owned(),
+        "/ui/agents".to_owned(),
+        "/ui/agents/agt".to_owned(),
+        "/ui/projects/prj_evil/agents/agt/why".to_owned(),
+        "/ui/launches".to_owned(),
+        format!("/ui/launches/{launch}"),
+        "/ui/coordinator".to_owned(),
+        "/ui/tasks/%3Cscript%3Ewindow.hit=1%3C%2Fscript%3E".to_owned(),
+    ];
+    for page in pages {
+        browser.go_to(&page);
+        browser.until("the page is there", || browser.run("return document.readyState") == "complete");
+        if page.contains("task=") {
+            browser.find("#panel .task");
+        } else if page.contains("chat=") {
+            browser.find("#panel .message");
+        } else if page.contains(&launch) {
+            browser.until("its output is shown", || browser.texts("#output").concat().contains("onerror"));
+        }
+        assert_eq!(browser.run("return window.hit ?? null"), serde_json::Value::Null, "{page}");
+        assert!(!browser.has("main img, main script, main b:not(.prose > b)"), "{page}");
+    }
+}
+
+#[test]
+fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_asked() {
+    let daemon = daemon(&[]);
+    let mut manifest = String::from("tasks:\n");
+    for n in 0..10_000 {
+        writeln!(manifest, "  tsk_{n:05}: {{ project: prj, title: task {n}, status: todo }}").unwrap();
+    }
+    fs::write(daemon.folder().join("many.yaml"), manifest).unwrap();
+    daemon.done(&["apply", "many.yaml"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    browser.go_to("/ui/projects/prj");
+    let n_cards = || browser.run("return document.querySelectorAll('.card').length");
+    assert_eq!(n_cards(), 100);
+    assert_eq!(browser.texts("#column-todo .count"), ["10000"]);
+    browser.run("document.querySelector('.more').click()");
+    browser.until("there are more", || n_cards() == 200);
+    browser.find(".more");
+    daemon.done(&["task", "set", "tsk_05000", "--priority", "urgent"]);
+    browser.until("what is urgent is the first", || {
+        browser.texts("#column-todo .card .mono").first().map(String::as_str) == Some("tsk_05000")
+    });
+    assert_quiet(&browser);
+}

@@ -1,0 +1,271 @@
+//! A real browser without a screen, driven as a person would; it ends with the test, with all its processes.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fantoccini::actions::{InputSource as _, KeyAction, KeyActions};
+use fantoccini::elements::Element;
+use fantoccini::{Client, ClientBuilder, Locator};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::daemon::Daemon;
+use crate::support::{kill, skip, tree_of};
+
+/// One at a time: a browser takes what two cores have.
+static TURN: Mutex<()> = Mutex::new(());
+/// For what a person would wait for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A browser with one window.
+pub struct Browser {
+    runtime: Runtime,
+    client: Option<Client>,
+    driver: Driver,
+    /// Where the daemon's pages are.
+    pub base: String,
+    _turn: MutexGuard<'static, ()>,
+    _profile: TempDir,
+}
+
+struct Driver {
+    process: Child,
+    port: u16,
+}
+
+impl Driver {
+    fn start() -> Option<Self> {
+        let mut command = Command::new("chromedriver");
+        let mut process = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let port = lines
+            .find_map(|line| line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok())?;
+        // What it says later is read by nobody, and must not stop it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Self { process, port })
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.process.id()).unwrap();
+        for process in tree_of(pid) {
+            kill(process, rustix::process::Signal::KILL);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Browser {
+    /// Logged in at `daemon`. `None` where this machine has no browser, which is said; in CI there must be one.
+    pub fn at(daemon: &Daemon, role: &str, language: &str) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(driver) = Driver::start() else {
+            assert!(std::env::var_os("CI").is_none(), "CI has chromium and chromium-driver");
+            skip("no browser: it takes Debian's chromium and chromium-driver");
+            return None;
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let profile = tempfile::tempdir().unwrap();
+        let arguments = [
+            "--headless=new".to_owned(),
+            "--no-sandbox".to_owned(),
+            "--disable-gpu".to_owned(),
+            "--disable-dev-shm-usage".to_owned(),
+            "--no-proxy-server".to_owned(),
+            format!("--user-data-dir={}", profile.path().display()),
+            format!("--lang={language}"),
+        ];
+        let capabilities = json!({
+            "goog:chromeOptions": { "args": arguments, "prefs": { "intl.accept_languages": language } },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        });
+        let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
+        let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
+        let url = format!("http://127.0.0.1:{}", driver.port);
+        let client = runtime.block_on(builder.capabilities(capabilities).connect(&url)).unwrap();
+        let link = daemon.done(&["login", "--role", role]).trim().to_owned();
+        let base = link.split("/login").next().unwrap().to_owned();
+        let browser = Self { runtime, client: Some(client), driver, base, _turn: turn, _profile: profile };
+        browser.resize(1500, 900);
+        browser.go_to(&link[browser.base.len()..]);
+        browser.find("button").click();
+        browser.until("it is logged in", || browser.path() == "/ui/projects");
+        Some(browser)
+    }
+
+    fn client(&self) -> &Client {
+        self.client.as_ref().expect("there is one until the end")
+    }
+
+    pub fn go_to(&self, path: &str) {
+        self.runtime.block_on(self.client().goto(&format!("{}{path}", self.base))).unwrap();
+    }
+
+    /// Of the page, without its query.
+    pub fn path(&self) -> String {
+        self.runtime.block_on(self.client().current_url()).unwrap().path().to_owned()
+    }
+
+    pub fn resize(&self, width: u32, height: u32) {
+        self.runtime.block_on(self.client().set_window_size(width, height)).unwrap();
+    }
+
+    /// Presses keys together, for whatever has the focus.
+    pub fn press(&self, keys: &[char]) {
+        let down = keys.iter().map(|&value| KeyAction::Down { value });
+        let up = keys.iter().rev().map(|&value| KeyAction::Up { value });
+        let actions = down.chain(up).fold(KeyActions::new("keyboard".to_owned()), |all, key| all.then(key));
+        self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
+    }
+
+    /// What a script gives.
+    pub fn run(&self, script: &str) -> Value {
+        self.runtime.block_on(self.client().execute(script, Vec::new())).unwrap()
+    }
+
+    /// What an asynchronous script gives to its callback.
+    pub fn run_async(&self, script: &str) -> Value {
+        self.runtime.block_on(self.client().execute_async(script, Vec::new())).unwrap()
+    }
+
+    /// The first element, once there is one.
+    #[track_caller]
+    pub fn find(&self, selector: &str) -> Found<'_> {
+        let found = self.until_some(selector, || self.all(selector).into_iter().next());
+        Found { element: found, browser: self }
+    }
+
+    /// Whether there is one now.
+    pub fn has(&self, selector: &str) -> bool {
+        !self.all(selector).is_empty()
+    }
+
+    fn all(&self, selector: &str) -> Vec<Element> {
+        self.runtime.block_on(self.client().find_all(Locator::Css(selector))).unwrap()
+    }
+
+    /// The texts of all that fit, as they are in the page.
+    pub fn texts(&self, selector: &str) -> Vec<String> {
+        let script = format!("return [...document.querySelectorAll({})].map(e => e.textContent)", json!(selector));
+        serde_json::from_value(self.run(&script)).unwrap()
+    }
+
+    #[track_caller]
+    pub fn until(&self, what: &str, fact: impl Fn() -> bool) {
+        self.until_some(what, || fact().then_some(()));
+    }
+
+    #[track_caller]
+    pub fn until_some<T>(&self, what: &str, fact: impl Fn() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = fact() {
+                return found;
+            }
+            let main = || self.run("return document.querySelector('main').outerHTML");
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain for: {what}\n{}\n{}\n{:?}",
+                self.path(),
+                main().as_str().unwrap(),
+                self.complaints()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// What the browser wrote to its console, of the worst kind.
+    pub fn complaints(&self) -> Vec<Value> {
+        let session = self.runtime.block_on(self.client().session_id()).unwrap().unwrap();
+        let body = r#"{"type":"browser"}"#;
+        let request = format!(
+            "POST /session/{session}/se/log HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(("127.0.0.1", self.driver.port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            match line.trim().to_ascii_lowercase().split_once(':') {
+                Some(("content-length", value)) => length = value.trim().parse().unwrap(),
+                Some(_) => {}
+                None if line.starts_with("HTTP/") => {}
+                None => break,
+            }
+        }
+        let mut answer = vec![0; length];
+        stream.read_exact(&mut answer).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let lines = answer["value"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        lines.iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
+    }
+
+    /// A picture of the window, as PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        self.runtime.block_on(self.client().screenshot()).unwrap()
+    }
+
+    /// A second window of the same person.
+    pub fn open_window(&self) -> String {
+        self.runtime.block_on(async {
+            let window = self.client().new_window(true).await.unwrap();
+            self.client().switch_to_window(window.handle.clone()).await.unwrap();
+            window.handle.into()
+        })
+    }
+
+    pub fn window(&self) -> String {
+        self.runtime.block_on(self.client().window()).unwrap().into()
+    }
+
+    pub fn switch_to(&self, window: &str) {
+        self.runtime.block_on(self.client().switch_to_window(window.to_owned().try_into().unwrap())).unwrap();
+    }
+
+    pub fn close_window(&self) {
+        self.runtime.block_on(self.client().close_window()).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            let _ = self.runtime.block_on(client.close());
+        }
+        let _ = &self.driver;
+    }
+}
+
+/// An element of the page.
+pub struct Found<'a> {
+    element: Element,
+    browser: &'a Browser,
+}
+
+impl Found<'_> {
+    pub fn click(&self) {
+        self.browser.runtime.block_on(self.element.click()).unwrap();
+    }
+
+    pub fn type_in(&self, text: &str) {
+        self.browser.runtime.block_on(self.element.send_keys(text)).unwrap();
+    }
+
+    pub fn text(&self) -> String {
+        self.browser.runtime.block_on(self.element.text()).unwrap()
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.browser.runtime.block_on(self.element.is_enabled()).unwrap()
+    }
+}

@@ -1,0 +1,150 @@
+//! Seed 003, from the click on an agent to its answer, and what must not happen to what is said.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
+use crate::support::{kill, until};
+
+fn open_panel(browser: &Browser) {
+    browser.go_to("/ui/projects/prj");
+    browser.find("#avatar-agt").click();
+    browser.find("#panel [data-chat]");
+}
+
+fn say(browser: &Browser, text: &str) {
+    browser.until("the button sends", || browser.find("#send").is_enabled());
+    browser.find("#say").type_in(text);
+    browser.find("#send").click();
+}
+
+/// What is said in the panel, as (whether by a person, content).
+fn said(browser: &Browser) -> Vec<(bool, String)> {
+    let script = "return [...document.querySelectorAll('.message:not(.is-unsent)')].map(m => \
+                  [m.classList.contains('is-ours'), m.querySelector('.prose').textContent])";
+    serde_json::from_value(browser.run(script)).unwrap()
+}
+
+fn mirrored(daemon: &Daemon) -> Vec<Value> {
+    let path = daemon.work().join(".ai-pm/agents/agt/chat.jsonl");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_message_is_answered_at_once_by_an_agent_that_waits() {
+    let daemon = daemon(&[]);
+    daemon.agent("agt", "prj", &["wait-for:go", "authenticate", "chat"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else { return };
+    open_panel(&browser);
+    // 1: the wish is recorded, and its hidden line written.
+    until("the session begins", || mirrored(&daemon).len() == 1);
+    let opening = &mirrored(&daemon)[0];
+    assert_eq!(opening["senderId"], "system");
+    assert_eq!(opening["visible"], false);
+    let send = browser.find("#send");
+    assert_eq!((send.text().as_str(), send.is_enabled()), ("準備中...", false));
+    assert!(
+        browser.run("return document.querySelector('#panel').getBoundingClientRect().left").as_f64().unwrap() > 900.0
+    );
+    // 2 and 3: the agent comes and waits, and the button says so.
+    fs::write(daemon.work().join("go"), "").unwrap();
+    browser.until("the agent listens", || send.is_enabled());
+    assert_eq!(send.text(), "送信");
+    let sessions = browser.run_async(
+        "fetch('/api/projects/prj/agent-sessions').then(r => r.json()).then(arguments[arguments.length - 1])",
+    );
+    assert_eq!(sessions["agentSessions"]["agt"]["chat"], 1);
+    // 4: what is said is written down.
+    say(&browser, "タスクの進捗を教えてください");
+    until("it is written down", || mirrored(&daemon).iter().any(|line| line["senderId"] == "user"));
+    // 5 and 6: it is answered, and the answer shown.
+    browser.until("the answer is shown", || said(&browser).len() == 2);
+    let said = said(&browser);
+    assert_eq!(said[0], (true, "タスクの進捗を教えてください".to_owned()));
+    assert!(!said[1].0 && said[1].1.contains("read msg_"), "{said:?}");
+    assert_eq!(mirrored(&daemon).last().unwrap()["senderId"], "agt");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn the_last_panel_that_closes_ends_the_chat() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    open_panel(&browser);
+    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    let first = browser.window();
+    browser.open_window();
+    open_panel(&browser);
+    browser.until("it listens here too", || browser.find("#send").is_enabled());
+    // Loading a page anew closes its panel and opens it.
+    open_panel(&browser);
+    browser.close_window();
+    browser.switch_to(&first);
+    say(&browser, "still there?");
+    browser.until("it is", || said(&browser).len() == 2);
+    assert!(daemon.ended("agt").is_empty());
+    browser.find("[data-close]").click();
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["outcome"], "completed", "{ended}");
+    assert_eq!(daemon.logged("the last panel of a chat was closed; it ends").len(), 1);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    open_panel(&browser);
+    say(&browser, "first");
+    browser.until("it answers", || said(&browser).len() == 2);
+    let pid = daemon.open("agt")[0]["pid"].as_i64().unwrap();
+    kill(i32::try_from(pid).unwrap(), rustix::process::Signal::KILL);
+    browser.find("[data-is-gone]");
+    say(&browser, "second");
+    browser.until("another answers", || said(&browser).len() == 4);
+    let said: Vec<String> = said(&browser).into_iter().filter(|(is_ours, _)| *is_ours).map(|(_, text)| text).collect();
+    assert_eq!(said, ["first", "second"]);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    open_panel(&browser);
+    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    let first = browser.window();
+    let second = browser.open_window();
+    open_panel(&browser);
+    browser.until("it listens here too", || browser.find("#send").is_enabled());
+    for n in 0..4 {
+        for (window, who) in [(&first, "a"), (&second, "b")] {
+            browser.switch_to(window);
+            say(&browser, &format!("{who}{n}"));
+        }
+    }
+    let ours = || -> Vec<String> {
+        said(&browser).into_iter().filter(|(is_ours, _)| *is_ours).map(|(_, text)| text).collect()
+    };
+    let is_answered = |message: &str| said(&browser).iter().any(|(is_ours, text)| !is_ours && text.contains(message));
+    browser.until("all is said", || ours().len() == 8);
+    let last =
+        mirrored(&daemon).iter().rfind(|line| line["senderId"] == "user").unwrap()["id"].as_str().unwrap().to_owned();
+    browser.until("all is answered", || is_answered(&last));
+    let in_second = said(&browser);
+    browser.switch_to(&first);
+    browser.until("all is answered here too", || is_answered(&last));
+    assert_eq!(said(&browser), in_second);
+    let mut once = ours();
+    once.sort();
+    assert_eq!(once, ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3"]);
+    for who in ["a", "b"] {
+        let of_one: Vec<String> = ours().into_iter().filter(|text| text.starts_with(who)).collect();
+        assert!(of_one.is_sorted(), "{of_one:?}");
+    }
+    assert_quiet(&browser);
+}

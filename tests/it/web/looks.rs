@@ -1,0 +1,163 @@
+//! How the pages look: on small and large screens, in light and dark, in both languages, to those who may only look.
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
+
+const PAGES: [&str; 10] = [
+    "/ui/projects",
+    "/ui/projects/prj",
+    "/ui/projects/prj?task=tsk",
+    "/ui/projects/prj/edit",
+    "/ui/agents",
+    "/ui/agents/new",
+    "/ui/projects/prj/agents/agt/why",
+    "/ui/launches",
+    "/ui/coordinator",
+    "/ui/settings",
+];
+
+fn busy() -> Daemon {
+    let daemon = daemon(&["agt", "idle"]);
+    daemon.steps("agt", &["authenticate", "get-my-task", "print:hello", "write:ready", "sleep:600"]);
+    daemon.done(&[
+        "task",
+        "add",
+        "--project",
+        "prj",
+        "--id",
+        "tsk",
+        "--assignee",
+        "agt",
+        "--status",
+        "in_progress",
+        "--title",
+        "a title",
+    ]);
+    daemon.done(&[
+        "task",
+        "add",
+        "--project",
+        "prj",
+        "--priority",
+        "urgent",
+        "--title",
+        "a title that goes on and on until it wraps",
+    ]);
+    daemon.done(&["task", "add", "--project", "prj", "--parent", "tsk", "--title", "a part of it"]);
+    daemon.written_pid("ready");
+    daemon
+}
+
+fn go_to(browser: &Browser, page: &str) {
+    browser.go_to(page);
+    if page.contains("task=") {
+        browser.find("#panel .task");
+    }
+}
+
+#[test]
+fn every_page_fits_and_can_be_read_from_a_phone_to_a_wall() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    for theme in ["light", "dark"] {
+        browser.run(&format!("localStorage.setItem('theme', '{theme}')"));
+        for (width, height) in [(360, 740), (1024, 768), (2560, 1300)] {
+            browser.run("document.title = ''");
+            browser.resize(width, height);
+            for page in PAGES {
+                go_to(&browser, page);
+                let too_wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
+                assert!(too_wide.as_i64().unwrap() <= 0, "{page} at {width}: {too_wide} too wide");
+                if width != 1024 {
+                    continue;
+                }
+                let faint: Vec<Value> = serde_json::from_value(browser.run(TOO_FAINT)).unwrap();
+                assert!(faint.is_empty(), "{page} in {theme}: {faint:#?}");
+                let nameless: Vec<Value> = serde_json::from_value(browser.run(NAMELESS)).unwrap();
+                assert!(nameless.is_empty(), "{page}: {nameless:#?}");
+            }
+        }
+    }
+    assert_quiet(&browser);
+}
+
+/// Texts whose contrast is less than WCAG 2.2 AA wants.
+const TOO_FAINT: &str = r"
+const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data; };
+const light = (color) => { const [r, g, b] = [0, 1, 2].map(i => color[i] / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const ground = (element) => { for (let e = element; e; e = e.parentElement) { const color = rgba(getComputedStyle(e).backgroundColor); if (color[3] === 255) return color; } return rgba(getComputedStyle(document.body).backgroundColor); };
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), faint = [];
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement, style = getComputedStyle(element);
+  if (!walker.currentNode.data.trim() || element.closest('script, template, .skip, :disabled') || !element.checkVisibility()) continue;
+  const [a, b] = [light(rgba(style.color)), light(ground(element))].sort((a, b) => b - a);
+  const ratio = (a + 0.05) / (b + 0.05), size = parseFloat(style.fontSize);
+  const wanted = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
+  if (ratio < wanted) faint.push([walker.currentNode.data.trim().slice(0, 40), element.className, ratio.toFixed(2)]);
+}
+return faint;";
+
+/// Controls that a screen reader couldn't name.
+const NAMELESS: &str = r"
+return [...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea')].filter(e =>
+  !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML.slice(0, 120));";
+
+#[test]
+fn a_page_speaks_the_language_that_its_reader_chooses() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else { return };
+    for page in PAGES {
+        go_to(&browser, page);
+        assert_eq!(browser.run("return document.documentElement.lang"), "ja");
+    }
+    browser.go_to("/ui/projects/prj");
+    assert!(browser.texts(".column h2").concat().contains("進行中"));
+    browser.find("button[lang=en]").click();
+    browser.until("it is English", || browser.run("return document.documentElement.lang") == "en");
+    assert_eq!(browser.path(), "/ui/projects/prj");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "viewer", "en") else { return };
+    for page in PAGES.into_iter().filter(|page| !page.ends_with("/edit") && !page.ends_with("/new")) {
+        go_to(&browser, page);
+        let offered = browser.run(
+            "return [...document.querySelectorAll('main form, main .button, main .primary')].map(e => e.outerHTML)",
+        );
+        assert_eq!(offered, serde_json::json!([]), "{page}");
+    }
+    browser.go_to("/ui/projects/prj");
+    let status = browser.run_async(
+        "fetch('/ui/do/tasks/tsk/status', { method: 'POST', body: new URLSearchParams({ status: 'done' }) })\
+         .then(r => arguments[arguments.length - 1](r.status))",
+    );
+    assert_eq!(status, 403);
+    assert_eq!(daemon.task_status("tsk"), "in_progress");
+}
+
+#[test]
+fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    browser.go_to(&format!("/ui/launches/{launch}"));
+    browser.until("its output is shown", || browser.texts("#output").concat().contains("hello"));
+    browser.run("window.confirm = () => true");
+    browser.find("#launch .danger").click();
+    browser.until("its end is shown", || browser.texts("#launch .badge").iter().any(|text| text.contains("ended")));
+    browser.go_to("/ui/coordinator");
+    browser.until("it is held", || {
+        browser.texts("#coordinator td").iter().any(|text| text.contains("a person stopped it"))
+    });
+    browser.go_to("/ui/projects/prj/agents/agt/why");
+    browser.find("#why button").click();
+    browser.until("it is started again", || daemon.open("agt").len() == 1);
+    assert_quiet(&browser);
+}
