@@ -18,11 +18,12 @@
 //!
 //! None of it is synced: after a power loss no agent lives anyway.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use self::record::Record as _;
 use crate::domain::LaunchId;
 
 pub mod clock;
@@ -42,8 +43,6 @@ pub const OUTPUT_LOG: &str = "output.log";
 pub const SHIM_LOG: &str = "shim.log";
 const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
-/// What becomes the marker, so that a full disk doesn't keep it from being set.
-const UNAUTHENTICATED: &str = ".authenticated";
 
 /// Where the folders of live and unacknowledged instances are.
 pub fn instances(state_dir: &Path) -> PathBuf {
@@ -99,17 +98,13 @@ pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)
 }
 
-/// Makes what [`mark_authenticated`] needs, while there is still a place for it.
-pub fn prepare_mark(dir: &Path) -> io::Result<()> {
-    File::create_new(dir.join(UNAUTHENTICATED)).map(drop)
-}
-
 /// Disarms the fuse. Repeating it changes nothing.
 pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
-    if std::fs::rename(dir.join(UNAUTHENTICATED), dir.join(AUTHENTICATED)).is_ok() {
+    // Another name of a file that is there takes no space, so that a full disk doesn't keep it from being set.
+    if std::fs::hard_link(dir.join(record::Spec::FILE), dir.join(AUTHENTICATED)).is_ok() {
         return Ok(());
     }
-    // Marked already, or made by a version that prepared nothing.
+    // Marked already, or on a file system without such names.
     OpenOptions::new().create(true).append(true).open(dir.join(AUTHENTICATED)).map(drop)
 }
 

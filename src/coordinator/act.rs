@@ -76,26 +76,40 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// One after the other: a reason comes before the end that it explains.
     async fn act_on_launch(&self, actions: Vec<Action>) -> Result<(), NotDone> {
-        for action in actions {
-            self.take(action).await?;
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let Action::Report { launch, report } = action else {
+                self.take(action).await?;
+                continue;
+            };
+            // What starts and ends before anybody looks is told in one go: one commit instead of two.
+            let mut reports = vec![report];
+            while let Some(Action::Report { report, .. }) =
+                actions.next_if(|next| matches!(next, Action::Report { .. }))
+            {
+                reports.push(report);
+            }
+            self.report(&launch, &reports).await?;
         }
+        Ok(())
+    }
+
+    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), NotDone> {
+        let points = || reports.iter().map(crash_points);
+        points().for_each(|(seen, _)| crash_point::reach(seen));
+        if reports.iter().any(|report| matches!(report, ProcessReport::Ended { .. })) {
+            self.tell_activity(launch).await;
+        }
+        if let Err(error) = self.control.report(launch, reports).await {
+            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
+            return Err(NotDone);
+        }
+        points().for_each(|(_, reported)| crash_point::reach(reported));
         Ok(())
     }
 
     async fn take(&self, action: Action) -> Result<(), NotDone> {
         match action {
-            Action::Report { launch, report } => {
-                let (seen, reported) = crash_points(&report);
-                crash_point::reach(seen);
-                if matches!(report, ProcessReport::Ended { .. }) {
-                    self.tell_activity(&launch).await;
-                }
-                if let Err(error) = self.control.report(&launch, &report).await {
-                    tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
-                    return Err(NotDone);
-                }
-                crash_point::reach(reported);
-            }
             Action::WantStop { launch, reason } => {
                 if let Err(error) = self.control.want_stop(&launch, reason).await {
                     tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not mark the stop; will try again");
@@ -105,7 +119,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Action::Stop { launch, reason } => self.processes.request_stop(&launch, reason, None).await,
             Action::MarkAuthenticated { launch } => self.processes.mark_authenticated(&launch).await,
             Action::Forget { launch } => self.processes.forget(&launch).await,
-            Action::Start { .. } => {}
+            // By those who call this.
+            Action::Report { .. } | Action::Start { .. } => {}
         }
         Ok(())
     }
@@ -183,7 +198,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 );
                 let end = ProcessEnd::StartFailed(reason);
                 let report = ProcessReport::Ended { end, at: self.control.now() };
-                self.take(Action::Report { launch, report }).await.map(|()| false)
+                self.report(&launch, &[report]).await.map(|()| false)
             }
         }
     }

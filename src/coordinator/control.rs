@@ -52,10 +52,11 @@ pub trait ControlPlane: Send + Sync + 'static {
     /// Reserves the start of `key` for this coordinator.
     fn claim(&self, key: &InstanceKey) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
 
+    /// Tells what became of a process, in its order. What fails half-way is told once more.
     fn report(
         &self,
         launch: &LaunchId,
-        report: &ProcessReport,
+        reports: &[ProcessReport],
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
     /// Tells what the output of an agent amounts to, so far.

@@ -42,8 +42,8 @@ impl ControlPlane for LocalControlPlane {
         Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket })
     }
 
-    async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
-        self.service.report_process(launch, report).await.map_err(failed("report a process"))
+    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
+        self.service.report_process(launch, reports).await.map_err(failed("report a process"))
     }
 
     async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {

@@ -302,16 +302,20 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         Ok(claimed.map_or(ClaimAnswer::NotNow, |claimed| self.granted(key, claimed)))
     }
 
-    async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
+    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
         let client = self.link.client().await.map_err(failed(REPORT))?;
-        if !self.asks_for_work(&client) {
-            return self.report_by_seed_steps(&client, launch, report).await.map_err(failed(REPORT));
+        for report in reports {
+            if !self.asks_for_work(&client) {
+                self.report_by_seed_steps(&client, launch, report).await.map_err(failed(REPORT))?;
+                continue;
+            }
+            let (tool, mut arguments) = answers::report(&self.config().coordinator, launch, report);
+            if let (ProcessReport::Ended { .. }, Some(tail)) = (report, self.output_tail(launch)) {
+                arguments["output_tail"] = tail.into();
+            }
+            self.tell(tool, arguments).await.map_err(failed(REPORT))?;
         }
-        let (tool, mut arguments) = answers::report(&self.config().coordinator, launch, report);
-        if let (ProcessReport::Ended { .. }, Some(tail)) = (report, self.output_tail(launch)) {
-            arguments["output_tail"] = tail.into();
-        }
-        self.tell(tool, arguments).await.map_err(failed(REPORT))
+        Ok(())
     }
 
     async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {

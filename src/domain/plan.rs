@@ -350,32 +350,31 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         return;
     }
     let mut slots = Slots::of(snapshot);
-    for (purpose, mut waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
-        for candidates in waiting.values_mut() {
-            candidates.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
-        }
+    for (purpose, waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
+        let mut queue = Queue::of(waiting, &slots);
         let all_kept = loop {
             if let Some(reason) = slots.keeping_all(purpose) {
                 break reason;
             }
             // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
-            let Some(next) = take_fairest(&mut waiting, &slots) else { break StartReason::NoFreeSlot };
+            let Some(next) = queue.take_fairest() else { break StartReason::NoFreeSlot };
             let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
             if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
                 plan.defer(next, reason);
-                continue;
+            } else {
+                slots.take(&next.key, &next.ai_type);
+                if next.is_probe {
+                    slots.note_probe(&next.ai_type);
+                }
+                plan.actions.push(Action::Start {
+                    key: next.key.clone(),
+                    ai_type: next.ai_type.clone(),
+                    working_directory: next.working_directory.clone(),
+                });
             }
-            slots.take(&next.key, &next.ai_type);
-            if next.is_probe {
-                slots.note_probe(&next.ai_type);
-            }
-            plan.actions.push(Action::Start {
-                key: next.key.clone(),
-                ai_type: next.ai_type.clone(),
-                working_directory: next.working_directory.clone(),
-            });
+            queue.line_up(&next.key.project, &slots);
         };
-        waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
+        queue.waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
     }
 }
 
@@ -385,14 +384,39 @@ const GATE_PAUSE: Duration = Duration::from_secs(10);
 /// By project, the longest waiting last.
 type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;
 
-/// The next one of the project with the fewest slots; of several such projects, the longest waiting.
-fn take_fairest<'a>(waiting: &mut Waiting<'a>, slots: &Slots<'_>) -> Option<&'a Candidate> {
-    let (_, candidates) =
-        waiting.iter_mut().filter(|(_, candidates)| !candidates.is_empty()).min_by_key(|(project, candidates)| {
-            let longest = candidates.last().map(|candidate| (candidate.waiting_since, &candidate.key));
-            (slots.of_project(project), longest)
-        })?;
-    candidates.pop()
+/// Who is next. Each project with a candidate stands in line once, as its slots and its longest waiting one put it: a look at all of
+/// them for each start would make a plan of thousands that are put off take seconds.
+struct Queue<'a> {
+    waiting: Waiting<'a>,
+    line: BTreeSet<(usize, Timestamp, &'a InstanceKey)>,
+}
+
+impl<'a> Queue<'a> {
+    fn of(mut waiting: Waiting<'a>, slots: &Slots<'_>) -> Self {
+        for candidates in waiting.values_mut() {
+            candidates.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
+        }
+        let projects: Vec<&ProjectId> = waiting.keys().copied().collect();
+        let mut queue = Self { waiting, line: BTreeSet::new() };
+        for project in projects {
+            queue.line_up(project, slots);
+        }
+        queue
+    }
+
+    /// The next one of the project with the fewest slots; of several such projects, the longest waiting. The project has left the
+    /// line then.
+    fn take_fairest(&mut self) -> Option<&'a Candidate> {
+        let (_, _, key) = self.line.pop_first()?;
+        self.waiting.get_mut(&key.project)?.pop()
+    }
+
+    /// Puts a project in line with the slots that it has now.
+    fn line_up(&mut self, project: &ProjectId, slots: &Slots<'_>) {
+        if let Some(next) = self.waiting.get(project).and_then(|candidates| candidates.last()) {
+            self.line.insert((slots.of_project(project), next.waiting_since, &next.key));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn spawn_in(
         created_at: wall_clock(),
     };
     let prepared = record::write(dir, &spec).and_then(|()| record::reserve(dir));
-    prepared.and_then(|()| instance_dir::prepare_mark(dir)).map_err(in_folder)?;
+    prepared.map_err(in_folder)?;
     match (&spec.files, &command.run_as) {
         (Some(files), Some(user)) => {
             let failed = |source| StartError::Folder { path: files.clone(), source };

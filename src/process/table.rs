@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -229,11 +230,18 @@ impl Table {
         let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
         self.starts.spawn(async move {
             let launch = request.launch.clone();
+            let program = config.shim_program.clone();
             let permit = spawning.acquire_owned().await;
-            let spawn = tokio::task::spawn_blocking(move || {
-                launcher::spawn(&config, &state.installation_id, &folders, &request)
+            let (reply_of_thread, spawned) = oneshot::channel();
+            // A thread of its own, which is nothing beside two processes: where there can't be one, the runtime's pool would panic, and
+            // what it keeps for later is memory of a crowd that has gone.
+            let thread = thread::Builder::new().name("spawn".to_owned()).spawn(move || {
+                let _ = reply_of_thread.send(launcher::spawn(&config, &state.installation_id, &folders, &request));
             });
-            let result = spawn.await.unwrap_or(Err(StartError::Gone(Gone)));
+            let result = match thread {
+                Ok(_) => spawned.await.unwrap_or(Err(StartError::Gone(Gone))),
+                Err(source) => Err(StartError::Spawn { program, source }),
+            };
             drop(permit);
             StartDone { launch, result, reply }
         });

@@ -61,7 +61,7 @@ impl Service {
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
         if self.has_lapsed(launch) {
-            let ended = self.happen(&launch.id, &LaunchEvent::ClaimLapsed { at: self.now() }).await?;
+            let ended = self.happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.now() }]).await?;
             ended.iter().for_each(log_end);
             return Ok(());
         }

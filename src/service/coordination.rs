@@ -138,9 +138,9 @@ impl Service {
         }
     }
 
-    /// Takes what a coordinator says of a process; old news and unknown launches change nothing.
-    pub async fn report_process(&self, id: &LaunchId, report: &ProcessReport) -> Result<(), ServiceError> {
-        let event = match report {
+    /// Takes what a coordinator says of a process, in its order and in one commit; old news and unknown launches change nothing.
+    pub async fn report_process(&self, id: &LaunchId, reports: &[ProcessReport]) -> Result<(), ServiceError> {
+        let event = |report: &ProcessReport| match report {
             // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
             ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) },
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
@@ -152,7 +152,8 @@ impl Service {
                 LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
             }
         };
-        let ended = self.happen(id, &event).await?;
+        let events: Vec<LaunchEvent> = reports.iter().map(event).collect();
+        let ended = self.happen(id, &events).await?;
         if let Some(launch) = ended {
             log_end(&launch);
         }
@@ -185,7 +186,7 @@ impl Service {
         reason: StopReason,
         patience: Duration,
     ) -> Result<(), ServiceError> {
-        let ended = self.happen(id, &LaunchEvent::StopWanted { reason, at: self.now(), patience }).await?;
+        let ended = self.happen(id, &[LaunchEvent::StopWanted { reason, at: self.now(), patience }]).await?;
         crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
             log_end(&launch);
@@ -193,21 +194,20 @@ impl Service {
         Ok(())
     }
 
-    /// Lets `event` happen to a launch; the launch, if that ended it.
-    pub(super) async fn happen(&self, id: &LaunchId, event: &LaunchEvent) -> Result<Option<Launch>, ServiceError> {
+    /// Lets `events` happen to a launch; the launch, if they ended it.
+    pub(super) async fn happen(&self, id: &LaunchId, events: &[LaunchEvent]) -> Result<Option<Launch>, ServiceError> {
         let (ended, started_after) = self
             .transact(|| async move {
                 let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), (None, None))) };
-                let commit = self.commit_by(&before, event, self.now()).await?;
-                let started_after = match event {
+                let Some(after) = self.after(&before, events) else { return Ok((Commit::default(), (None, None))) };
+                let started_after = events.iter().find_map(|event| match event {
                     LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
                         Some(at.since(before.claimed_at))
                     }
                     _ => None,
-                };
-                let before = self.with_activity(before);
-                let ended = before.is_open().then(|| before.on(event).ok()).flatten().filter(|after| !after.is_open());
-                Ok((commit, (ended, started_after)))
+                });
+                let ended = (before.is_open() && !after.is_open()).then(|| after.clone());
+                Ok((self.commit_to(&before, after, self.now()).await?, (ended, started_after)))
             })
             .await?;
         if let Some(started_after) = started_after {

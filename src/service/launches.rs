@@ -18,22 +18,36 @@ impl Service {
         event: &LaunchEvent,
         now: Timestamp,
     ) -> Result<Commit, StoreError> {
-        match self.with_activity(before.clone()).on(event) {
-            Ok(after) => self.commit_to(before, after, now).await,
-            Err(impossible) => {
-                tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
-                Ok(Commit::default())
-            }
+        match self.after(before, std::slice::from_ref(event)) {
+            Some(after) => self.commit_to(before, after, now).await,
+            None => Ok(Commit::default()),
         }
     }
 
-    async fn commit_to(&self, before: &Launch, after: Launch, now: Timestamp) -> Result<Commit, StoreError> {
+    /// What `before` is after these, one after the other; `None` if none of them can have happened.
+    pub(super) fn after(&self, before: &Launch, events: &[LaunchEvent]) -> Option<Launch> {
+        let mut after = None;
+        for event in events {
+            match after.clone().unwrap_or_else(|| self.with_activity(before.clone())).on(event) {
+                Ok(launch) => after = Some(launch),
+                Err(impossible) => {
+                    tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
+                }
+            }
+        }
+        after
+    }
+
+    /// What makes of `before` what it is to be.
+    pub(super) async fn commit_to(&self, before: &Launch, after: Launch, now: Timestamp) -> Result<Commit, StoreError> {
         let Commit { mut expect, mut changes } = Commit::default();
         if after == *before {
             return Ok(Commit { expect, changes });
         }
         let had_process = !matches!(before.state, LaunchState::Ending | LaunchState::Ended { .. });
-        if had_process && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. }) {
+        // Before anybody came in there is no session, and no work.
+        let has_come_in = after.authenticated_at.is_some();
+        if had_process && has_come_in && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. }) {
             for session in self.store.sessions_of(&after.id).await? {
                 if session.ended.is_none() {
                     changes.push(Change::Session(session.end(SessionEndReason::ProcessExited, now)));
@@ -44,7 +58,8 @@ impl Service {
         if let LaunchState::Ended { outcome, at } = &after.state {
             changes.extend(self.settle_notices(before).await?);
             after.n_notices = 0;
-            for mut execution in self.store.executions_of_launch(&after.id).await? {
+            let executions = if has_come_in { self.store.executions_of_launch(&after.id).await? } else { Vec::new() };
+            for mut execution in executions {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
                 (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);

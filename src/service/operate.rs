@@ -71,7 +71,7 @@ impl Service {
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
         let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.now() };
-        self.report_process(launch, &gone).await
+        self.report_process(launch, &[gone]).await
     }
 
     async fn hold(&self, target: &StopTarget) -> Result<(), ServiceError> {

@@ -6,6 +6,7 @@
 
 mod changes;
 mod open;
+mod open_launches;
 mod rows;
 mod writer;
 
@@ -40,6 +41,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Readers that are open at once; more wait.
 const MAX_READERS: u32 = 4;
+/// Memory for pages of one reader: 256 KiB.
+const READER_CACHE: &str = "-256";
 /// How long a reader that nobody uses keeps its memory.
 const READER_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a read waits for a free reader.
@@ -82,7 +85,8 @@ impl SqliteStore {
             .max_lifetime(None)
             // A ping before each read would double its cost, and a file doesn't go away like a server.
             .test_before_acquire(false)
-            .connect_lazy_with(opened.options.clone().pragma("query_only", "on"));
+            // Each write makes them read their pages anew, from the memory of the kernel: many of them are only kept twice.
+            .connect_lazy_with(opened.options.clone().pragma("query_only", "on").pragma("cache_size", READER_CACHE));
         Self { readers, writer: Writer::start(opened.connection, opened.options) }
     }
 
@@ -258,7 +262,12 @@ impl Store for SqliteStore {
     }
 
     fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
-        self.list(sqlx::query(OPEN_LAUNCHES), rows::launch)
+        Box::pin(async move {
+            match self.writer.open_launches().filter(|_| !self.readers.is_closed()) {
+                Some(launches) => Ok(launches),
+                None => self.list(sqlx::query(OPEN_LAUNCHES), rows::launch).await,
+            }
+        })
     }
 
     fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {

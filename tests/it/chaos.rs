@@ -27,6 +27,8 @@ use crate::support::{is_gone, kill, until};
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_KILLS";
 const N_KILLS: usize = 10;
 const AGENTS: [&str; 6] = ["agt_a", "agt_b", "agt_c", "agt_d", "agt_e", "agt_f"];
+/// Of each agent; more than it reports as done in one life of the daemon.
+const N_TASKS: usize = 8;
 /// Fewer than there are agents: every end lets another one start.
 const N_SLOTS: usize = 4;
 /// Longest that a daemon lives, in milliseconds, and longest that there is none.
@@ -55,7 +57,7 @@ fn life(agent: &str) -> Vec<String> {
     ]
 }
 
-fn manifest(daemon: &Daemon, n_tasks: usize) -> String {
+fn manifest(daemon: &Daemon) -> String {
     let all = AGENTS.join(", ");
     let mut text = format!(
         "agents: {{ {} }}\nprojects:\n  prj: {{ working_directory: {}, agents: [{all}] }}\ntasks:\n",
@@ -63,7 +65,7 @@ fn manifest(daemon: &Daemon, n_tasks: usize) -> String {
         daemon.work().display()
     );
     for agent in AGENTS {
-        for n in 0..n_tasks {
+        for n in 0..N_TASKS {
             writeln!(
                 text,
                 "  tsk_{agent}_{n}: {{ project: prj, title: a title, assignee: {agent}, status: in_progress }}"
@@ -72,6 +74,21 @@ fn manifest(daemon: &Daemon, n_tasks: usize) -> String {
         }
     }
     text
+}
+
+/// Puts what was reported as done back to work: there is always enough of it, however often the daemon is killed.
+fn work_again(daemon: &Daemon) {
+    let send = |method, path: &str, body: &str| {
+        let answer = send_to(&daemon.state().join("control.sock"), method, path, body.as_bytes());
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
+        answer.json()
+    };
+    for task in send("GET", "/api/tasks?status=done", "").as_array().unwrap() {
+        for status in ["todo", "in_progress"] {
+            let path = format!("/api/tasks/{}", task["id"].as_str().unwrap());
+            send("PATCH", &path, &json!({ "status": status }).to_string());
+        }
+    }
 }
 
 /// All that was ever seen of the launches, by id.
@@ -141,7 +158,7 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
     let seed = RandomState::new().hash_one(0);
     eprintln!("chaos: {n_kills} kills, seed {seed}");
     let mut dice = Dice::new(seed, 0);
-    daemon.write("manifest.yaml", manifest(&daemon, 10 + 4 * n_kills));
+    daemon.write("manifest.yaml", manifest(&daemon));
     for agent in AGENTS {
         let steps = life(agent);
         daemon.steps(agent, &steps.iter().map(String::as_str).collect::<Vec<_>>());
@@ -169,6 +186,7 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
             assert!(now["state"] != "ended" || is_gone(pid), "it lives: {now}");
         }
         assert_eq!(left_behind(&ended), [0; 0], "of launches that have ended");
+        work_again(&daemon);
     }
     daemon.done(&["pause"]);
     until("all of them have ended", || daemon.status()["limits"]["running"] == 0);

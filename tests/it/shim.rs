@@ -1,6 +1,7 @@
 //! One agent under one shim: what it is given, what is kept of it, and that nothing of it stays.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::Phase;
@@ -414,10 +415,11 @@ async fn an_agent_has_the_limits_that_the_daemon_was_given() {
 async fn the_marker_of_a_launch_needs_no_new_place_on_the_disk() {
     let bed = Bed::new().await;
     let launch = bed.start(&["wait-for:go"]).await;
-    let prepared = bed.dir(&launch).join(".authenticated");
-    assert!(prepared.exists() && !instance_dir::is_marked_authenticated(&bed.dir(&launch)));
+    assert!(!instance_dir::is_marked_authenticated(&bed.dir(&launch)));
     bed.table().mark_authenticated(&launch).await.unwrap();
-    assert!(!prepared.exists() && instance_dir::is_marked_authenticated(&bed.dir(&launch)));
+    assert!(instance_dir::is_marked_authenticated(&bed.dir(&launch)));
+    let inode = |name: &str| std::fs::metadata(bed.dir(&launch).join(name)).unwrap().ino();
+    assert_eq!(inode("authenticated"), inode("spec.json"), "another name of a file that is there");
     std::fs::write(bed.file("go"), "").unwrap();
     bed.until_ended(&launch);
 }

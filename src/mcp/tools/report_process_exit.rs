@@ -104,7 +104,7 @@ impl ToolSpec for ReportProcessExit {
         if let Some(tail) = &input.output_tail {
             service.keep_output_tail(&launch, tail).await?;
         }
-        service.report_process(&launch, &input.report(service.time())).await?;
+        service.report_process(&launch, &[input.report(service.time())]).await?;
         Ok(Done::DONE)
     }
 }

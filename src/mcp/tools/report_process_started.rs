@@ -35,7 +35,7 @@ impl ToolSpec for ReportProcessStarted {
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
         let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
         let at = input.started_at.unwrap_or_else(|| service.time());
-        service.report_process(&launch.id, &ProcessReport::Started { pid: input.pid, at }).await?;
+        service.report_process(&launch.id, &[ProcessReport::Started { pid: input.pid, at }]).await?;
         Ok(Done::DONE)
     }
 }

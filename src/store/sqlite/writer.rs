@@ -14,6 +14,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::changes::{self, Failure};
+use super::open_launches::OpenLaunches;
+use super::{OPEN_LAUNCHES, rows};
+use crate::domain::Launch;
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.
@@ -30,6 +33,7 @@ pub(super) struct Writer {
     inbox: Mutex<Option<mpsc::Sender<Request>>>,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     n_transactions: Arc<AtomicU64>,
+    open_launches: Arc<OpenLaunches>,
 }
 
 #[derive(Debug)]
@@ -43,7 +47,14 @@ impl Writer {
     pub(super) fn start(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
         let (inbox, requests) = mpsc::channel(INBOX);
         let n_transactions = Arc::new(AtomicU64::new(0));
-        let task = Task { connection, options, is_suspect: false, n_transactions: Arc::clone(&n_transactions) };
+        let open_launches = Arc::<OpenLaunches>::default();
+        let task = Task {
+            connection,
+            options,
+            is_suspect: false,
+            n_transactions: Arc::clone(&n_transactions),
+            open_launches: Arc::clone(&open_launches),
+        };
         let ended = CancellationToken::new();
         let at_end = ended.clone().drop_guard();
         let running = tokio::spawn(async move {
@@ -51,7 +62,13 @@ impl Writer {
             let _at_end = at_end;
             task.run(requests).await;
         });
-        Self { inbox: Mutex::new(Some(inbox)), task: tokio::sync::Mutex::new(Some(running)), ended, n_transactions }
+        let task = tokio::sync::Mutex::new(Some(running));
+        Self { inbox: Mutex::new(Some(inbox)), task, ended, n_transactions, open_launches }
+    }
+
+    /// Those that are open, as the newest commit left them; `None` if they have to be read.
+    pub(super) fn open_launches(&self) -> Option<Vec<Launch>> {
+        self.open_launches.list()
     }
 
     pub(super) fn n_transactions(&self) -> u64 {
@@ -91,6 +108,7 @@ struct Task {
     /// The connection failed; what it holds is unknown.
     is_suspect: bool,
     n_transactions: Arc<AtomicU64>,
+    open_launches: Arc<OpenLaunches>,
 }
 
 impl Task {
@@ -115,12 +133,15 @@ impl Task {
         match self.try_make(commits).await {
             Ok(results) => {
                 self.n_transactions.fetch_add(1, Ordering::Relaxed);
+                let made = commits.iter().zip(&results).filter_map(|(commit, result)| result.is_ok().then_some(commit));
+                self.open_launches.note(made);
                 results
             }
             Err(error) => {
                 // The lock is given back at once; whether that worked is looked at by nobody, hence the fresh connection.
                 let _ = execute(&mut self.connection, "ROLLBACK").await;
                 self.is_suspect = true;
+                self.open_launches.forget();
                 let error = Arc::new(error);
                 let failed = || StoreError::Unavailable { action: "write to", source: Box::new(Arc::clone(&error)) };
                 commits.iter().map(|_| Err(failed().into())).collect()
@@ -135,28 +156,40 @@ impl Task {
             self.is_suspect = false;
             let _ = suspect.close().await;
         }
-        execute(&mut self.connection, "BEGIN IMMEDIATE").await?;
+        if !self.open_launches.are_known() {
+            self.read_open_launches().await;
+        }
+        // Each call of the driver wakes its thread and waits for it, which costs more than the statements: these go together.
+        execute(&mut self.connection, "BEGIN IMMEDIATE; SAVEPOINT one_commit").await?;
         let mut results = Vec::with_capacity(commits.len());
         for commit in commits {
+            if results.last().is_some_and(Result::is_ok) {
+                execute(&mut self.connection, "RELEASE one_commit; SAVEPOINT one_commit").await?;
+            }
             results.push(self.apply(commit).await?);
         }
         execute(&mut self.connection, "COMMIT").await?;
         Ok(results)
     }
 
-    /// Applies one commit of the open transaction, or nothing of it.
+    /// Between two transactions: nobody else writes. What can't be read is read by those who ask for it.
+    async fn read_open_launches(&mut self) {
+        let Ok(read) = sqlx::query(OPEN_LAUNCHES).fetch_all(&mut self.connection).await else { return };
+        if let Ok(launches) = read.iter().map(rows::launch).collect() {
+            self.open_launches.set(launches);
+        }
+    }
+
+    /// Applies one commit of the open transaction, or nothing of it: then the savepoint before it is there as it was.
     async fn apply(&mut self, commit: &Commit) -> Result<Result<(), CommitError>, sqlx::Error> {
-        execute(&mut self.connection, "SAVEPOINT one_commit").await?;
-        let result = match changes::apply(&mut self.connection, commit).await {
-            Ok(()) => Ok(()),
+        match changes::apply(&mut self.connection, commit).await {
+            Ok(()) => Ok(Ok(())),
             Err(Failure::Refused(refusal)) => {
                 execute(&mut self.connection, "ROLLBACK TO one_commit").await?;
-                Err(refusal)
+                Ok(Err(refusal))
             }
-            Err(Failure::Broken(error)) => return Err(error),
-        };
-        execute(&mut self.connection, "RELEASE one_commit").await?;
-        Ok(result)
+            Err(Failure::Broken(error)) => Err(error),
+        }
     }
 }
 

@@ -188,13 +188,13 @@ impl ControlPlane for Way {
             .await
     }
 
-    async fn report(&self, launch: &LaunchId, report: &ProcessReport) -> Result<(), ControlError> {
-        let (launch, report) = (launch.clone(), report.clone());
-        self.0.sim.chronicle.note(|| format!("{}: reports {launch} {report:?}", self.0.id));
+    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
+        let (launch, reports) = (launch.clone(), reports.to_vec());
+        self.0.sim.chronicle.note(|| format!("{}: reports {launch} {reports:?}", self.0.id));
         self.0
             .call("report", move |server| {
-                let (launch, report) = (launch.clone(), report.clone());
-                async move { server.report(&launch, &report).await }
+                let (launch, reports) = (launch.clone(), reports.clone());
+                async move { server.report(&launch, &reports).await }
             })
             .await
     }
@@ -202,7 +202,7 @@ impl ControlPlane for Way {
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
         if self.0.sim.mutant == Some(Mutant::FreedAtDeadline) && reason == StopReason::StartTimeout {
             let end = ProcessEnd::StartFailed("its deadline has passed".to_owned());
-            return self.report(launch, &ProcessReport::Ended { end, at: self.now() }).await;
+            return self.report(launch, &[ProcessReport::Ended { end, at: self.now() }]).await;
         }
         let launch = launch.clone();
         self.0

@@ -11,7 +11,7 @@ use agent_coordinator::store::{Change, Commit, CommitError, Store, StoreError, T
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::rows::{agent, task};
+use super::rows::{agent, launch, task};
 use super::{commit, made};
 
 const IMPATIENT: Settings = Settings { busy_timeout: Duration::from_millis(50), max_pages: None };
@@ -132,14 +132,20 @@ async fn a_lock_of_another_process_is_a_fault_that_passes() {
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 2);
 }
 
+async fn n_open(store: &SqliteStore) -> usize {
+    store.open_launches().await.unwrap().len()
+}
+
 #[tokio::test]
 async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = SqliteStore::open_with(&path, Settings { max_pages: Some(60), ..IMPATIENT }).await.unwrap();
+    made(&store, vec![Change::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
+    let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
     let error = loop {
-        match commit(&store, vec![task_change(n_made)]).await {
+        match commit(&store, vec![task_change(n_made), Change::Launch(launch_of(n_made))]).await {
             Ok(()) => n_made += 1,
             Err(error) => break error,
         }
@@ -148,12 +154,16 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let CommitError::Store(error @ StoreError::Unavailable { .. }) = error else { panic!("{error:?}") };
     assert!(chain(&error).contains("full"), "{}", chain(&error));
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made);
+    assert_eq!(n_open(&store).await, n_made + 1, "what was not made is not open");
     // What needs no space still works.
     made(&store, vec![Change::Pause(None)]).await;
+    assert_eq!(n_open(&store).await, n_made + 1);
     store.close().await;
 
     let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(n_open(&store).await, n_made + 1);
     made(&store, vec![task_change(n_made)]).await;
+    assert_eq!(n_open(&store).await, n_made + 1);
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made + 1);
 }
 
