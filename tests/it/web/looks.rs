@@ -151,7 +151,7 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     browser.until("its output is shown", || browser.texts("#output").concat().contains("hello"));
     browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
-    browser.until("its end is shown", || browser.texts("#launch .badge").iter().any(|text| text.contains("ended")));
+    browser.until("its end is shown", || browser.texts("#launch .badge").iter().any(|text| text == "Ended"));
     browser.go_to("/ui/coordinator");
     browser.until("it is held", || {
         browser.texts("#coordinator td").iter().any(|text| text.contains("a person stopped it"))
