@@ -2,6 +2,10 @@
 
 use std::fs;
 
+use agent_coordinator::domain::chat::Sender;
+use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
+use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::store::{Change, Commit, Store as _};
 use serde_json::Value;
 
 use super::browser::Browser;
@@ -147,4 +151,53 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
         assert!(of_one.is_sorted(), "{of_one:?}");
     }
     assert_quiet(&browser);
+}
+
+#[test]
+fn a_chat_of_a_hundred_thousand_messages_opens_with_its_last_ones() {
+    let mut daemon = daemon(&["agt"]);
+    daemon.terminate();
+    fill(&daemon, 100_000);
+    daemon.start();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    open_panel(&browser);
+    browser.until("the last ones are shown", || said(&browser).len() == 50);
+    assert_eq!(said(&browser).last().unwrap().1, "message 99999");
+    browser.run("document.querySelector('[data-earlier]').click()");
+    browser.until("earlier ones are shown", || said(&browser).len() == 100);
+    assert_eq!(said(&browser)[0].1, "message 99900");
+    say(&browser, "and one more");
+    browser.until("it is said", || said(&browser).iter().any(|(_, text)| text == "and one more"));
+    until("all of them are mirrored", || mirrored(&daemon).len() > 100_000);
+    assert_quiet(&browser);
+}
+
+/// Adds messages of a person to the chat of `agt`, which has read them.
+fn fill(daemon: &Daemon, n_messages: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open(&daemon.state().join("state.db")).await.unwrap();
+        let (agent, project): (AgentId, ProjectId) = ("agt".parse().unwrap(), "prj".parse().unwrap());
+        let message = |n| {
+            Change::Message(Message {
+                seq: 0,
+                id: format!("msg_{n}").parse().unwrap(),
+                agent: agent.clone(),
+                project: project.clone(),
+                sender: Sender::User,
+                content: format!("message {n}"),
+                created_at: Timestamp::from_millis(1_700_000_000_000),
+                is_visible: true,
+            })
+        };
+        for from in (0..n_messages).step_by(10_000) {
+            let changes = (from..from + 10_000).map(message).collect();
+            store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+        }
+        let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+        let newest = i64::try_from(n_messages).unwrap();
+        let read = Change::Pair(store.pair(&key).await.unwrap().answered(newest));
+        store.commit(Commit { expect: Vec::new(), changes: vec![read] }).await.unwrap();
+        store.close().await;
+    });
 }
