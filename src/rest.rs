@@ -68,7 +68,7 @@ fn open(state: RestState) -> Router {
         .nest("/api", routes::health())
         .merge(routes::health())
         .merge(login::routes())
-        .merge(web::assets())
+        .merge(web::open())
         .with_state(state)
 }
 

@@ -197,6 +197,7 @@ impl Service {
 
     /// Makes every coordinator look again, as if something had changed.
     pub fn refresh(&self) {
+        audit::note("refresh", "coordinator", "all");
         self.waiting.coordinators.wake();
     }
 
@@ -224,7 +225,7 @@ impl Service {
             Settings { state_dir: before.state_dir.clone(), ticket_key: before.ticket_key.clone(), ..settings };
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.waiting.deadlines.wake();
-        self.refresh();
+        self.waiting.coordinators.wake();
     }
 
     /// The time by which everything here is measured.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::isolation;
 use super::parts::Parts;
@@ -19,6 +20,7 @@ use crate::coordinator::{
 use crate::domain::pair::Backoff;
 use crate::domain::plan::Limits;
 use crate::domain::retention::Retention;
+use crate::domain::stopwatch::{Moment, Steady};
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use crate::nudge::Nudge;
 use crate::process::{self, ProcessConfig, ProcessTable};
@@ -152,10 +154,12 @@ impl Seat {
 
 /// Looks again and again for what is too old to be kept. Cancel-safe: what is being removed is removed.
 async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
+    let (world, began): (&dyn World, _) = (&SystemWorld, Instant::now());
+    let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
+    let first = moment();
     loop {
         let (kept, folder) = (retention.borrow_and_update().clone(), state_dir.clone());
-        let world: &dyn World = &SystemWorld;
-        let now = world.now();
+        let now = moment().cautious(first);
         let removed = tokio::task::spawn_blocking(move || process::remove_old(&folder, &kept, now)).await;
         match removed {
             Ok(Ok(0)) | Err(_) => {}

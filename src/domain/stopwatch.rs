@@ -5,6 +5,7 @@
 //! | what people read, and what outlives a process | the wall clock ([`Timestamp`]); it may jump, also by years |
 //! | how long something lasts: session, silence, notice, idle chat, run, a claim without a process | a steady clock ([`Steady`]), which nobody sets, and which stands still while the machine sleeps |
 //! | the fuse of a start | the kernel's boot clock (`instance_dir::clock`), which goes on while the machine sleeps: the fuse must have burnt before a claim lapses |
+//! | what is old enough to be forgotten | the wall clock, as it would be if nobody had set it forward since the first look ([`Moment::cautious`]) |
 //! | the waits of pairs and accounts before their next start | the wall clock, clamped: a jump forward costs one early start, a jump back never makes a wait longer than was decided |
 //!
 //! A steady moment means nothing to another process, so the beginning of what began earlier is taken from the wall clock, once:
@@ -42,6 +43,14 @@ impl Steady {
 pub struct Moment {
     pub wall: Timestamp,
     pub steady: Steady,
+}
+
+impl Moment {
+    /// What the wall clock would show at most, if nobody had set it since `first`. What is forgotten by its age doesn't come back
+    /// when the clock does.
+    pub fn cautious(self, first: Self) -> Timestamp {
+        self.wall.min(first.wall + self.steady.since(first.steady))
+    }
 }
 
 /// Whether the wall clock is believed about the beginning of what was there before the first look.
@@ -108,6 +117,15 @@ mod tests {
 
     fn began(wall_secs: i64) -> Timestamp {
         Timestamp::from_millis(wall_secs * 1000)
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_makes_nothing_old() {
+        let at = |wall, steady| Moment { wall: Timestamp::from_millis(wall), steady: Steady(steady) };
+        let first = at(1_000, 50);
+        assert_eq!(at(1_400, 450).cautious(first), Timestamp::from_millis(1_400));
+        assert_eq!(at(9_000_000, 450).cautious(first), Timestamp::from_millis(1_400));
+        assert_eq!(at(300, 450).cautious(first), Timestamp::from_millis(300));
     }
 
     #[test]

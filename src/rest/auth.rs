@@ -244,5 +244,7 @@ fn is_for_page(request: &Request) -> bool {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let path = request.uri().path();
     let is_api = path == "/api" || path.starts_with("/api/");
-    request.method() == Method::GET && accept.contains("text/html") && !is_api
+    // A script of a page that isn't logged in any more says so, and shows no login in the middle of it.
+    let is_part = request.headers().contains_key("hx-request");
+    request.method() == Method::GET && accept.contains("text/html") && !is_api && !is_part
 }

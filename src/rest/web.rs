@@ -32,8 +32,8 @@ pub(super) use login::{Says, login_page};
 use super::RestState;
 
 /// What the pages need beside themselves: nobody's secret.
-pub(super) fn assets() -> Router<RestState> {
-    assets::routes().layer(CompressionLayer::new())
+pub(super) fn open() -> Router<RestState> {
+    assets::routes().merge(settings::open_routes()).layer(CompressionLayer::new())
 }
 
 /// All pages.

@@ -54,9 +54,9 @@ impl Service {
         }
         self.end_look(Look::Cleanup, began);
         self.correct_accounts().await?;
-        self.forget_the_past().await?;
         self.forget_credentials().await?;
-        self.write_down_activity().await
+        self.write_down_activity().await?;
+        self.forget_the_past().await
     }
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {

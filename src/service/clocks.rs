@@ -1,6 +1,6 @@
 //! How long what the server waits for has lasted, by a clock that nobody sets ([`crate::domain::stopwatch`]).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ pub(super) enum Subject {
 #[derive(Debug)]
 pub(super) struct Clocks {
     began: Instant,
+    /// When age was first asked for.
+    first: OnceLock<Moment>,
     cleanup: Mutex<Stopwatches<Subject>>,
     overdue: Mutex<Stopwatches<Subject>>,
 }
@@ -44,7 +46,7 @@ pub(super) enum Look {
 
 impl Clocks {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), cleanup: Mutex::default(), overdue: Mutex::default() }
+        Self { began: Instant::now(), first: OnceLock::new(), cleanup: Mutex::default(), overdue: Mutex::default() }
     }
 
     fn of(&self, look: Look) -> MutexGuard<'_, Stopwatches<Subject>> {
@@ -60,6 +62,12 @@ impl Service {
     /// Now, on both clocks.
     pub(super) fn moment(&self) -> Moment {
         Moment { wall: self.now(), steady: Steady::after(self.clocks.began.elapsed()) }
+    }
+
+    /// Now, for what is destroyed by its age.
+    pub(super) fn now_by_age(&self) -> Timestamp {
+        let now = self.moment();
+        now.cautious(*self.clocks.first.get_or_init(|| now))
     }
 
     /// How long `subject` has lasted that began at `began_at`.

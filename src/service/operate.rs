@@ -7,7 +7,7 @@ use crate::domain::plan::ProcessReport;
 use crate::domain::{InstanceKey, Launch, Purpose, Refusal};
 use crate::store::{Change, Commit};
 
-use super::{Service, ServiceError};
+use super::{Service, ServiceError, audit};
 
 /// Whom a person wants stopped or resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +119,7 @@ impl Service {
     /// still runs. Repeating it changes nothing.
     pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {
         self.pause().await?;
+        audit::note("drain", "coordinator", "all");
         let open = self.store.open_launches().await?;
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
             self.want_stop_after(&chat.id, StopReason::ChatEnded, self.settings().linger).await?;

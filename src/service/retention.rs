@@ -11,6 +11,8 @@ use super::{Service, ServiceError};
 
 /// Launches that are looked at together.
 const PAGE: usize = 100;
+/// Launches that go at one look, about: what is due meanwhile waits for it.
+const MAX_LAUNCHES: u64 = 1_000;
 /// Events of one commit; of messages it is all of a chat, which are few.
 const MAX_EVENTS: i64 = 2_000;
 
@@ -27,7 +29,7 @@ impl Service {
     }
 
     async fn forget_launches(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
         let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
         loop {
             let before = retention.history_before(now);
@@ -43,7 +45,7 @@ impl Service {
                     Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
                 }
             }
-            let is_last = page.len() < PAGE;
+            let is_last = page.len() < PAGE || n_forgotten >= MAX_LAUNCHES;
             after = page.into_iter().last();
             if is_last {
                 counters::FORGOTTEN.add_many("launch", n_forgotten);
@@ -53,7 +55,7 @@ impl Service {
     }
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
         let span = self.store.event_span().await?;
         let last_old = self.store.last_event_before(retention.events_before(now)).await?;
         let Some(up_to) = retention.events_up_to(span, last_old) else { return Ok(0) };
@@ -69,7 +71,7 @@ impl Service {
     }
 
     async fn forget_messages(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now());
+        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
         let Some(before) = retention.chats_before(now) else { return Ok(0) };
         let open = self.store.open_launches().await?;
         let mut n_chats = 0;

@@ -103,7 +103,7 @@ const MAX_FOLLOWERS: usize = 240;
 /// Without an event, something is sent this often: who is gone is noticed by it, and proxies keep what isn't silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Who takes nothing for so long is closed.
-const READ_WITHIN: ReadWithin = ReadWithin(Duration::from_secs(30));
+pub(super) const READ_WITHIN: ReadWithin = ReadWithin(Duration::from_secs(30));
 /// After a lost connection, browsers come back so soon, in milliseconds.
 const RETRY: u32 = 1000;
 /// Of a header that clients repeat as they got it.

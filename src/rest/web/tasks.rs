@@ -230,11 +230,6 @@ async fn change(
     InPath(id): InPath<TaskId>,
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
-    let before = state.service.task(&id).await?.task;
-    if before.revision != fields.revision {
-        let detail = format!("task `{id}` was changed by somebody else meanwhile; open it again to see how it is now");
-        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", detail));
-    }
     let dependencies = fields.dependencies.split([' ', ',']).filter(|id| !id.is_empty());
     let dependencies = dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
     let edit = TaskEdit {
@@ -243,6 +238,7 @@ async fn change(
         priority: Some(fields.priority),
         assignee: Some(given("assignee", &fields.assignee)?),
         dependencies: Some(dependencies),
+        seen: Some(fields.revision),
         ..TaskEdit::default()
     };
     let task = state.service.set_task(&id, &edit).await?.task;

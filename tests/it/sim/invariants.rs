@@ -65,7 +65,11 @@ impl Watch {
         for event in sim.store.events(self.seq, usize::MAX).await.unwrap() {
             self.seq = event.seq;
             let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else { continue };
-            let row = sim.store.launch(&launch).await.unwrap().expect("an event is about a launch");
+            let Some(row) = sim.store.launch(&launch).await.unwrap() else {
+                // A server that starts with a clock that was set believes it.
+                assert!(sim.world.has_jumped(), "an event is about a launch");
+                continue;
+            };
             let LaunchState::Ended { outcome, .. } = &row.state else {
                 sim.chronicle.violation(format!("{launch} has ended and is {}", row.state.as_str()));
                 continue;

@@ -163,9 +163,14 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     let n_cards = || browser.run("return document.querySelectorAll('.card').length");
     assert_eq!(n_cards(), 100);
     assert_eq!(browser.texts("#column-todo .count"), ["10000"]);
-    browser.run("document.querySelector('.more').click()");
+    browser.run("document.querySelector('.more button').click()");
     browser.until("there are more", || n_cards() == 200);
     browser.find(".more");
+    // One of those that came later stays where it is.
+    daemon.done(&["task", "set", "tsk_00150", "--title", "renamed"]);
+    browser.until("its title is another", || browser.texts("#card-tsk_00150 .title") == ["renamed"]);
+    assert_eq!(n_cards(), 200);
+    assert_eq!(browser.run("return document.querySelector('#card-tsk_00150').nextElementSibling.id"), "card-tsk_00151");
     daemon.done(&["task", "set", "tsk_05000", "--priority", "urgent"]);
     browser.until("what is urgent is the first", || {
         browser.texts("#column-todo .card .mono").first().map(String::as_str) == Some("tsk_05000")

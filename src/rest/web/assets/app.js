@@ -38,7 +38,10 @@ document.addEventListener("htmx:response:error", (event) => {
 document.addEventListener("htmx:error", () => toast(body.dataset.lostContact));
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
-  if (ctx.response.status === 204 && ctx.sourceElement.matches("[data-close-when-done]")) closePanel();
+  if (ctx.response.status !== 204) return;
+  if (ctx.sourceElement.matches("[data-close-when-done]")) closePanel();
+  const reopened = ctx.sourceElement.dataset.reopenWhenDone;
+  if (reopened) htmx.ajax("GET", reopened, { target: "#panel" });
 });
 
 // ---- Times, in the words and the zone of the reader ---------------------------------------------------------------------------
@@ -79,11 +82,18 @@ function listen() {
     contact.classList.toggle("is-there", isThere);
     contact.textContent = isThere ? contact.dataset.live : contact.dataset.gone;
   };
-  source.addEventListener("open", () => tell(true));
-  source.addEventListener("error", () => {
+  source.addEventListener("open", () => {
+    tell(true);
+    // What could not be fetched meanwhile.
+    if (live.tasks.size > 0) hear({ topic: "task" });
+  });
+  source.addEventListener("error", async () => {
     tell(false);
-    // A refusal ends it for good: it is tried anew, in case the reader logs in elsewhere.
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => live.source === source && listen(), 3000);
+    if (source.readyState !== EventSource.CLOSED) return;
+    // A refusal ends it for good. Whoever isn't logged in any more is shown where to.
+    const answer = await fetch("/ui/settings", { headers: { "hx-request": "true" } }).catch(() => null);
+    if (answer?.status === 401) location.reload();
+    else setTimeout(() => live.source === source && listen(), 3000);
   });
   source.addEventListener("message", (event) => {
     if (event.lastEventId) live.after = Number(event.lastEventId);
@@ -105,7 +115,7 @@ function tellParts() {
   const trigger = (name) => body.dispatchEvent(new CustomEvent(`live-${name}`));
   if (all || topics.includes("task")) showChangedTasks(all);
   if (all || topics.some((topic) => topic === "work" || topic === "task")) trigger("work");
-  if (all || topics.includes("work")) trigger("launch");
+  if (all || topics.includes("work")) { trigger("launch"); trigger("task"); }
   if (all || topics.includes("status")) trigger("status");
   if (all || topics.includes("chat") || topics.includes("work")) fetchMessages();
 }
@@ -120,7 +130,15 @@ document.addEventListener("visibilitychange", () => {
 const board = () => find("#board");
 
 // Fetches the cards of changed tasks and puts each where it belongs.
+let isShowingTasks = false;
 async function showChangedTasks(all) {
+  // One at a time: an older answer must not come after a newer one.
+  if (isShowingTasks) { setTimeout(() => showChangedTasks(all), 50); return; }
+  isShowingTasks = true;
+  try { await showTasks(all); } finally { isShowingTasks = false; }
+}
+
+async function showTasks(all) {
   const ids = [...live.tasks];
   live.tasks.clear();
   const shown = find("[data-shows-task]");
@@ -248,11 +266,15 @@ function showPanel() {
   const name = chat?.dataset.chat ?? null;
   if (name !== live.chat) {
     live.chat = name;
-    chats.unsent.clear();
     listen();
     if (chat && chat.dataset.mayChange === "true") startChat(chat);
   }
-  if (chat) { showStanding(); scrollDown(chat); }
+  if (chat) {
+    showStanding();
+    scrollDown(chat);
+    // What was said while the panel was on its way.
+    fetchMessages();
+  }
 }
 
 document.addEventListener("htmx:before:request", (event) => {
@@ -265,7 +287,6 @@ new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement
 const chats = { unsent: new Map(), isFetching: false, isAgain: false };
 const chatOf = () => find("[data-chat]");
 const [projectOf, agentOf] = [(chat) => chat.dataset.chat.split("/")[0], (chat) => chat.dataset.chat.split("/")[1]];
-const messagesAt = (chat) => `/api/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages`;
 
 function startChat(chat) {
   post(`/api/projects/${projectOf(chat)}/chat/start`, JSON.stringify({ agentId: agentOf(chat) }));
@@ -297,6 +318,7 @@ async function fetchMessages() {
       const last = findAll(".message:not(.is-unsent)", list).at(-1)?.dataset.id;
       const query = last ? `?after=${encodeURIComponent(last)}` : "";
       const answer = await fetch(`/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages${query}`);
+      if (answer.status === 404 && last) { reopenChat(chat); break; }
       if (!answer.ok) break;
       hasMore = answer.headers.get("has-more") === "true" && Boolean(last);
       const holder = document.createElement("template");
@@ -314,6 +336,11 @@ async function fetchMessages() {
     chats.isFetching = false;
   }
   if (chats.isAgain) { chats.isAgain = false; fetchMessages(); }
+}
+
+// The last message that is here was forgotten by the daemon: the panel begins anew.
+function reopenChat(chat) {
+  htmx.ajax("GET", `/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat`, { target: "#panel" });
 }
 
 document.addEventListener("click", async (event) => {
@@ -346,30 +373,38 @@ function say(chat, content) {
   message.append(sender, prose);
   find(".messages", chat).append(message);
   scrollDown(chat);
-  chats.unsent.set(id, content);
-  sendUnsent(chat);
+  chats.unsent.set(id, { chat: chat.dataset.chat, content });
+  sendUnsent();
 }
 
-// One after another, in the order they were written; the id makes a repetition harmless.
+// One after another, in the order they were written, also when their panel is closed; the id makes a repetition harmless.
 let isSending = false;
-async function sendUnsent(chat) {
+async function sendUnsent() {
   if (isSending) return;
   isSending = true;
-  while (chats.unsent.size > 0 && chat.isConnected) {
-    const [id, content] = chats.unsent.entries().next().value;
-    const answer = await post(messagesAt(chat), JSON.stringify({ id, content }), { isQuiet: true });
-    if (answer && (answer.ok || (answer.status >= 400 && answer.status < 500 && answer.status !== 429))) {
-      chats.unsent.delete(id);
-      if (!answer.ok) { document.getElementById(id)?.remove(); tellProblem(await answer.text()); }
-    } else {
-      const sender = find(".sender", document.getElementById(id));
-      sender.textContent = `${chat.dataset.you} · ${chat.dataset.notSent}`;
-      await new Promise((resolve) => setTimeout(resolve, 2000));
+  try {
+    while (chats.unsent.size > 0) {
+      const [id, { chat, content }] = chats.unsent.entries().next().value;
+      const [project, agent] = chat.split("/");
+      const path = `/api/projects/${project}/agents/${agent}/chat/messages`;
+      const answer = await post(path, JSON.stringify({ id, content }), { isQuiet: true });
+      const isRefused = answer && [400, 403, 404, 413, 422].includes(answer.status);
+      const shown = document.getElementById(id);
+      if (answer?.ok || isRefused) {
+        chats.unsent.delete(id);
+        if (isRefused) { shown?.remove(); tellProblem(await answer.text()); }
+      } else {
+        if (shown) find(".sender", shown).textContent = `${chatOf().dataset.you} · ${chatOf().dataset.notSent}`;
+        await new Promise((resolve) => setTimeout(resolve, 2000));
+      }
     }
+  } finally {
+    isSending = false;
   }
-  isSending = false;
   fetchMessages();
 }
+
+addEventListener("beforeunload", (event) => { if (chats.unsent.size > 0) event.preventDefault(); });
 
 document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-say]");
@@ -389,27 +424,42 @@ document.addEventListener("keydown", (event) => {
 
 const MAX_LINES = 5000;
 
+// Given up while nobody sees it, like the stream of news; begun anew when somebody does, or when the daemon is back.
 async function followOutput(pre) {
-  let answer;
-  try { answer = await fetch(pre.dataset.source); } catch { setTimeout(() => followOutput(pre), 2000); return; }
-  if (!answer.ok) return;
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const leaving = new AbortController();
+  const leave = () => document.hidden && leaving.abort();
+  document.addEventListener("visibilitychange", leave);
   // Colours and cursor movements of a terminal.
   const plain = (text) => text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007]*\u0007|\r(?!\n)/g, "");
-  let nLines = 0;
+  let isOver = false;
   try {
-    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
-      const text = plain(value);
-      pre.append(text);
-      nLines += text.split("\n").length - 1;
-      while (nLines > MAX_LINES && pre.childNodes.length > 1) {
-        nLines -= pre.firstChild.data.split("\n").length - 1;
-        pre.firstChild.remove();
-        find("#output-cut").hidden = false;
+    const answer = await fetch(pre.dataset.source, { signal: leaving.signal });
+    isOver = !answer.ok;
+    if (answer.ok) {
+      pre.replaceChildren();
+      let nLines = 0;
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+        const text = plain(value);
+        pre.append(text);
+        nLines += text.split("\n").length - 1;
+        while (nLines > MAX_LINES && pre.childNodes.length > 1) {
+          nLines -= pre.firstChild.data.split("\n").length - 1;
+          pre.firstChild.remove();
+          find("#output-cut").hidden = false;
+        }
+        if (find("#follow").checked) pre.scrollTop = pre.scrollHeight;
       }
-      if (find("#follow").checked) pre.scrollTop = pre.scrollHeight;
+      isOver = find("#launch .badge.is-ended") !== null || live.source?.readyState === EventSource.OPEN;
     }
-  } catch { /* the daemon ended; the page says so */ }
+  } catch { /* left, or the daemon is away */ }
+  document.removeEventListener("visibilitychange", leave);
+  if (isOver && !leaving.signal.aborted) return;
+  if (document.hidden) {
+    document.addEventListener("visibilitychange", () => followOutput(pre), { once: true });
+  } else {
+    setTimeout(() => followOutput(pre), 2000);
+  }
 }
 
 // ---- Asking -------------------------------------------------------------------------------------------------------------------
