@@ -10,7 +10,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::look::{Frame, Place, rendered};
-use super::shown::{Card, Face, Faces, leads_to, order_of};
+use super::shown::{Card, Face, Faces, When, leads_to, order_of};
 use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
@@ -27,6 +27,9 @@ struct BoardPage {
     /// All that are active, and this one.
     projects: Vec<Project>,
     members: Vec<Face>,
+    /// Those whom a person stopped here.
+    held: Vec<AgentId>,
+    paused_since: Option<When>,
     columns: Vec<Column>,
     n_tasks: usize,
     /// The part that the panel begins with.
@@ -47,6 +50,8 @@ struct AvatarsPart {
     frame: Frame,
     project: Project,
     members: Vec<Face>,
+    held: Vec<AgentId>,
+    paused_since: Option<When>,
 }
 
 #[derive(Template)]
@@ -122,7 +127,10 @@ async fn page(
         PanelQuery { chat: Some(agent), .. } => Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat")),
         PanelQuery { task: None, chat: None } => None,
     };
+    let (held, paused_since) = who_may_not_start(&state, &id).await?;
     Ok(rendered(&BoardPage {
+        held,
+        paused_since,
         frame: frame.at(Place::Projects),
         project,
         projects,
@@ -150,7 +158,16 @@ async fn avatars(
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.project(&id).await?;
     let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
-    Ok(rendered(&AvatarsPart { frame, project, members: faces.of_all(&members) }))
+    let (held, paused_since) = who_may_not_start(&state, &id).await?;
+    Ok(rendered(&AvatarsPart { frame, project, members: faces.of_all(&members), held, paused_since }))
+}
+
+/// Those of a project whom a person stopped, and since when nobody is started at all.
+async fn who_may_not_start(state: &RestState, project: &ProjectId) -> Result<(Vec<AgentId>, Option<When>), Problem> {
+    let status = state.service.status().await?;
+    let held = status.held.into_iter().filter(|record| record.key.project == *project);
+    let held: BTreeSet<AgentId> = held.map(|record| record.key.agent).collect();
+    Ok((held.into_iter().collect(), status.paused_since.map(When)))
 }
 
 async fn column(

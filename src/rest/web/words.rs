@@ -97,11 +97,14 @@ texts! {
     send: "Send", "送信";
     message: "Message", "メッセージ";
     message_hint: "Ctrl+Enter sends.", "Ctrl+Enter で送信します。";
-    no_messages: "Say something. The agent is being started meanwhile.", "メッセージを書いてください。その間にエージェントを起動します。";
+    discard: "Discard what you have written?", "入力内容を破棄しますか？";
+    save_again: "Save once more to replace that.", "もう一度保存すると上書きします。";
+    held: "stopped by a person", "人が停止しました";
+    no_messages: "Say something. The agent is started if it is not there.", "メッセージを書いてください。その間にエージェントを起動します。";
     earlier: "Earlier messages", "以前のメッセージ";
     agent_gone: "The agent is not there. Your next message starts it again.", "エージェントは停止しました。次のメッセージで再起動します。";
     chat_waits: "It waits:", "待機中:";
-    you: "You", "あなた";
+    you: "Person", "ユーザー";
     not_sent: "Not sent yet; it is tried again.", "未送信です。再試行します。";
 
     new_agent: "New agent", "エージェントを作成";
@@ -120,10 +123,10 @@ texts! {
     stop: "Stop", "停止";
     resume: "Resume", "再開";
     why_not: "Why not running?", "動いていない理由";
-    why_title: "What lets it start, and what keeps it", "起動の条件と妨げ";
+    why_title: "What could keep it from starting", "起動を妨げる条件";
     rule: "Rule", "規則";
-    keeps_it: "keeps it from starting", "起動を妨げています";
-    lets_it: "lets it start", "問題なし";
+    keeps_it: "this is so, and keeps it from starting", "該当: 起動を妨げています";
+    lets_it: "this is not so", "該当しません";
     until_when: "until", "まで";
     failures_in_a_row: "failures in a row", "連続失敗";
     for_tasks: "For tasks", "タスク用";
@@ -197,7 +200,7 @@ texts! {
     configuration_none: "There is no file; all settings have their defaults.", "ファイルがないため、すべて既定値です。";
     read_at: "read", "読み込み:";
     version: "Version", "バージョン";
-    settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in docs/configuration.md.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
+    settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
     command_line: "On the command line", "コマンドライン";
 
     log_in: "Log in", "ログイン";

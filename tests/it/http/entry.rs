@@ -286,7 +286,7 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
     let web = &mut Web::to(&daemon);
     let viewer = format!("Authorization: Bearer {}\r\n", token(&daemon, &["--role", "viewer"]));
     let mut n_unsafe = 0;
-    let description: Value = serde_json::from_str(&web.get("/api/openapi.json", &viewer).body).unwrap();
+    let description: Value = serde_json::from_str(&web.ask("GET", "/api/openapi.json", &viewer, "").body).unwrap();
     let described = description["paths"].as_object().unwrap().iter().flat_map(|(path, methods)| {
         let path = path.strip_prefix("/api").unwrap_or(path);
         methods.as_object().unwrap().keys().map(move |method| (method.to_uppercase(), filled_in(path)))

@@ -34,7 +34,19 @@ document.addEventListener("htmx:response:error", (event) => {
   const { ctx } = event.detail;
   if (ctx.response.status === 401) location.reload();
   else tellProblem(ctx.text);
+  const form = ctx.sourceElement.closest?.("[data-reopen-when-done]");
+  if (ctx.response.status === 412 && form) seeNewest(form);
 });
+
+// Somebody else changed what this form is about: saved once more, it replaces that.
+async function seeNewest(form) {
+  const part = await fetchPart(form.dataset.reopenWhenDone);
+  if (part === null) return;
+  const holder = document.createElement("template");
+  holder.innerHTML = part;
+  find("[name=revision]", form).value = find("[name=revision]", holder.content).value;
+  toast(body.dataset.saveAgain);
+}
 document.addEventListener("htmx:error", () => toast(body.dataset.lostContact));
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
@@ -213,18 +225,18 @@ document.addEventListener("drop", (event) => {
 });
 
 function openTask(card) {
-  htmx.ajax("GET", `/ui/parts/tasks/${card.dataset.task}`, { target: "#panel" });
+  if (mayLeavePanel()) htmx.ajax("GET", `/ui/parts/tasks/${card.dataset.task}`, { target: "#panel" });
 }
 
 document.addEventListener("click", (event) => {
   const card = event.target.closest(".card");
   if (card) openTask(card);
-  if (event.target.closest("[data-close]")) closePanel();
+  if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
 });
 
 document.addEventListener("keydown", (event) => {
   const card = event.target.closest?.(".card");
-  if (event.key === "Escape" && find("#panel")?.hasChildNodes() && !event.isComposing) closePanel();
+  if (event.key === "Escape" && find("#panel")?.hasChildNodes() && !event.isComposing && mayLeavePanel()) closePanel();
   if (!card || event.target !== card) return;
   const column = card.closest(".column");
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -248,6 +260,10 @@ document.addEventListener("keydown", (event) => {
 // ---- The panel, and the chat in it --------------------------------------------------------------------------------------------
 
 let openedBy = null;
+
+// What was written into a form of the panel is not thrown away without a question.
+document.addEventListener("input", (event) => event.target.closest("#panel .form")?.setAttribute("data-is-written", ""));
+const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.dataset.discard);
 
 function closePanel() {
   const panel = find("#panel");
@@ -443,9 +459,9 @@ async function followOutput(pre) {
         const text = plain(value);
         pre.append(text);
         nLines += text.split("\n").length - 1;
-        while (nLines > MAX_LINES && pre.childNodes.length > 1) {
-          nLines -= pre.firstChild.data.split("\n").length - 1;
-          pre.firstChild.remove();
+        if (nLines > 2 * MAX_LINES) {
+          pre.textContent = pre.textContent.split("\n").slice(-MAX_LINES).join("\n");
+          nLines = MAX_LINES;
           find("#output-cut").hidden = false;
         }
         if (find("#follow").checked) pre.scrollTop = pre.scrollHeight;
@@ -469,6 +485,7 @@ async function post(path, content, { isQuiet = false } = {}) {
   const headers = isJson ? { "content-type": "application/json" } : {};
   try {
     const answer = await fetch(path, { method: "POST", headers, body: isJson ? content : new URLSearchParams(content) });
+    if (answer.status === 401) location.reload();
     if (!answer.ok && !isQuiet) tellProblem(await answer.text());
     return answer;
   } catch {
