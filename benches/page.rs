@@ -23,7 +23,7 @@ const N_TASKS: usize = 2_000;
 const N_LISTED: usize = 1_000;
 const N_STREAMS: usize = 200;
 const N_CHANGES: usize = 300;
-const SETTINGS: &str = "http: { listen: \"127.0.0.1:0\" }\nchat: { poll_hold: 5m, idle_timeout: 1d }";
+const SETTINGS: &str = "chat: { poll_hold: 5m, idle_timeout: 1d }";
 
 fn main() -> Result<()> {
     if agent::is_agent() {
@@ -152,7 +152,9 @@ struct Browser {
 
 impl Browser {
     fn start(bed: &Bed) -> Result<Option<Self>> {
+        let profile = tempfile::tempdir()?;
         let mut command = Command::new("chromedriver");
+        command.env("TMPDIR", profile.path()).env("HOME", profile.path());
         let Ok(mut driver) = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
             return Ok(None);
         };
@@ -162,14 +164,13 @@ impl Browser {
         });
         let port = port.context("chromedriver named no port")?;
         std::thread::spawn(move || lines.for_each(drop));
-        let profile = tempfile::tempdir()?;
         let arguments = [
             "--headless=new".to_owned(),
             "--no-sandbox".to_owned(),
             "--disable-gpu".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--no-proxy-server".to_owned(),
-            format!("--user-data-dir={}", profile.path().display()),
+            format!("--user-data-dir={}", profile.path().join("profile").display()),
         ];
         let capabilities = json!({ "goog:chromeOptions": { "args": arguments } });
         let capabilities = capabilities.as_object().cloned().unwrap_or_default();

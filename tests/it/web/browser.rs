@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,8 +39,10 @@ struct Driver {
 }
 
 impl Driver {
-    fn start() -> Option<Self> {
+    /// With a folder for all that it and its browser write.
+    fn start(folder: &Path) -> Option<Self> {
         let mut command = Command::new("chromedriver");
+        command.env("TMPDIR", folder).env("HOME", folder);
         let mut process = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let port = lines
@@ -65,20 +68,20 @@ impl Browser {
     /// Logged in at `daemon`. `None` where this machine has no browser, which is said; in CI there must be one.
     pub fn at(daemon: &Daemon, role: &str, language: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(driver) = Driver::start() else {
+        let profile = tempfile::tempdir().unwrap();
+        let Some(driver) = Driver::start(profile.path()) else {
             assert!(std::env::var_os("CI").is_none(), "CI has chromium and chromium-driver");
             skip("no browser: it takes Debian's chromium and chromium-driver");
             return None;
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let profile = tempfile::tempdir().unwrap();
         let arguments = [
             "--headless=new".to_owned(),
             "--no-sandbox".to_owned(),
             "--disable-gpu".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--no-proxy-server".to_owned(),
-            format!("--user-data-dir={}", profile.path().display()),
+            format!("--user-data-dir={}", profile.path().join("profile").display()),
             format!("--lang={language}"),
         ];
         let capabilities = json!({
