@@ -199,10 +199,15 @@ impl Browser {
 
     /// Waits for a number that a script of the page leaves in `window.seen`: milliseconds since 1970.
     fn seen(&self) -> Result<f64> {
+        self.number("return window.seen")
+    }
+
+    /// What a script gives, once it is a number.
+    fn number(&self, script: &str) -> Result<f64> {
         let give_up_at = Instant::now() + PATIENCE;
         loop {
-            if let Some(at) = self.run("return window.seen")?.as_f64() {
-                return Ok(at);
+            if let Some(number) = self.run(script)?.as_f64() {
+                return Ok(number);
             }
             ensure!(Instant::now() < give_up_at, "the page shows nothing");
         }
@@ -230,8 +235,8 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
     let mut paints = Times::default();
     for _ in 0..20 {
         browser.go_to("/ui/projects/board")?;
-        let paint = browser.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")?;
-        paints.add(millis(paint.as_f64().context("nothing was painted")?));
+        let paint = browser.number("return performance.getEntriesByName('first-contentful-paint')[0]?.startTime")?;
+        paints.add(millis(paint));
     }
     let weight = "return performance.getEntries().filter(e => e.encodedBodySize).map(e => \
                   [e.name.startsWith(location.origin) || e.entryType === 'navigation' ? e.encodedBodySize : 0][0])\
