@@ -220,6 +220,17 @@ impl Launch {
         self.coordinator.is_none() || self.coordinator.as_ref() == coordinator
     }
 
+    /// How and when it ended, if it has.
+    pub const fn as_ended(&self) -> Option<(&Outcome, Timestamp)> {
+        match &self.state {
+            LaunchState::Ended { outcome, at } => Some((outcome, *at)),
+            LaunchState::Starting { .. }
+            | LaunchState::Running { .. }
+            | LaunchState::Stopping { .. }
+            | LaunchState::Ending => None,
+        }
+    }
+
     /// A claim, before anything came of it: without a coordinator, which whoever keeps it adds.
     pub fn claimed(
         id: LaunchId,

@@ -10,6 +10,7 @@ pub mod coordinator;
 pub mod credentials;
 pub mod events;
 pub mod executions;
+mod history;
 pub mod launches;
 pub mod manifest;
 mod metrics;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::ActivityBody;
 use super::events::READ_WITHIN;
 use crate::domain::instance::ExitHint;
-use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId, Timestamp};
+use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, TaskId, Timestamp};
 use crate::http::ClientGone;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
@@ -93,12 +93,9 @@ const MAX_LIMIT: usize = 1000;
 
 impl From<Launch> for LaunchBody {
     fn from(launch: Launch) -> Self {
-        let (ended_at, outcome, reason) = match &launch.state {
-            LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.as_str().to_owned()), outcome.reason()),
-            LaunchState::Starting { .. }
-            | LaunchState::Running { .. }
-            | LaunchState::Stopping { .. }
-            | LaunchState::Ending => (None, None, launch.stop_reason.map(|reason| reason.to_string())),
+        let (ended_at, outcome, reason) = match launch.as_ended() {
+            Some((outcome, at)) => (Some(at), Some(outcome.as_str().to_owned()), outcome.reason()),
+            None => (None, None, launch.stop_reason.map(|reason| reason.to_string())),
         };
         Self {
             state: launch.state.as_str().to_owned(),

@@ -3,13 +3,13 @@
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
+use super::history::HistoryQuery;
 use crate::domain::notice::{NoticeAction, NoticeKind};
-use crate::domain::{AgentId, LaunchId, Notice, NoticeId, ProjectId, TaskId, Timestamp};
+use crate::domain::{LaunchId, Notice, NoticeId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
-use crate::rest::page::{Page, limit_of};
+use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
-use crate::service::HistoryFilter;
 
 /// A notice as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -31,27 +31,7 @@ pub struct NoticeBody {
 }
 
 /// Which notices to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NoticeQuery {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<LaunchId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<TaskId>,
-    /// Only what goes on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
-    /// At most so many; 100 without it, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<usize>,
-    /// The last one of the part before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<NoticeId>,
-}
+pub type NoticeQuery = HistoryQuery<NoticeId>;
 
 impl From<Notice> for NoticeBody {
     fn from(notice: Notice) -> Self {
@@ -78,16 +58,7 @@ async fn list(
     InQuery(query): InQuery<NoticeQuery>,
     raw: RawQuery,
 ) -> Result<Page<NoticeBody>, Problem> {
-    let limit = limit_of(query.limit)?;
-    let filter = HistoryFilter {
-        agent: query.agent,
-        project: query.project,
-        launch: query.launch,
-        task: query.task,
-        only_open: query.open,
-        after: query.cursor,
-        limit: limit + 1,
-    };
+    let (filter, limit) = query.into_filter()?;
     let notices = state.service.notices(&filter).await?;
     Ok(Page::of(notices, limit, raw, |notice| notice.id.to_string()).map(NoticeBody::from))
 }

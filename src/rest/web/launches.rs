@@ -130,13 +130,7 @@ async fn one_part(
 impl ShownLaunch {
     fn of(frame: &Frame, launch: Launch) -> Self {
         let timeline = timeline(frame, &launch);
-        let (ended_at, outcome) = match &launch.state {
-            LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.to_string())),
-            LaunchState::Starting { .. }
-            | LaunchState::Running { .. }
-            | LaunchState::Stopping { .. }
-            | LaunchState::Ending => (None, None),
-        };
+        let (ended_at, outcome) = launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
         let exit = match (launch.exit.exit_code, launch.exit.signal) {
             (Some(code), _) => Some(format!("{} {code}", frame.w.exit_code)),
             (None, Some(signal)) => Some(format!("{} {signal}", frame.w.signal)),
@@ -179,13 +173,7 @@ fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
     if let Some(reason) = launch.stop_reason {
         moments.push(moment(w.stop_wanted, None, Some(reason.to_string())));
     }
-    let (ended_at, outcome) = match &launch.state {
-        LaunchState::Ended { outcome, at } => (Some(*at), Some(outcome.to_string())),
-        LaunchState::Starting { .. }
-        | LaunchState::Running { .. }
-        | LaunchState::Stopping { .. }
-        | LaunchState::Ending => (None, None),
-    };
+    let (ended_at, outcome) = launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
     moments.push(moment(w.ended, ended_at, outcome));
     moments
 }

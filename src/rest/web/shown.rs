@@ -5,8 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, LaunchState, Priority, ProjectId, Purpose, Task, TaskId, TaskStatus, Timestamp,
-    Usage,
+    Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Task, TaskId, TaskStatus, Timestamp, Usage,
 };
 
 /// A moment, which the page shows in the words and the time zone of its reader.
@@ -138,13 +137,7 @@ pub(super) struct LaunchRow {
 
 impl From<&Launch> for LaunchRow {
     fn from(launch: &Launch) -> Self {
-        let outcome = match &launch.state {
-            LaunchState::Ended { outcome, .. } => Some(outcome.to_string()),
-            LaunchState::Starting { .. }
-            | LaunchState::Running { .. }
-            | LaunchState::Stopping { .. }
-            | LaunchState::Ending => None,
-        };
+        let outcome = launch.as_ended().map(|(outcome, _)| outcome.to_string());
         Self {
             id: launch.id.clone(),
             agent: launch.key.agent.clone(),

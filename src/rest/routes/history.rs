@@ -1,0 +1,54 @@
+//! What is asked of the lists of what agents leave behind them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::rest::Problem;
+use crate::rest::page::limit_of;
+use crate::service::HistoryFilter;
+
+/// Which rows to list, the newest first; `Id` is that of a row.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HistoryQuery<Id> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// Only what goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
+    /// At most so many; 100 without it, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The last one of the part before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Id>,
+}
+
+impl<Id> Default for HistoryQuery<Id> {
+    fn default() -> Self {
+        Self { agent: None, project: None, launch: None, task: None, open: false, limit: None, cursor: None }
+    }
+}
+
+impl<Id> HistoryQuery<Id> {
+    /// What to read, one row more than is shown, and how many are shown.
+    pub(super) fn into_filter(self) -> Result<(HistoryFilter<Id>, usize), Problem> {
+        let limit = limit_of(self.limit)?;
+        let filter = HistoryFilter {
+            agent: self.agent,
+            project: self.project,
+            launch: self.launch,
+            task: self.task,
+            only_open: self.open,
+            after: self.cursor,
+            limit: limit + 1,
+        };
+        Ok((filter, limit))
+    }
+}
