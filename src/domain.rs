@@ -9,6 +9,7 @@ pub mod chat;
 pub mod command;
 pub mod credential;
 pub mod event;
+pub mod forge;
 pub mod guidance;
 pub mod host;
 pub mod id;
@@ -40,9 +41,11 @@ pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
 pub use credential::{Credential, CredentialKind, Role};
+pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId,
+    TaskId,
 };
 pub use instance::{Condition, Instance, Phase};
 pub use key::{InstanceKey, Purpose};

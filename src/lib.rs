@@ -7,7 +7,7 @@
 //! main                                  branches into the shim before anything else
 //! cli                                   the commands
 //! app                                   composition, start order, shutdown order
-//! coordinator   mcp   rest              front doors and drivers; they don't know one another
+//! coordinator   mcp   rest   forge      front doors and drivers; they don't know one another
 //! service                               use cases, one file each; who may do what
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
@@ -24,6 +24,7 @@ pub mod coordinator;
 pub mod crash_point;
 pub mod domain;
 pub mod folder_watch;
+pub mod forge;
 pub mod http;
 pub mod instance_dir;
 pub mod mcp;

@@ -123,6 +123,8 @@ ids! {
     CoordinatorId, "coordinator id", "crd_";
     /// A way in for people or scripts: a login link, a cookie, a token.
     CredentialId, "credential id", "key_";
+    /// The work on one item of a forge, and the name of its folder (seed 002: uuid).
+    ItemId, "forge item id", "";
 }
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = super::words::UnknownWord;
+            type Err = crate::domain::words::UnknownWord;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
-                    super::words::UnknownWord::new($kind, text, Self::ALL.iter().map(|word| word.as_str()))
+                    crate::domain::words::UnknownWord::new($kind, text, Self::ALL.iter().map(|word| word.as_str()))
                 })
             }
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const ROWS: [&[&str]; 8] = [
     &["cli"],
     &["app"],
-    &["coordinator", "mcp", "rest"],
+    &["coordinator", "mcp", "rest", "forge"],
     &["service"],
     &["store", "process", "provider", "chat_log"],
     &["shim"],

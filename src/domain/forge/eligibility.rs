@@ -1,0 +1,161 @@
+//! The one predicate by which an item is work for the bot: the same for its start, its resumption and its stop (seed 002 §3).
+
+use serde::{Deserialize, Serialize};
+
+use super::item::ItemState;
+use super::labels::{LabelNames, LabelState, is_same};
+use super::{ForgeUser, ItemFacts};
+use crate::domain::words::words;
+
+words! {
+    /// Why work on an item ended although it wasn't finished.
+    pub enum StopCause as "stop cause" {
+        /// The bot is not assigned any more.
+        Unassigned = "unassigned",
+        /// It has none of the labels by which the bot is told to work on it.
+        Unlabelled = "unlabelled",
+        /// Closed, or merged.
+        Closed = "closed",
+        /// Deleted, or out of our sight.
+        Gone = "gone",
+        /// It is part of another repository now.
+        Moved = "moved",
+        /// A person cancelled or deleted its task here.
+        Cancelled = "cancelled",
+    }
+}
+
+impl StopCause {
+    /// Whether there is still something to write to.
+    pub const fn leaves_an_item(self) -> bool {
+        !matches!(self, Self::Gone | Self::Moved)
+    }
+}
+
+/// By what an item is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    pub bot: ForgeUser,
+    pub labels: LabelNames,
+}
+
+/// What the predicate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Eligibility {
+    /// Work for the bot.
+    Eligible,
+    Not(StopCause),
+}
+
+/// Whether a user is the bot: by number where both are known, else by login, without its case.
+pub fn is_bot(user: &ForgeUser, bot: &ForgeUser) -> bool {
+    match (user.id, bot.id) {
+        (Some(user), Some(bot)) => user == bot,
+        _ => user.login.to_lowercase() == bot.login.to_lowercase(),
+    }
+}
+
+impl Rules {
+    /// Whether `item` is work for the bot, where `state` is how far we are with it (`None`: it isn't ours yet).
+    pub fn judge(&self, item: &ItemFacts, state: Option<&ItemState>) -> Eligibility {
+        let has = |label: &str| item.labels.iter().any(|other| is_same(other, label));
+        let is_told = has(&self.labels.bot)
+            || has(&self.labels.processing)
+            || state.and_then(ItemState::label).is_some_and(|own| has(self.labels.of(own)));
+        if !item.is_open {
+            Eligibility::Not(StopCause::Closed)
+        } else if !item.assignees.iter().any(|user| is_bot(user, &self.bot)) {
+            Eligibility::Not(StopCause::Unassigned)
+        } else if !is_told {
+            Eligibility::Not(StopCause::Unlabelled)
+        } else {
+            Eligibility::Eligible
+        }
+    }
+
+    /// Whether an item that isn't ours may be taken: with the label of those that are worked on, somebody works on it.
+    pub fn is_free(&self, item: &ItemFacts) -> bool {
+        self.judge(item, None) == Eligibility::Eligible
+            && !item.labels.iter().any(|label| is_same(label, &self.labels.processing))
+    }
+
+    /// Whether people ask again for what was put aside: the bot's label is back on an item that is blocked or failed.
+    pub fn is_asked_again(&self, item: &ItemFacts, state: &ItemState) -> bool {
+        matches!(state.label(), Some(LabelState::Blocked | LabelState::Failed))
+            && item.labels.iter().any(|label| is_same(label, &self.labels.bot))
+            && self.judge(item, Some(state)) == Eligibility::Eligible
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::item::Standing;
+    use super::super::{ItemKind, LabelNames};
+    use super::*;
+
+    fn user(id: Option<u64>, login: &str) -> ForgeUser {
+        ForgeUser { id, login: login.to_owned() }
+    }
+
+    fn item(labels: &[&str], assignees: &[ForgeUser]) -> ItemFacts {
+        ItemFacts {
+            kind: ItemKind::Issue,
+            number: 7,
+            title: "Login".to_owned(),
+            body: String::new(),
+            url: String::new(),
+            author: None,
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            assignees: assignees.to_vec(),
+            is_open: true,
+            updated_at: String::new(),
+        }
+    }
+
+    #[track_caller]
+    fn check(item: &ItemFacts, state: Option<&ItemState>, expected: Eligibility) {
+        let rules = Rules { bot: user(Some(5), "Robot"), labels: LabelNames::default() };
+        assert_eq!(rules.judge(item, state), expected, "{item:?}");
+    }
+
+    #[test]
+    fn the_bot_is_found_among_all_assignees_without_case_and_by_its_number() {
+        let labels = ["coding agent"];
+        check(&item(&labels, &[user(None, "ann"), user(None, "ROBOT")]), None, Eligibility::Eligible);
+        check(&item(&labels, &[user(Some(5), "renamed")]), None, Eligibility::Eligible);
+        check(&item(&labels, &[user(Some(6), "robot")]), None, Eligibility::Not(StopCause::Unassigned));
+        check(&item(&labels, &[]), None, Eligibility::Not(StopCause::Unassigned));
+    }
+
+    #[test]
+    fn a_closed_item_is_closed_whoever_is_assigned() {
+        let closed = ItemFacts { is_open: false, ..item(&["coding agent"], &[user(Some(5), "robot")]) };
+        check(&closed, None, Eligibility::Not(StopCause::Closed));
+    }
+
+    #[test]
+    fn the_label_of_its_own_state_keeps_an_item() {
+        let bot = [user(Some(5), "robot")];
+        let blocked = ItemState::Active(Standing::Blocked);
+        check(&item(&["coding agent blocked"], &bot), Some(&blocked), Eligibility::Eligible);
+        check(&item(&["coding agent blocked"], &bot), None, Eligibility::Not(StopCause::Unlabelled));
+        check(&item(&["bug"], &bot), Some(&blocked), Eligibility::Not(StopCause::Unlabelled));
+    }
+
+    #[test]
+    fn what_somebody_works_on_is_not_free() {
+        let rules = Rules { bot: user(None, "robot"), labels: LabelNames::default() };
+        let bot = [user(None, "robot")];
+        assert!(rules.is_free(&item(&["Coding Agent"], &bot)));
+        assert!(!rules.is_free(&item(&["coding agent", "coding agent processing"], &bot)));
+        assert!(!rules.is_free(&item(&["coding agent processing"], &bot)));
+    }
+
+    #[test]
+    fn the_bots_label_asks_again_for_what_was_put_aside() {
+        let rules = Rules { bot: user(None, "robot"), labels: LabelNames::default() };
+        let asked = item(&["coding agent", "coding agent failed"], &[user(None, "robot")]);
+        assert!(rules.is_asked_again(&asked, &ItemState::Active(Standing::Failed)));
+        assert!(!rules.is_asked_again(&asked, &ItemState::Active(Standing::Processing)));
+    }
+}

@@ -1,0 +1,234 @@
+//! An item of a forge that this daemon works on, from the claim until nothing is owed for it any more.
+//!
+//! ```text
+//!            first at the forge            task done, tree empty
+//!  Claiming ───────────────────► Active ─────────────────────────► Ended(done)
+//!     │ somebody else was first    │ ▲  │ unassigned, closed, …               ▲ tree empty
+//!     └────► Ended(elsewhere)      │ │  └────────────────────────► Stopping ──┴─► Ended(stopped)
+//!                       pause file │ │ pause file gone, still eligible  ▲
+//!                                  ▼ └──────────────────── Paused ──────┴ not eligible, expired
+//!                               Pausing ── tree empty ───────►
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::labels::LabelState;
+use super::{ItemKey, StopCause};
+use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
+use crate::domain::time::Timestamp;
+
+/// Our work on an item. Taking the bot off an item and assigning it again makes another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeItem {
+    pub id: ItemId,
+    pub key: ItemKey,
+    pub agent: AgentId,
+    pub project: ProjectId,
+    /// The task that is made of it when it is ours.
+    pub task: TaskId,
+    pub title: String,
+    /// For people.
+    pub url: String,
+    pub state: ItemState,
+    /// What is still to be done for it outside of the store, in this order: the outbox.
+    pub owed: Vec<Owed>,
+    /// How often the first of `owed` failed.
+    pub n_attempts: u32,
+    /// Not before then is it tried again.
+    pub retry_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+    /// The last comment that was asked for; each has its number.
+    pub n_comments: u32,
+    /// The forge said once that it isn't there.
+    pub is_missing: bool,
+    /// How often it was resumed after a pause.
+    pub n_resumed: u32,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub revision: i64,
+}
+
+/// How far the work on an item is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", content = "detail", rename_all = "snake_case")]
+pub enum ItemState {
+    /// Ours, if nobody else was first.
+    Claiming {
+        /// Claims up to this comment are of former work. `None` until it was looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_comment: Option<u64>,
+    },
+    /// There is a task of it.
+    Active(Standing),
+    /// Its task is cancelled; its agent is being ended.
+    Stopping(StopCause),
+    /// Its task is blocked because of the pause file; its agent is being told.
+    Pausing,
+    Paused {
+        since: Timestamp,
+    },
+    Ended(ItemEnd),
+}
+
+/// What came of the task so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Somebody works on it, or will.
+    Processing,
+    /// Its agent, or a person here, put it aside.
+    Blocked,
+    /// Its agent reported failure.
+    Failed,
+}
+
+/// How the work on an item ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemEnd {
+    Done,
+    Stopped(StopCause),
+    /// It was paused for longer than `pause_resume.paused_task_expiry_days`.
+    Expired,
+    /// Another coordinator was first.
+    Elsewhere,
+}
+
+/// Where the folder of an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    Running,
+    Paused,
+    Completed,
+}
+
+/// One thing to be done outside of the store; doing it twice is as doing it once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Owed {
+    /// Say at the forge that it is ours, and see whether we are first.
+    Claim,
+    /// Take that back.
+    Withdraw,
+    /// Of our labels it is to have this one.
+    Label {
+        state: LabelState,
+    },
+    Comment {
+        number: u32,
+        text: String,
+    },
+    /// Write down what is known of it, in the folder where that is to be.
+    Folder {
+        place: Place,
+    },
+}
+
+impl Place {
+    /// The folder in `contexts`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+        }
+    }
+}
+
+impl Standing {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Processing => "processing",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl ItemState {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Claiming { .. } => "claiming",
+            Self::Active(standing) => standing.as_str(),
+            Self::Stopping(_) => "stopping",
+            Self::Pausing => "pausing",
+            Self::Paused { .. } => "paused",
+            Self::Ended(ItemEnd::Done) => "done",
+            Self::Ended(ItemEnd::Stopped(_)) => "stopped",
+            Self::Ended(ItemEnd::Expired) => "expired",
+            Self::Ended(ItemEnd::Elsewhere) => "elsewhere",
+        }
+    }
+
+    /// Why it was stopped, if it was.
+    pub const fn cause(&self) -> Option<StopCause> {
+        match self {
+            Self::Stopping(cause) | Self::Ended(ItemEnd::Stopped(cause)) => Some(*cause),
+            _ => None,
+        }
+    }
+
+    /// The label that says so; `None` where none is owed.
+    pub const fn label(&self) -> Option<LabelState> {
+        match self {
+            Self::Claiming { .. } | Self::Active(Standing::Processing) | Self::Pausing => Some(LabelState::Processing),
+            Self::Active(Standing::Blocked) => Some(LabelState::Blocked),
+            Self::Active(Standing::Failed) => Some(LabelState::Failed),
+            Self::Paused { .. } => Some(LabelState::Paused),
+            Self::Stopping(cause) if cause.leaves_an_item() => Some(LabelState::Processing),
+            Self::Ended(ItemEnd::Done) => Some(LabelState::Done),
+            Self::Ended(ItemEnd::Stopped(cause)) if cause.leaves_an_item() => Some(LabelState::Stopped),
+            Self::Ended(ItemEnd::Expired) => Some(LabelState::Stopped),
+            Self::Stopping(_) | Self::Ended(ItemEnd::Stopped(_) | ItemEnd::Elsewhere) => None,
+        }
+    }
+}
+
+impl ForgeItem {
+    /// Whether there is still something to do: until then the item is nobody else's.
+    pub const fn is_open(&self) -> bool {
+        self.ended_at.is_none()
+    }
+
+    /// What is to be done next, and whether its time has come.
+    pub fn due(&self, now: Timestamp) -> Option<&Owed> {
+        self.owed.first().filter(|_| self.retry_at.is_none_or(|at| at <= now))
+    }
+
+    /// With something more to be done. A label replaces one that is still to be set, if nothing was asked for in between that
+    /// people would read.
+    pub fn owing(mut self, owed: Owed) -> Self {
+        if let (Owed::Label { .. }, Some(Owed::Label { .. })) = (&owed, self.owed.last()) {
+            self.owed.pop();
+        }
+        self.owed.push(owed);
+        self
+    }
+
+    /// With a comment more to be posted.
+    pub fn saying(self, text: String) -> Self {
+        let number = self.n_comments + 1;
+        Self { n_comments: number, ..self }.owing(Owed::Comment { number, text })
+    }
+
+    /// After the first of `owed` was done (or given up, with the reason).
+    pub fn done(mut self, given_up: Option<String>, now: Timestamp) -> Self {
+        if !self.owed.is_empty() {
+            self.owed.remove(0);
+        }
+        let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
+        let ended_at = self.ended_at.or(is_over.then_some(now));
+        Self { n_attempts: 0, retry_at: None, last_error: given_up, ended_at, ..self }
+    }
+
+    /// After the first of `owed` failed: tried again at `retry_at`.
+    pub fn failed(self, error: String, retry_at: Timestamp) -> Self {
+        Self {
+            n_attempts: self.n_attempts.saturating_add(1),
+            retry_at: Some(retry_at),
+            last_error: Some(error),
+            ..self
+        }
+    }
+}

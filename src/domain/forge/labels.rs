@@ -1,0 +1,135 @@
+//! The labels by which people see how far their item is. They are changed by delta only: other people's labels are theirs.
+
+use super::item::Standing;
+
+/// What the labels of a host are called. No two are the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelNames {
+    /// People set it: the bot is to work on the item.
+    pub bot: String,
+    pub processing: String,
+    pub done: String,
+    pub paused: String,
+    pub stopped: String,
+    pub failed: String,
+    pub blocked: String,
+}
+
+/// What one label says of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LabelState {
+    Processing,
+    Done,
+    Paused,
+    Stopped,
+    Failed,
+    Blocked,
+}
+
+/// Labels to add and labels to remove; no label is in both.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LabelDelta {
+    pub add: Vec<String>,
+    pub remove: Vec<String>,
+}
+
+impl LabelDelta {
+    pub const fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+impl Default for LabelNames {
+    fn default() -> Self {
+        let named = |rest: &str| format!("coding agent{rest}");
+        Self {
+            bot: named(""),
+            processing: named(" processing"),
+            done: named(" done"),
+            paused: named(" paused"),
+            stopped: named(" stopped"),
+            failed: named(" failed"),
+            blocked: named(" blocked"),
+        }
+    }
+}
+
+impl From<Standing> for LabelState {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Processing => Self::Processing,
+            Standing::Blocked => Self::Blocked,
+            Standing::Failed => Self::Failed,
+        }
+    }
+}
+
+impl LabelNames {
+    /// All of them, the bot's first.
+    pub fn all(&self) -> [&str; 7] {
+        [&self.bot, &self.processing, &self.done, &self.paused, &self.stopped, &self.failed, &self.blocked]
+    }
+
+    pub fn of(&self, state: LabelState) -> &str {
+        match state {
+            LabelState::Processing => &self.processing,
+            LabelState::Done => &self.done,
+            LabelState::Paused => &self.paused,
+            LabelState::Stopped => &self.stopped,
+            LabelState::Failed => &self.failed,
+            LabelState::Blocked => &self.blocked,
+        }
+    }
+
+    /// What it takes that of our labels the item has the one of `state` alone. Where `labels` is not known, everything is said.
+    pub fn delta(&self, state: LabelState, labels: Option<&[String]>) -> LabelDelta {
+        let wanted = self.of(state);
+        let has = |label: &str| labels.is_none_or(|labels| labels.iter().any(|other| is_same(other, label)));
+        let add = if labels.is_some() && has(wanted) { Vec::new() } else { vec![wanted.to_owned()] };
+        let remove = self.all().into_iter().filter(|label| !is_same(label, wanted) && has(label));
+        LabelDelta { add, remove: remove.map(str::to_owned).collect() }
+    }
+}
+
+/// Forges keep the case of a label and compare without it.
+pub fn is_same(one: &str, other: &str) -> bool {
+    one == other || one.to_lowercase() == other.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(state: LabelState, labels: &[&str], add: &[&str], remove: &[&str]) {
+        let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
+        let delta = LabelNames::default().delta(state, Some(&labels));
+        assert_eq!((delta.add.as_slice(), delta.remove.as_slice()), {
+            (add.iter().map(|&l| l.to_owned()).collect::<Vec<_>>().as_slice(), {
+                remove.iter().map(|&l| l.to_owned()).collect::<Vec<_>>().as_slice()
+            })
+        });
+    }
+
+    #[test]
+    fn a_start_clears_what_was_said_before_and_leaves_peoples_labels() {
+        check(
+            LabelState::Processing,
+            &["bug", "Coding Agent", "coding agent stopped"],
+            &["coding agent processing"],
+            &["coding agent", "coding agent stopped"],
+        );
+        check(LabelState::Processing, &["coding agent processing", "bug"], &[], &[]);
+    }
+
+    #[test]
+    fn a_stop_is_never_done() {
+        check(
+            LabelState::Stopped,
+            &["coding agent processing", "coding agent done"],
+            &["coding agent stopped"],
+            &["coding agent processing", "coding agent done"],
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! What becomes of an item by what became of its task: pure, and the same however often it is asked.
+//!
+//! The order of a stop is in the order of what is owed (seed 002 §4, with the labels before the comment): first the agent's tree
+//! is gone, then the context is saved, then labels, comment and the move of the folder.
+
+use super::item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Standing};
+use super::labels::LabelState;
+use super::texts::Texts;
+use super::{Eligibility, StopCause};
+use crate::domain::launch::ReportResult;
+use crate::domain::session::Execution;
+use crate::domain::task::{Task, TaskStatus};
+use crate::domain::time::Timestamp;
+
+/// What is known of the work on an item.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a> {
+    /// `None`: it was deleted.
+    pub task: Option<&'a Task>,
+    /// Whether an agent that works on it, or may, is not gone yet.
+    pub is_alive: bool,
+    /// The newest work on the task.
+    pub last: Option<&'a Execution>,
+}
+
+/// Why a task is blocked while the pause file is there. People can't write it: they say what they mean.
+pub const PAUSE_REASON: &str = "paused: the pause file of the coordinator is there";
+
+/// The item as it is now; `None` if it is so already.
+pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) -> Option<ForgeItem> {
+    let status = work.task.map(|task| task.status);
+    let item = item.clone();
+    match item.state {
+        ItemState::Claiming { .. } | ItemState::Ended(_) => None,
+        ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } if status == Some(TaskStatus::Done) => {
+            // Who reported it may still print its last words.
+            (!work.is_alive).then(|| ended(item, ItemEnd::Done, work, texts, now))
+        }
+        ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. }
+            if status.is_none_or(|status| status == TaskStatus::Cancelled) =>
+        {
+            let stopping = ForgeItem { state: ItemState::Stopping(StopCause::Cancelled), ..item };
+            Some(settle(&stopping, work, texts, now).unwrap_or(stopping))
+        }
+        ItemState::Active(before) => {
+            let standing = standing(work)?;
+            if standing == before {
+                return None;
+            }
+            let item = ForgeItem { state: ItemState::Active(standing), ..item };
+            let item = item.owing(Owed::Label { state: standing.into() });
+            let reason = work.task.and_then(|task| task.blocked_reason.as_deref());
+            Some(match standing {
+                Standing::Processing => item,
+                Standing::Blocked | Standing::Failed => item.saying(texts.put_aside(standing, reason, work.last, now)),
+            })
+        }
+        ItemState::Stopping(cause) => (!work.is_alive).then(|| ended(item, ItemEnd::Stopped(cause), work, texts, now)),
+        ItemState::Pausing if !work.is_alive => {
+            let item = ForgeItem { state: ItemState::Paused { since: now }, ..item };
+            let item = item.owing(Owed::Folder { place: Place::Running });
+            let item = item.owing(Owed::Label { state: LabelState::Paused }).saying(texts.paused(work.last, now));
+            Some(item.owing(Owed::Folder { place: Place::Paused }))
+        }
+        ItemState::Pausing | ItemState::Paused { .. } => None,
+    }
+}
+
+/// The item when the forge, or the end of its pause, says that it is over; `None` if that is known.
+pub fn stopping(item: &ForgeItem, cause: StopCause) -> Option<ForgeItem> {
+    match item.state {
+        ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } => {
+            Some(ForgeItem { state: ItemState::Stopping(cause), ..item.clone() })
+        }
+        ItemState::Claiming { .. } => {
+            let mut item = ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
+            // Nobody has read that it was ours.
+            item.owed = Vec::new();
+            let item = if cause.leaves_an_item() { item.owing(Owed::Withdraw) } else { item };
+            Some(item.owing(Owed::Folder { place: Place::Completed }))
+        }
+        ItemState::Stopping(_) | ItemState::Ended(_) => None,
+    }
+}
+
+/// The item when the pause file is there; `None` if there is nothing to pause. What is put aside rests already.
+pub fn pausing(item: &ForgeItem) -> Option<ForgeItem> {
+    matches!(item.state, ItemState::Active(Standing::Processing))
+        .then(|| ForgeItem { state: ItemState::Pausing, ..item.clone() })
+}
+
+/// The item when the pause file is gone and the forge says what it says now; `None` while it isn't paused.
+pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timestamp) -> Option<ForgeItem> {
+    let ItemState::Paused { .. } = item.state else { return None };
+    match judged {
+        Eligibility::Not(cause) => stopping(item, cause),
+        Eligibility::Eligible => {
+            let item = ForgeItem {
+                state: ItemState::Active(Standing::Processing),
+                n_resumed: item.n_resumed.saturating_add(1),
+                ..item.clone()
+            };
+            let item = item.owing(Owed::Folder { place: Place::Running });
+            Some(item.owing(Owed::Label { state: LabelState::Processing }).saying(texts.resumed(now)))
+        }
+    }
+}
+
+/// The item when it was paused for too long.
+pub fn expired(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) -> ForgeItem {
+    ended(item.clone(), ItemEnd::Expired, work, texts, now)
+}
+
+/// What its task says of it; `None` while that isn't over.
+fn standing(work: Work<'_>) -> Option<Standing> {
+    match work.task?.status {
+        TaskStatus::Blocked if work.is_alive => None,
+        TaskStatus::Blocked => {
+            let has_failed = work.last.is_some_and(|work| work.result == Some(ReportResult::Failed));
+            Some(if has_failed { Standing::Failed } else { Standing::Blocked })
+        }
+        // Put back by a person: it waits for one.
+        TaskStatus::Todo | TaskStatus::Backlog => (!work.is_alive).then_some(Standing::Blocked),
+        TaskStatus::InProgress => Some(Standing::Processing),
+        TaskStatus::Done | TaskStatus::Cancelled => None,
+    }
+}
+
+fn ended(mut item: ForgeItem, end: ItemEnd, work: Work<'_>, texts: Texts, now: Timestamp) -> ForgeItem {
+    // What was to be said of it on the way is not news any more.
+    item.owed.retain(|owed| matches!(owed, Owed::Comment { .. }));
+    let item = ForgeItem { state: ItemState::Ended(end), n_attempts: 0, retry_at: None, ..item };
+    let item = item.owing(Owed::Folder { place: Place::Running });
+    let told = match end {
+        ItemEnd::Done => Some((LabelState::Done, texts.finished(work.last, now))),
+        ItemEnd::Expired => Some((LabelState::Stopped, texts.expired(work.last, now))),
+        ItemEnd::Stopped(cause) if cause.leaves_an_item() => {
+            Some((LabelState::Stopped, texts.stopped(cause, work.last, now)))
+        }
+        ItemEnd::Stopped(_) | ItemEnd::Elsewhere => None,
+    };
+    let mut item = item;
+    if let Some((state, text)) = told {
+        item = item.owing(Owed::Label { state }).saying(text);
+    } else {
+        item.owed.retain(|owed| matches!(owed, Owed::Folder { .. }));
+    }
+    item.owing(Owed::Folder { place: Place::Completed })
+}

@@ -1,0 +1,186 @@
+//! What is said on items, in English and Japanese. What agents wrote stands in it as [`harmless`] text.
+
+use super::StopCause;
+use super::item::Standing;
+use super::marker::harmless;
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::language::Language;
+use crate::domain::session::Execution;
+use crate::domain::time::Timestamp;
+
+/// So much of what an agent wrote stands in a comment, in characters: forges take 65,536 in all.
+const MAX_QUOTED: usize = 12_000;
+
+/// The comments of one language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Texts(Language);
+
+impl Texts {
+    pub const fn new(language: Language) -> Self {
+        Self(language)
+    }
+
+    const fn either(self, english: &'static str, japanese: &'static str) -> &'static str {
+        match self.0 {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+
+    /// The item is ours.
+    pub fn claimed(self, agent: &AgentId, project: &ProjectId, at: Timestamp) -> String {
+        let title = self.either("## 🤖 Task started", "## 🤖 タスク開始");
+        let text = self.either(
+            "This is being worked on. Unassign the bot to stop it.",
+            "処理を開始します。停止するにはボットのアサインを解除してください。",
+        );
+        let (agent_word, project_word) = self.either_pair(("Agent", "Project"), ("エージェント", "プロジェクト"));
+        format!(
+            "{title}\n\n{text}\n\n- {agent_word}: `{agent}`\n- {project_word}: `{project}`\n{}",
+            self.line(("Started", "開始時刻"), &at.to_string())
+        )
+    }
+
+    /// The task is done.
+    pub fn finished(self, work: Option<&Execution>, at: Timestamp) -> String {
+        let title = self.either("## ✅ Task done", "## ✅ タスク完了");
+        let text = self.either("The task is done.", "タスクが完了しました。");
+        let time = self.line(("Finished", "完了時刻"), &at.to_string());
+        format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
+    }
+
+    /// The task was put aside.
+    pub fn put_aside(
+        self,
+        standing: Standing,
+        reason: Option<&str>,
+        work: Option<&Execution>,
+        at: Timestamp,
+    ) -> String {
+        let (title, text) = match standing {
+            Standing::Failed => self.either_pair(
+                ("## ❌ Task failed", "The agent reported failure."),
+                ("## ❌ タスク失敗", "エージェントが失敗を報告しました。"),
+            ),
+            Standing::Blocked | Standing::Processing => self.either_pair(
+                ("## 🚧 Task blocked", "The task can't go on by itself."),
+                ("## 🚧 タスクブロック", "タスクを続行できません。"),
+            ),
+        };
+        let again = self.either(
+            "To try again, add the bot's label again; to end it, unassign the bot.",
+            "再試行するにはボットのラベルを再度付けてください。終了するにはボットのアサインを解除してください。",
+        );
+        let said = work.and_then(|work| work.summary.as_deref());
+        let reason = reason.filter(|reason| Some(*reason) != said);
+        let reason = reason.map_or_else(String::new, |reason| self.quoted(("Reason", "理由"), reason));
+        let time = self.line(("Since", "発生時刻"), &at.to_string());
+        format!("{title}\n\n{text}\n\n{time}{reason}{}\n\n{again}", self.report(work))
+    }
+
+    /// Work on it was stopped (seed 002 §4.2).
+    pub fn stopped(self, cause: StopCause, work: Option<&Execution>, at: Timestamp) -> String {
+        let title = self.either("## ⛔ Task stopped", "## ⛔ タスク停止");
+        let text =
+            match cause {
+                StopCause::Unassigned => self.either(
+                    "The bot was unassigned, so the task was stopped.",
+                    "アサインが解除されたため、タスクを停止しました。",
+                ),
+                StopCause::Unlabelled => self.either(
+                    "The bot's labels were removed, so the task was stopped.",
+                    "ボットのラベルが外されたため、タスクを停止しました。",
+                ),
+                StopCause::Closed => self
+                    .either("This was closed, so the task was stopped.", "クローズされたため、タスクを停止しました。"),
+                StopCause::Gone => self
+                    .either("This is gone, so the task was stopped.", "見つからなくなったため、タスクを停止しました。"),
+                StopCause::Moved => {
+                    self.either("This was moved, so the task was stopped.", "移動されたため、タスクを停止しました。")
+                }
+                StopCause::Cancelled => self
+                    .either("The task was cancelled, so it was stopped.", "取り消されたため、タスクを停止しました。"),
+            };
+        self.ended(title, text, work, at)
+    }
+
+    /// It was paused for too long.
+    pub fn expired(self, work: Option<&Execution>, at: Timestamp) -> String {
+        let title = self.either("## ⛔ Task expired", "## ⛔ タスク期限切れ");
+        let text = self.either(
+            "The task was paused for too long and will not be resumed.",
+            "一時停止の期限が過ぎたため、タスクを終了しました。",
+        );
+        self.ended(title, text, work, at)
+    }
+
+    fn ended(self, title: &str, text: &str, work: Option<&Execution>, at: Timestamp) -> String {
+        let again = self.either(
+            "To start it again as a new task, assign the bot again and add its label.",
+            "新しいタスクとして再開するには、ボットを再度アサインし、ラベルを付けてください。",
+        );
+        let time = self.line(("Stopped", "停止時刻"), &at.to_string());
+        format!("{title}\n\n{text}\n\n{time}{}\n\n{again}", self.progress(work))
+    }
+
+    /// The pause file is there.
+    pub fn paused(self, work: Option<&Execution>, at: Timestamp) -> String {
+        let title = self.either("## ⏸️ Task paused", "## ⏸️ タスク一時停止");
+        let text = self.either(
+            "The task was paused for maintenance. It is resumed by itself.",
+            "メンテナンスのため、タスクを一時停止しました。自動的に再開されます。",
+        );
+        let time = self.line(("Paused", "停止時刻"), &at.to_string());
+        format!("{title}\n\n{text}\n\n{time}{}", self.progress(work))
+    }
+
+    /// It goes on.
+    pub fn resumed(self, at: Timestamp) -> String {
+        let title = self.either("## ▶️ Task resumed", "## ▶️ タスク再開");
+        let text = self.either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
+        format!("{title}\n\n{text}\n\n{}", self.line(("Resumed", "再開時刻"), &at.to_string()))
+    }
+
+    const fn either_pair(
+        self,
+        english: (&'static str, &'static str),
+        japanese: (&'static str, &'static str),
+    ) -> (&'static str, &'static str) {
+        match self.0 {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+
+    fn line(self, word: (&'static str, &'static str), value: &str) -> String {
+        format!("- {}: {value}", self.either(word.0, word.1))
+    }
+
+    /// The agent's last word.
+    fn report(self, work: Option<&Execution>) -> String {
+        let Some(work) = work else { return String::new() };
+        let summary = work.summary.as_deref().map(|text| self.quoted(("Summary", "概要"), text));
+        let next = work.next_steps.as_deref().map(|text| self.quoted(("Next steps", "次のステップ"), text));
+        [summary, next].into_iter().flatten().collect()
+    }
+
+    /// How far it had come, as far as it said so.
+    fn progress(self, work: Option<&Execution>) -> String {
+        let Some(work) = work else { return String::new() };
+        let progress = work.summary.as_deref().or(work.progress.as_deref());
+        let progress = progress.map(|text| self.quoted(("Progress", "進捗"), text));
+        let next = work.next_steps.as_deref().map(|text| self.quoted(("Next steps", "次のステップ"), text));
+        [progress, next].into_iter().flatten().collect()
+    }
+
+    fn quoted(self, word: (&'static str, &'static str), text: &str) -> String {
+        let is_cut = text.chars().nth(MAX_QUOTED).is_some();
+        let kept: String = text.chars().take(MAX_QUOTED).collect();
+        format!(
+            "\n\n### {}\n\n{}{}",
+            self.either(word.0, word.1),
+            harmless(kept.trim()),
+            if is_cut { " …" } else { "" }
+        )
+    }
+}

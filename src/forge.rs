@@ -1,0 +1,190 @@
+//! Forges: GitHub and GitLab issues become work, and taking the bot off them stops it (seed 002).
+//!
+//! ```text
+//!  Forge (GitHub, GitLab) ◄── poller, one a host: lists, judges items ──► service: takes, stops, resumes
+//!                         ◄── performer, one a host: what is owed ◄────── service: settles items by their tasks
+//!                             contexts: the folders of items       signal: the pause file
+//! ```
+//!
+//! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
+//! `service`, so that a restart loses none of it. Started by `app`.
+
+pub mod github;
+pub mod gitlab;
+mod wire;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+
+//pub use wire::{Host, HostError};
+
+/// A question to a forge.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, ForgeError>>;
+
+/// What is asked for in one list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listing {
+    /// Open items that the bot is assigned to; the oldest first, so that a page stays what it is when items are added.
+    Assigned { bot: ForgeUser },
+    /// Whatever has changed since then (a `updated_at` of this forge, inclusive), the earliest change first, open or not, assigned
+    /// or not.
+    ChangedSince(String),
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    pub items: Vec<ItemFacts>,
+    /// What makes the next question for the same page conditional.
+    pub etag: Option<String>,
+    /// Whether there is a page after it.
+    pub has_more: bool,
+}
+
+/// The answer to a conditional question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conditional<T> {
+    Fresh(T),
+    /// As when its `etag` was given.
+    NotModified,
+}
+
+/// The answer about one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FoundItem {
+    /// Here it is.
+    Here(Box<ItemFacts>),
+    /// It is somewhere else now: where, as far as the forge says it.
+    Moved(String),
+    /// 404 or 410: deleted, or not for us any more.
+    Gone,
+}
+
+/// A list of a repository: GitHub has one for everything, GitLab one for each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Feed {
+    All,
+    Issues,
+    MergeRequests,
+}
+
+/// Whom a token belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub user: ForgeUser,
+    /// Classic scopes, where the forge tells them; fine-grained tokens have none.
+    pub scopes: Option<Vec<String>>,
+}
+
+/// What `forge check` looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryFacts {
+    /// Its present name, also if another one was asked for.
+    pub full_name: String,
+    pub is_archived: bool,
+    pub has_issues: bool,
+    /// Whether the token may set labels and assignees; `None` where the forge doesn't say.
+    pub may_triage: Option<bool>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForgeError {
+    /// 401.
+    #[error("the token is not accepted (401): {message}")]
+    Unauthorized { message: String },
+    /// 403 or 429 with the signs of a limit. The whole host waits.
+    #[error("limited for {}: {message}", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
+    Limited {
+        /// From now on; at least a second.
+        wait: Duration,
+        message: String,
+    },
+    /// 403 without such signs: a right is missing, or the conversation is locked.
+    #[error("forbidden (403): {message}")]
+    Forbidden { message: String },
+    /// 404 or 410 of something that isn't an item.
+    #[error("not found ({status}): {message}")]
+    NotFound { status: u16, message: String },
+    /// The repository has another place now.
+    #[error("moved ({status}) to {to}")]
+    Moved { status: u16, to: String },
+    /// The forge takes the request for wrong (400, 409, 422).
+    #[error("refused ({status}): {message}")]
+    Refused { status: u16, message: String },
+    /// 5xx, no connection, no answer in time. Whether a write was carried out is unknown.
+    #[error("unavailable: {message}")]
+    Unavailable { message: String },
+    /// An answer that isn't what the API promises: truncated, not JSON, a field missing. The same is unknown.
+    #[error("the answer to {request} is not understood: {problem}")]
+    NotUnderstood { request: String, problem: String },
+}
+
+/// A forge at one host, with one token. Reads are repeated by themselves where an answer was lost; writes never.
+///
+/// Nothing happens before a future is polled. Dropping that of a write leaves unknown whether it was carried out.
+pub trait Forge: Send + Sync + 'static {
+    fn kind(&self) -> ForgeKind;
+
+    /// The lists of a repository.
+    fn feeds(&self) -> &'static [Feed];
+
+    /// A page of a list (from 1), at most 100 items.
+    fn list<'a>(
+        &'a self,
+        repository: &'a str,
+        feed: Feed,
+        listing: &'a Listing,
+        page: u32,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<Page>>;
+
+    fn item<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>>;
+
+    /// All comments, the oldest first; at most [`MAX_COMMENTS`], of more the newest.
+    fn comments<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64) -> Answer<'a, Vec<Comment>>;
+
+    /// Posts a comment; its id.
+    fn add_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64>;
+
+    /// Takes a comment away; one that is gone already is no error.
+    fn remove_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, comment: u64) -> Answer<'a, ()>;
+
+    /// Adds labels, then removes labels; one that isn't there is no error. Others stay as they are.
+    fn change_labels<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        delta: &'a LabelDelta,
+    ) -> Answer<'a, ()>;
+
+    /// Whom the token belongs to.
+    fn identity(&self) -> Answer<'_, Identity>;
+
+    /// The account with this login.
+    fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>>;
+
+    fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts>;
+
+    /// Whether an account can be assigned to items of a repository.
+    fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool>;
+
+    /// The labels that exist in a repository.
+    fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>>;
+
+    /// Makes a label; one that exists already is no error.
+    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()>;
+}
+
+/// So many comments of an item are looked at: far more than anybody writes on one.
+pub const MAX_COMMENTS: usize = 3_000;
