@@ -105,11 +105,8 @@ mod tests {
     fn check(state: LabelState, labels: &[&str], add: &[&str], remove: &[&str]) {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         let delta = LabelNames::default().delta(state, Some(&labels));
-        assert_eq!((delta.add.as_slice(), delta.remove.as_slice()), {
-            (add.iter().map(|&l| l.to_owned()).collect::<Vec<_>>().as_slice(), {
-                remove.iter().map(|&l| l.to_owned()).collect::<Vec<_>>().as_slice()
-            })
-        });
+        assert_eq!(delta.add, add);
+        assert_eq!(delta.remove, remove);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn description(key: &ItemKey, item: &ItemFacts, comments: &[Comment]) -> Str
     });
     let n_left_out = said.len() - n_kept.count();
     if n_left_out > 0 {
-        text += &format!("\n\n[{n_left_out} earlier comments are left out]");
+        text.extend(["\n\n[", &n_left_out.to_string(), " earlier comments are left out]"]);
     }
     text.extend(said.into_iter().skip(n_left_out));
     limits::DESCRIPTION.cut(&text)
