@@ -23,6 +23,9 @@ use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret}
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server};
 
+/// Shorter secrets stand in texts by chance.
+const MIN_SECRET: usize = 8;
+
 /// What is to be started.
 #[derive(Debug, Clone)]
 pub struct LaunchRequest {
@@ -49,6 +52,9 @@ pub struct Providers {
     pub guidance: Guidance,
     /// The daemon's own environment; each provider says what of it is passed on.
     pub environment: BTreeMap<String, String>,
+    /// Nothing of that environment is passed on in which one of these stands, whatever a provider says: the daemon's own secrets
+    /// at forges, with which an agent could do more than work.
+    pub withheld: Vec<Secret>,
     /// Where the agent reaches the server on this host.
     pub mcp_socket: Option<PathBuf>,
     /// Where the agent reaches it over HTTP; presets take this only without a socket.
@@ -203,7 +209,8 @@ impl Providers {
             let mut of_preset = built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
             provider.pass_environment.passes(name) || of_preset.any(|each| *each == name)
         };
-        let passed = self.environment.iter().filter(|(name, _)| is_passed(name));
+        let is_withheld = |value: &str| self.withheld.iter().any(|secret| holds(value, secret));
+        let passed = self.environment.iter().filter(|(name, value)| is_passed(name) && !is_withheld(value));
         passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect()
     }
 
@@ -221,6 +228,12 @@ impl Providers {
         let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
         own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// Whether `secret` stands in `value`. One that is too short to be told from a word is looked for as a whole.
+fn holds(value: &str, secret: &Secret) -> bool {
+    let secret = secret.reveal();
+    if secret.len() < MIN_SECRET { value.trim() == secret } else { value.contains(secret) }
 }
 
 /// What names the home and the folders of the daemon's user gives way to those of `user`.

@@ -140,6 +140,7 @@ impl Seat {
                     .variables()
                     .filter(|(name, _)| !notify::is_for_the_daemon(name))
                     .collect(),
+                withheld: config.forges.kept_from_agents(),
                 mcp_socket: self.reached_at.socket.clone(),
                 mcp_url: self.reached_at.url.clone(),
                 state_dir: config.state_dir.clone(),

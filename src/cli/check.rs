@@ -43,6 +43,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         entries: config.providers.clone(),
         guidance: Guidance::new(config.language),
         environment: environment.variables().collect(),
+        withheld: config.forges.kept_from_agents(),
         mcp_socket: Some(config.mcp_socket.clone()),
         mcp_url: None,
         state_dir: config.state_dir.clone(),

@@ -131,6 +131,11 @@ impl<'r, 'a> Section<'r, 'a> {
         self.span.clone()
     }
 
+    /// Whether it is what it should be, or not there; anything else is noted already.
+    pub const fn is_mapping(&self) -> bool {
+        self.is_mapping
+    }
+
     /// The value of `key`, if it is there and not empty.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         let path = join(&self.path, key);

@@ -19,6 +19,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         entries: entries.into_iter().map(|(name, provider)| (name.to_owned(), provider)).collect(),
         guidance: Guidance::new(Language::English),
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        withheld: Vec::new(),
         mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
         mcp_url: None,
         state_dir: PathBuf::from("/state"),
@@ -113,6 +114,28 @@ fn the_environment_is_the_launchs_and_what_the_provider_passes() {
         "environment",
         shown(&command(&providers([("a", own("a", &["{launch_id}", "{prompt}"]))]), "a"))
     );
+}
+
+#[test]
+fn secrets_of_the_daemon_are_not_passed_on_by_any_setting() {
+    let text = "everything: { cli_command: a, pass_environment: ['*'] }\ncopilot: { preset: copilot }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.yaml");
+    std::fs::write(&file, format!("ai_providers: {{ {} }}\n", text.trim().replace('\n', ", "))).unwrap();
+    let config = crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), [])).unwrap().config;
+    let mut providers = Providers { entries: config.providers, ..providers([]) };
+    let more =
+        [("URL", "https://me:gh-login@forge.example"), ("TOKEN_FILE", "/run/token"), ("SHORT", "ab"), ("X", "abc")];
+    providers.environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    providers.withheld = ["gh-login", "/run/token", "ab"].map(Secret::new).into();
+    for ai_type in ["everything", "copilot"] {
+        let command = providers.command(&request(ai_type)).expect("a command");
+        for withheld in ["GITHUB_TOKEN", "URL", "TOKEN_FILE", "SHORT"] {
+            assert_eq!(variable(&command, withheld), None, "{ai_type}: {withheld}");
+        }
+        assert_eq!(variable(&command, "PATH"), Some("/bin"));
+        assert_eq!(variable(&command, "X").is_some(), ai_type == "everything");
+    }
 }
 
 // ── Which provider ──

@@ -90,8 +90,11 @@ pub fn read_all(top: &mut Section<'_, '_>) -> Vec<ForgeHost> {
 }
 
 fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) -> Option<ForgeHost> {
+    if !section.is_mapping() {
+        return None;
+    }
     let base_url = match section.field("base_url") {
-        Some(field) => read_base_url(kind, &field),
+        Some(field) => read_base_url(kind, section.path(), &field),
         None => Some(default_base_url(kind).to_owned()),
     };
     let token = read_token(&mut section);
@@ -118,7 +121,7 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
     })
 }
 
-fn read_base_url(kind: ForgeKind, field: &Field<'_, '_>) -> Option<String> {
+fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Option<String> {
     let what = "the URL of a host such as `https://code.example`, also with a path; nothing behind that, and no user";
     let url = field.parsed(what, |text| {
         let url = Url::parse(text).ok()?;
@@ -134,7 +137,8 @@ fn read_base_url(kind: ForgeKind, field: &Field<'_, '_>) -> Option<String> {
         ForgeKind::GitLab if text.ends_with("/api/v4") => "leave out `/api/v4`, which is added by itself",
         ForgeKind::GitHub | ForgeKind::GitLab => return Some(text),
     };
-    field.note(Problem::new("`base_url` is not the one that is meant", field.span()).label("here").help(help));
+    let message = format!("`{section}.base_url` is not the one that is meant");
+    field.note(Problem::new(message, field.span()).label("here").help(help));
     None
 }
 
