@@ -13,6 +13,7 @@ mod backoff;
 mod chat;
 mod diff;
 mod environment;
+mod forge;
 mod growing;
 mod http;
 mod interpolate;
@@ -56,6 +57,7 @@ pub use backoff::Backoff;
 pub use chat::Chat;
 pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
+pub use forge::{ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook};
 pub use http::Http;
 pub use limits::{AgentLimits, Limits};
 pub use live::{Live, Rejected, Reloaded, Standing};
@@ -119,6 +121,8 @@ pub struct Config {
     pub output: Output,
     /// How long the past is kept.
     pub retention: Retention,
+    /// GitHub and GitLab, whose items become tasks.
+    pub forges: Forges,
     /// Of the texts that agents read.
     pub language: Language,
     /// A manifest that is applied at each start.
@@ -130,6 +134,7 @@ impl Config {
     pub fn with_state_dir(state_dir: impl Into<PathBuf>) -> Self {
         let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
             Paths::below(state_dir.into());
+        let forges = Forges::below(&state_dir);
         Self {
             polling_interval: Duration::from_secs(10),
             max_concurrent: 3,
@@ -156,6 +161,7 @@ impl Config {
             log: LogConfig::default(),
             output: Output::default(),
             retention: Retention::default(),
+            forges,
             language: Language::English,
             manifest: None,
         }
@@ -169,6 +175,8 @@ impl Config {
         let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
         // Also one that is wrong is one; that is a problem of its own.
         let token = if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
+        let http = Http::read(top.section("http"), token);
+        let forges = Forges::read(&mut top, &state_dir, &http);
         let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
         Self {
             polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
@@ -180,7 +188,7 @@ impl Config {
             coordinator_socket,
             server,
             store,
-            http: Http::read(top.section("http"), token),
+            http,
             coordinator_token: coordinator_token.flatten(),
             providers: providers::read(&mut top),
             agents: agents::read(&mut top),
@@ -196,6 +204,7 @@ impl Config {
             log: LogConfig::read(top.section("log")),
             output: Output::read(top.section("output")),
             retention: retention::read(top.section("retention")),
+            forges,
             language: top.one_of("language", default.language, &languages),
             manifest: top.optional("manifest").and_then(|field| field.path()),
         }

@@ -4,6 +4,8 @@
 //! Every section is taken apart by name: a setting that is added and not listed here is a compile error, and a test compares
 //! the list with what the reader knows.
 
+mod forges;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -150,6 +152,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         log,
         output,
         retention,
+        forges,
         language,
         manifest,
     } = old;
@@ -178,6 +181,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     of_log(&mut changes, log, &new.log);
     of_output(&mut changes, output, &new.output);
     of_retention(&mut changes, retention, &new.retention);
+    forges::compare(&mut changes, (forges, state_dir), (&new.forges, &new.state_dir));
     changes.shown(Now, "language", (language, &new.language), Language::to_string);
     changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
     changes.all
@@ -186,8 +190,8 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
 /// `new`, as far as a daemon that was started with `started` can go by it: what only counts after a restart stays as it was.
 pub fn without_restart(new: Config, started: &Config) -> Config {
     let started = started.clone();
+    let state_dir = started.state_dir;
     Config {
-        state_dir: started.state_dir,
         mcp_socket: started.mcp_socket,
         control_socket: started.control_socket,
         coordinator_socket: started.coordinator_socket,
@@ -196,6 +200,8 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
         http: started.http,
         log: LogConfig { level: new.log.level, ..started.log },
         providers: providers_without_restart(&new.providers, &started.providers),
+        forges: new.forges.moved(&new.state_dir, &state_dir),
+        state_dir,
         ..new
     }
 }

@@ -122,6 +122,15 @@ impl<'r, 'a> Section<'r, 'a> {
         self.reader
     }
 
+    /// As messages name it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn span(&self) -> Option<Span> {
+        self.span.clone()
+    }
+
     /// The value of `key`, if it is there and not empty.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         let path = join(&self.path, key);
@@ -156,9 +165,36 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// A section below this one; empty when it is not there or has nothing in it.
     pub fn section(&mut self, key: &'static str) -> Section<'r, 'a> {
+        let node = self.take(key);
+        self.below(key, join(&self.path, key), node)
+    }
+
+    /// The same; `None` when it is not there or has nothing in it.
+    pub fn optional_section(&mut self, key: &'static str) -> Option<Section<'r, 'a>> {
+        let node = self.take(key).filter(|node| !matches!(node.value, Value::Nothing))?;
+        Some(self.below(key, join(&self.path, key), Some(node)))
+    }
+
+    /// One such section, or a list of them.
+    pub fn sections(&mut self, key: &'static str) -> Vec<Section<'r, 'a>> {
+        let path = join(&self.path, key);
+        match self.take(key) {
+            None | Some(Node { value: Value::Nothing, .. }) => Vec::new(),
+            Some(Node { value: Value::List(items), .. }) => {
+                let items = items.into_iter().enumerate();
+                items.map(|(i, node)| self.below(key, format!("{path}[{i}]"), Some(node))).collect()
+            }
+            node => vec![self.below(key, path, node)],
+        }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Node> {
         self.asked.push(key);
-        let node = self.entries.iter().position(|entry| entry.key == key).map(|at| self.entries.swap_remove(at).value);
-        let mut section = Self::new(self.reader, join(&self.path, key), node);
+        self.entries.iter().position(|entry| entry.key == key).map(|at| self.entries.swap_remove(at).value)
+    }
+
+    fn below(&self, key: &str, path: String, node: Option<Node>) -> Section<'r, 'a> {
+        let mut section = Self::new(self.reader, path, node);
         section.pattern = join(&self.pattern, key);
         section
     }

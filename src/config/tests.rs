@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod files;
+mod forge;
 mod live;
 
 /// A made-up machine: the tests never depend on the real environment.
@@ -19,6 +20,8 @@ fn environment() -> Environment {
             ("REVIEWER_PASSKEY", "rev-hunter2"),
             ("INFRA_PASSKEY", "infra-hunter2"),
             ("BAD_NUMBER", "hunter2"),
+            ("GITHUB_TOKEN", "gh-hunter2"),
+            ("FORGE_WEBHOOK_SECRET", "hook-hunter2"),
         ],
     )
 }
@@ -123,6 +126,17 @@ shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
+forge: { poll_interval: 5s, dry_run: true, webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
+github:
+  { base_url: "https://Ghe.example/api/v3/", token: "${GITHUB_TOKEN}", bot_name: coder, bot_label: "🤖", processing_label: b/p,
+    done_label: b/d, paused_label: b/z, stopped_label: b/s, failed_label: b/f, blocked_label: b/b,
+    repositories: { acme/shop: { project_id: prj_a, agent: agt_a } } }
+gitlab:
+  { base_url: "http://localhost:8080/gitlab", token_file: gitlab_token, bot_name: coder, bot_label: a, processing_label: b,
+    done_label: c, paused_label: d, stopped_label: e, failed_label: f, blocked_label: g,
+    projects: { a/b/c: { project_id: prj_b, agent: agt_b }, 42: { project_id: prj_b, agent: agt_a } } }
+task_stop: { enabled: false, check_interval: 4 }
+pause_resume: { enabled: false, signal_file: ./stop, check_interval: 5, paused_task_expiry_days: 7 }
 "#;
 
 #[test]
@@ -165,6 +179,7 @@ fn every_setting_arrives() {
         coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
+        forges: forge::every_setting(),
         session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
@@ -380,7 +395,7 @@ fn the_example_is_valid_as_it_is() {
 #[test]
 fn the_example_shows_every_default() {
     let config = valid(&example_with_all_settings());
-    // These two have no default that could be written down.
+    // These have no default that could be written down.
     let (preset, model) = (Preset::Claude, Some("opus".to_owned()));
     let command_line = CommandLine::Preset { preset, program: None, model, permissions: Permissions::Project };
     let passkey = Secret::new("dev-hunter2");
@@ -391,6 +406,7 @@ fn the_example_shows_every_default() {
         ]
         .into(),
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
+        forges: forge::of_the_example(),
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -408,6 +424,9 @@ fn the_example_has_every_key_and_no_other() {
     assert_eq!(shown, reader.known_keys());
 }
 
+/// Mappings whose keys are names that people choose.
+const NAMED: [&str; 4] = ["ai_providers", "agents", "github.repositories", "gitlab.projects"];
+
 /// The keys of all values, as [`Reader::known_keys`] names them.
 fn list_keys(node: &tree::Node, path: &str, keys: &mut BTreeSet<String>) {
     let tree::Value::Mapping(entries) = &node.value else {
@@ -418,7 +437,7 @@ fn list_keys(node: &tree::Node, path: &str, keys: &mut BTreeSet<String>) {
         keys.insert(path.to_owned());
     }
     for entry in entries {
-        let key = if matches!(path, "ai_providers" | "agents") { "*" } else { &entry.key };
+        let key = if NAMED.contains(&path) { "*" } else { &entry.key };
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         list_keys(&entry.value, &path, keys);
     }

@@ -1,0 +1,113 @@
+//! What is different of forges. A host that is in one of the two files only is compared with one that has all defaults.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Applies, Changes, duration, optional_path};
+use crate::config::forge::{LABEL_KEYS, default_base_url, file_key, repositories_key};
+use crate::config::{ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook};
+use crate::domain::Secret;
+use crate::domain::forge::{ForgeKind, LabelNames};
+
+/// A part that changes is started again with what is new.
+const NOW: Applies = Applies::Now;
+
+pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (new, new_dir): (&Forges, &Path)) {
+    let Forges { poll_interval, dry_run, webhook, hosts, task_stop, pause_resume } = old;
+    changes.shown(NOW, "forge.poll_interval", (poll_interval, &new.poll_interval), duration);
+    changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
+    let parts = |webhook: &Option<Webhook>| webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip();
+    let ((old_path, old_secret), (new_path, new_secret)) = (parts(webhook), parts(&new.webhook));
+    changes.shown(NOW, "forge.webhook.path", (&old_path, &new_path), or_none);
+    changes.hidden(NOW, "forge.webhook.secret", (&old_secret, &new_secret));
+    for kind in ForgeKind::ALL {
+        let of = |hosts: &[ForgeHost]| -> Vec<ForgeHost> {
+            hosts.iter().filter(|host| host.kind == *kind).cloned().collect()
+        };
+        of_hosts(changes, *kind, &of(hosts), &of(&new.hosts));
+    }
+    let TaskStop { enabled, check_interval } = task_stop;
+    changes.shown(NOW, "task_stop.enabled", (enabled, &new.task_stop.enabled), bool::to_string);
+    let intervals = (check_interval, &new.task_stop.check_interval);
+    changes.shown(NOW, "task_stop.check_interval", intervals, u32::to_string);
+    let PauseResume { enabled, signal_file, check_interval, paused_task_expiry_days } = pause_resume;
+    let new = &new.pause_resume;
+    changes.shown(NOW, "pause_resume.enabled", (enabled, &new.enabled), bool::to_string);
+    // As it is written: it moves with `state_dir`, which is a change of its own.
+    let (old_file, new_file) = (below(old_dir, signal_file), below(new_dir, &new.signal_file));
+    changes.shown(NOW, "pause_resume.signal_file", (&old_file, &new_file), |file| file.display().to_string());
+    changes.shown(NOW, "pause_resume.check_interval", (check_interval, &new.check_interval), u32::to_string);
+    let days = (paused_task_expiry_days, &new.paused_task_expiry_days);
+    changes.shown(NOW, "pause_resume.paused_task_expiry_days", days, u32::to_string);
+}
+
+fn below<'a>(folder: &Path, file: &'a Path) -> &'a Path {
+    file.strip_prefix(folder).unwrap_or(file)
+}
+
+fn of_hosts(changes: &mut Changes, kind: ForgeKind, old: &[ForgeHost], new: &[ForgeHost]) {
+    let blank = blank(kind);
+    let n_hosts = old.len().max(new.len());
+    for i in 0..n_hosts {
+        let key = file_key(kind);
+        let section = if n_hosts == 1 { key.to_owned() } else { format!("{key}[{i}]") };
+        of_host(changes, &section, old.get(i).unwrap_or(&blank), new.get(i).unwrap_or(&blank));
+    }
+}
+
+/// Stands for one that is not there.
+fn blank(kind: ForgeKind) -> ForgeHost {
+    ForgeHost {
+        kind,
+        base_url: default_base_url(kind).to_owned(),
+        host: String::new(),
+        token: ForgeToken::Given(Secret::new("")),
+        bot_name: String::new(),
+        labels: LabelNames::default(),
+        repositories: Vec::new(),
+    }
+}
+
+fn of_host(changes: &mut Changes, section: &str, old: &ForgeHost, new: &ForgeHost) {
+    // The host follows the URL.
+    let ForgeHost { kind, base_url, host: _, token, bot_name, labels, repositories } = old;
+    changes.shown(NOW, format!("{section}.base_url"), (base_url, &new.base_url), Clone::clone);
+    changes.hidden(NOW, format!("{section}.token"), (&given(token), &given(&new.token)));
+    changes.shown(NOW, format!("{section}.token_file"), (&file(token), &file(&new.token)), |file| optional_path(*file));
+    let name = |name: &String| if name.is_empty() { "none".to_owned() } else { name.clone() };
+    changes.shown(NOW, format!("{section}.bot_name"), (bot_name, &new.bot_name), name);
+    for ((key, old), new) in LABEL_KEYS.into_iter().zip(labels.all()).zip(new.labels.all()) {
+        changes.shown(NOW, format!("{section}.{key}"), (&old, &new), ToString::to_string);
+    }
+    let section = format!("{section}.{}", repositories_key(*kind));
+    let names: BTreeSet<_> = repositories.iter().chain(&new.repositories).map(|watched| &watched.name).collect();
+    for name in names {
+        let of = |host: &ForgeHost| {
+            let watched = host.repositories.iter().find(|watched| watched.name == *name);
+            watched
+                .map(|WatchedRepository { name: _, project, agent }| (project.to_string(), agent.to_string()))
+                .unzip()
+        };
+        let ((old_project, old_agent), (new_project, new_agent)) = (of(old), of(new));
+        changes.shown(NOW, format!("{section}.{name}.project_id"), (&old_project, &new_project), or_none);
+        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), or_none);
+    }
+}
+
+fn given(token: &ForgeToken) -> Option<&Secret> {
+    match token {
+        ForgeToken::Given(token) => Some(token).filter(|token| !token.reveal().is_empty()),
+        ForgeToken::File(_) => None,
+    }
+}
+
+fn file(token: &ForgeToken) -> Option<&Path> {
+    match token {
+        ForgeToken::Given(_) => None,
+        ForgeToken::File(path) => Some(path),
+    }
+}
+
+fn or_none(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "none".to_owned())
+}

@@ -1,0 +1,194 @@
+//! `forge`, `github`, `gitlab`, `task_stop`, `pause_resume`: where work comes from besides people and agents, and what ends it.
+//!
+//! The keys and their defaults are seed 002's. A host of its own is read in [`host`].
+
+mod host;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::domain::Secret;
+
+use super::http::Http;
+use super::reader::{Field, Section};
+use super::report::Problem;
+
+pub use host::{ForgeHost, ForgeToken, WatchedRepository};
+pub(super) use host::{LABEL_KEYS, default_base_url, file_key, repositories_key};
+
+/// Paths of the HTTP listener that are somebody else's, by their first part.
+const TAKEN_PATHS: [&str; 7] = ["api", "health", "login", "logout", "mcp", "metrics", "ui"];
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forges {
+    /// How often hosts are asked for what is new, and for what became of the items that are worked on.
+    pub poll_interval: Duration,
+    /// Everything is read, and what would be written is only logged.
+    pub dry_run: bool,
+    /// `None`: forges are only asked.
+    pub webhook: Option<Webhook>,
+    /// In the order of the file, GitHub's first. None of their repositories is in another one.
+    pub hosts: Vec<ForgeHost>,
+    pub task_stop: TaskStop,
+    pub pause_resume: PauseResume,
+}
+
+/// Where forges say that something changed, so that nobody waits for the next poll.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// On the HTTP listener; begins with a slash.
+    pub path: String,
+    /// What forges sign with (GitHub), or show (GitLab).
+    pub secret: Secret,
+}
+
+/// Ending the work on items that the bot was taken off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskStop {
+    pub enabled: bool,
+    /// Items are looked at once in so many polls; at least 1.
+    pub check_interval: u32,
+}
+
+/// Letting go of all items for a while, by a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseResume {
+    pub enabled: bool,
+    /// While it is there, nothing is worked on.
+    pub signal_file: PathBuf,
+    /// The file is watched; once in so many polls it is looked for anyway. At least 1.
+    pub check_interval: u32,
+    /// What was paused for longer is not resumed; at least 1.
+    pub paused_task_expiry_days: u32,
+}
+
+impl Default for TaskStop {
+    fn default() -> Self {
+        Self { enabled: true, check_interval: 1 }
+    }
+}
+
+impl PauseResume {
+    fn below(state_dir: &Path) -> Self {
+        let signal_file = state_dir.join("contexts/pause_signal");
+        Self { enabled: true, signal_file, check_interval: 1, paused_task_expiry_days: 30 }
+    }
+}
+
+impl Forges {
+    /// No host, and all defaults.
+    pub fn below(state_dir: &Path) -> Self {
+        Self {
+            poll_interval: Duration::from_secs(30),
+            dry_run: false,
+            webhook: None,
+            hosts: Vec::new(),
+            task_stop: TaskStop::default(),
+            pause_resume: PauseResume::below(state_dir),
+        }
+    }
+
+    /// What agents must never get: the secrets of this part, and the paths of files that hold some.
+    pub fn kept_from_agents(&self) -> Vec<Secret> {
+        let tokens = self.hosts.iter().map(|host| match &host.token {
+            ForgeToken::Given(token) => token.clone(),
+            ForgeToken::File(path) => Secret::new(path.to_string_lossy()),
+        });
+        tokens.chain(self.webhook.iter().map(|webhook| webhook.secret.clone())).collect()
+    }
+
+    /// The settings for a daemon that goes on with `state_dir` although the file has another one, `former`.
+    pub(super) fn moved(mut self, former: &Path, state_dir: &Path) -> Self {
+        if let Ok(rest) = self.pause_resume.signal_file.strip_prefix(former) {
+            self.pause_resume.signal_file = state_dir.join(rest);
+        }
+        self
+    }
+
+    pub(super) fn read(top: &mut Section<'_, '_>, state_dir: &Path, http: &Http) -> Self {
+        let default = Self::below(state_dir);
+        let mut forge = top.section("forge");
+        let poll_interval = forge.duration("poll_interval", default.poll_interval, Duration::from_millis(100)..=DAY);
+        let dry_run = switch(&mut forge, "dry_run", default.dry_run);
+        let webhook = forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
+        drop(forge);
+        Self {
+            poll_interval,
+            dry_run,
+            webhook,
+            hosts: host::read_all(top),
+            task_stop: TaskStop::read(top.section("task_stop")),
+            pause_resume: PauseResume::read(top.section("pause_resume"), state_dir),
+        }
+    }
+}
+
+impl Webhook {
+    const DEFAULT_PATH: &str = "/webhooks/forge";
+
+    fn read(mut section: Section<'_, '_>, http: &Http) -> Option<Self> {
+        let what = "a path such as `/webhooks/forge` (letters, digits, `.`, `_`, `-`, `~` between the slashes) that the server \
+                    doesn't use itself";
+        let path = section.field("path").map(|field| field.parsed(what, |text| is_path(text).then(|| text.to_owned())));
+        let path = path.unwrap_or_else(|| Some(Self::DEFAULT_PATH.to_owned()));
+        let secret = section.required("secret").and_then(|field| field.secret());
+        if http.listen.is_none() {
+            let problem = Problem::new("`forge.webhook` is set, and `http.listen` is `off`", section.span());
+            section.reader().note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
+        }
+        Some(Self { path: path?, secret: secret? })
+    }
+}
+
+fn is_path(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_plain = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-~".contains(&byte));
+        is_plain && !matches!(part, "" | "." | "..")
+    };
+    text.strip_prefix('/').is_some_and(|rest| {
+        let first = rest.split('/').next().unwrap_or_default();
+        rest.split('/').all(is_part) && !TAKEN_PATHS.contains(&first)
+    })
+}
+
+impl TaskStop {
+    fn read(mut section: Section<'_, '_>) -> Self {
+        let default = Self::default();
+        Self {
+            enabled: switch(&mut section, "enabled", default.enabled),
+            check_interval: small(&mut section, "check_interval", default.check_interval, 1_000),
+        }
+    }
+}
+
+impl PauseResume {
+    fn read(mut section: Section<'_, '_>, state_dir: &Path) -> Self {
+        let default = Self::below(state_dir);
+        // Not at the folder of the file, as other paths: it is one of the state, and seed 002 writes it so.
+        let below = |field: Field<'_, '_>| Some(state_dir.join(field.word()?).components().collect());
+        Self {
+            enabled: switch(&mut section, "enabled", default.enabled),
+            signal_file: section.field("signal_file").and_then(below).unwrap_or(default.signal_file),
+            check_interval: small(&mut section, "check_interval", default.check_interval, 1_000),
+            paused_task_expiry_days: small(
+                &mut section,
+                "paused_task_expiry_days",
+                default.paused_task_expiry_days,
+                3_650,
+            ),
+        }
+    }
+}
+
+fn switch(section: &mut Section<'_, '_>, key: &'static str, default: bool) -> bool {
+    section.field(key).and_then(|field| field.boolean()).unwrap_or(default)
+}
+
+/// A number from 1 to `most`.
+fn small(section: &mut Section<'_, '_>, key: &'static str, default: u32, most: u16) -> u32 {
+    let number = section.field(key).and_then(|field| field.integer(1..=usize::from(most)));
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
+}

@@ -1,0 +1,235 @@
+//! A host of `github` or `gitlab`: how it is reached, whom it knows as the bot, and which repositories are watched there.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use reqwest::Url;
+
+use crate::config::reader::{Field, Name, Section};
+use crate::config::report::Problem;
+use crate::domain::forge::labels::is_same;
+use crate::domain::forge::{ForgeKind, LabelNames};
+use crate::domain::printable::is_unprintable;
+use crate::domain::{AgentId, ProjectId, Secret};
+
+/// A forge at one address, with one token. Several may have the same address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeHost {
+    pub kind: ForgeKind,
+    /// Of the API at GitHub, of the whole at GitLab; without a slash at the end.
+    pub base_url: String,
+    /// The same without its scheme: which host it is.
+    pub host: String,
+    pub token: ForgeToken,
+    /// The login of the account that people assign.
+    pub bot_name: String,
+    pub labels: LabelNames,
+    pub repositories: Vec<WatchedRepository>,
+}
+
+/// Where the token of a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForgeToken {
+    Given(Secret),
+    /// It is read when it is needed.
+    File(PathBuf),
+}
+
+/// A repository whose items become tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchedRepository {
+    /// `owner/name`; at GitLab the path of a project, or its number.
+    pub name: String,
+    /// Gets the tasks.
+    pub project: ProjectId,
+    /// They are assigned to it.
+    pub agent: AgentId,
+}
+
+/// The key in the file, the default of `base_url`, the key of the repositories, and how one is named.
+const fn words(kind: ForgeKind) -> (&'static str, &'static str, &'static str, &'static str) {
+    match kind {
+        ForgeKind::GitHub => ("github", "https://api.github.com", "repositories", "`owner/name`"),
+        ForgeKind::GitLab => {
+            ("gitlab", "https://gitlab.com", "projects", "the path of a project, such as `group/name`, or its number")
+        }
+    }
+}
+
+/// The key of its hosts.
+pub const fn file_key(kind: ForgeKind) -> &'static str {
+    words(kind).0
+}
+
+/// The key of a host's repositories.
+pub const fn repositories_key(kind: ForgeKind) -> &'static str {
+    words(kind).2
+}
+
+/// Where a host is that doesn't say it.
+pub const fn default_base_url(kind: ForgeKind) -> &'static str {
+    words(kind).1
+}
+
+/// The keys of the labels, in the order of [`LabelNames::all`].
+pub const LABEL_KEYS: [&str; 7] =
+    ["bot_label", "processing_label", "done_label", "paused_label", "stopped_label", "failed_label", "blocked_label"];
+
+/// Repositories of all hosts so far.
+type Watched = BTreeSet<(ForgeKind, String, String)>;
+
+pub fn read_all(top: &mut Section<'_, '_>) -> Vec<ForgeHost> {
+    let mut watched = Watched::new();
+    let mut hosts = Vec::new();
+    for kind in [ForgeKind::GitHub, ForgeKind::GitLab] {
+        for section in top.sections(file_key(kind)) {
+            hosts.extend(read(kind, section, &mut watched));
+        }
+    }
+    hosts
+}
+
+fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) -> Option<ForgeHost> {
+    let base_url = match section.field("base_url") {
+        Some(field) => read_base_url(kind, &field),
+        None => Some(default_base_url(kind).to_owned()),
+    };
+    let token = read_token(&mut section);
+    let what = "the login of an account, without `@`";
+    let is_login = |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
+    let bot_name = section
+        .required("bot_name")
+        .and_then(|field| field.parsed(what, |text| is_login(text).then(|| text.to_owned())));
+    let labels = read_labels(kind, &mut section);
+    let host = base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
+    let repositories = section.named_sections(repositories_key(kind)).into_iter();
+    // Of a host whose address is wrong, they are read all the same, for their own mistakes.
+    let place = host.as_deref();
+    let repositories: Vec<_> =
+        repositories.map(|(name, section)| read_repository(kind, place, &name, section, watched)).collect();
+    Some(ForgeHost {
+        kind,
+        host: host?,
+        base_url: base_url?,
+        token: token?,
+        bot_name: bot_name?,
+        labels,
+        repositories: repositories.into_iter().flatten().collect(),
+    })
+}
+
+fn read_base_url(kind: ForgeKind, field: &Field<'_, '_>) -> Option<String> {
+    let what = "the URL of a host such as `https://code.example`, also with a path; nothing behind that, and no user";
+    let url = field.parsed(what, |text| {
+        let url = Url::parse(text).ok()?;
+        let is_plain = url.query().is_none() && url.fragment().is_none();
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+        (is_http && is_plain && !has_user).then_some(url)
+    })?;
+    let text = url.as_str().trim_end_matches('/').to_owned();
+    let is_page = matches!(url.host_str(), Some("github.com" | "www.github.com"));
+    let help = match kind {
+        ForgeKind::GitHub if is_page => "leave it out for github.com: the API is at https://api.github.com",
+        ForgeKind::GitLab if text.ends_with("/api/v4") => "leave out `/api/v4`, which is added by itself",
+        ForgeKind::GitHub | ForgeKind::GitLab => return Some(text),
+    };
+    field.note(Problem::new("`base_url` is not the one that is meant", field.span()).label("here").help(help));
+    None
+}
+
+fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
+    let (given, file) = (section.optional("token"), section.optional("token_file"));
+    match (given, file) {
+        (Some(given), None) => {
+            let is_token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+            // A variable that was filled from a file often ends with its line.
+            let token = given.parsed("letters, digits and signs without spaces", |text| {
+                Some(text.trim()).filter(|text| is_token(text)).map(Secret::new)
+            });
+            token.map(ForgeToken::Given)
+        }
+        (None, Some(file)) => file.path().map(ForgeToken::File),
+        (None, None) => {
+            let problem = Problem::new(format!("`{}` has no token", section.path()), section.span());
+            let problem = problem.label("expected `token` or `token_file` in here");
+            section.reader().note(problem.help("better from a variable, `token: ${GITHUB_TOKEN}`, than written here"));
+            None
+        }
+        (Some(given), Some(_)) => {
+            let message = format!("`{}` has both `token` and `token_file`", section.path());
+            given.note(Problem::new(message, given.span()).label("one of them too many"));
+            None
+        }
+    }
+}
+
+fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
+    let defaults = LabelNames::default();
+    let path = section.path().to_owned();
+    let what = match kind {
+        ForgeKind::GitHub => "the name of a label, without line breaks and without spaces around it",
+        ForgeKind::GitLab => "the name of a label, without commas, line breaks, and spaces around it",
+    };
+    let is_label = |text: &str| {
+        let is_clean = !text.contains(is_unprintable) && text.trim() == text && !text.is_empty();
+        is_clean && (kind == ForgeKind::GitHub || !text.contains(','))
+    };
+    let mut read: Vec<(String, Option<Field<'_, '_>>)> = Vec::new();
+    for (key, default) in LABEL_KEYS.into_iter().zip(defaults.all()) {
+        let field = section.field(key);
+        let label = field.as_ref().map(|field| field.parsed(what, |text| is_label(text).then(|| text.to_owned())));
+        read.push((label.flatten().unwrap_or_else(|| default.to_owned()), field));
+    }
+    for (i, (label, field)) in read.iter().enumerate() {
+        let twin = read[..i].iter().position(|(other, _)| is_same(other, label));
+        // The later of the two that stands in the file: a default is nobody's mistake.
+        let place = field.as_ref().or_else(|| read[twin?].1.as_ref());
+        if let (Some(twin), Some(place)) = (twin, place) {
+            let message = format!("`{path}` has the same label for `{}` and `{}`", LABEL_KEYS[twin], LABEL_KEYS[i]);
+            place.note(Problem::new(message, place.span()).label("here").help("each says something else of an item"));
+        }
+    }
+    let [bot, processing, done, paused, stopped, failed, blocked] =
+        std::array::from_fn(|i| std::mem::take(&mut read[i].0));
+    LabelNames { bot, processing, done, paused, stopped, failed, blocked }
+}
+
+fn read_repository(
+    kind: ForgeKind,
+    host: Option<&str>,
+    name: &Name,
+    mut section: Section<'_, '_>,
+    watched: &mut Watched,
+) -> Option<WatchedRepository> {
+    let project = section.required("project_id").and_then(|field| field.id());
+    let agent = section.required("agent").and_then(|field| field.id());
+    let problem = |message: String| {
+        section.reader().note(Problem::new(message, name.span.clone()).label("here"));
+        None
+    };
+    if !is_repository(kind, &name.text) {
+        return problem(format!("`{}` is not valid: expected {}", section.path(), words(kind).3));
+    }
+    let is_new = host.is_none_or(|host| watched.insert((kind, host.to_owned(), name.text.to_lowercase())));
+    if !is_new {
+        return problem(format!("`{}` is watched twice: an item has one project and one agent", section.path()));
+    }
+    Some(WatchedRepository { name: name.text.clone(), project: project?, agent: agent? })
+}
+
+fn is_repository(kind: ForgeKind, name: &str) -> bool {
+    let is_sign =
+        |c: char| if c.is_ascii() { c.is_ascii_alphanumeric() || "._-".contains(c) } else { c.is_alphanumeric() };
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(is_sign);
+    let n_parts = name.split('/').count();
+    match kind {
+        ForgeKind::GitHub => n_parts == 2 && name.split('/').all(is_part),
+        ForgeKind::GitLab if name.bytes().all(|byte| byte.is_ascii_digit()) => name.parse().is_ok_and(|id: u64| id > 0),
+        ForgeKind::GitLab => n_parts >= 2 && name.split('/').all(is_part),
+    }
+}
+
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || is_unprintable(c)
+}
