@@ -19,6 +19,9 @@ mod create_tasks;
 mod credentials;
 mod events;
 mod footprint;
+mod forge_board;
+mod forge_items;
+mod forge_settling;
 mod history;
 mod launches;
 mod logout;
@@ -66,6 +69,8 @@ pub use coordination::{ServerView, Work};
 pub use create_tasks::{Created, Draft};
 pub use credentials::MadeCredential;
 pub use events::{Follower, News};
+pub use forge_board::{ForgeHealth, ForgeStatus, RepositoryStatus};
+pub use forge_items::NewItem;
 pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use my_task::MyTask;
 pub use next_action::NextAction;
@@ -151,6 +156,7 @@ pub struct Service {
     longest: cleanup::Longest,
     attendances: attendance::Attendances,
     newsroom: events::Newsroom,
+    forges: forge_board::ForgeBoard,
 }
 
 /// Why a use case didn't succeed.
@@ -187,6 +193,7 @@ impl Service {
             longest: cleanup::Longest::default(),
             attendances: attendance::Attendances::default(),
             newsroom: events::Newsroom::default(),
+            forges: forge_board::ForgeBoard::default(),
         }
     }
 

@@ -13,12 +13,12 @@ use futures::future::BoxFuture;
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
-    Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
+    PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -50,6 +50,8 @@ pub enum Expect {
     NoMessageAfter(Assignment, i64),
     /// New agents are being started.
     NotPaused,
+    /// Nobody here works on this item of a forge.
+    NoOpenItem(ItemKey),
 }
 
 /// A row as it is to be. Its `revision` is the one it was made from (0: it must not exist yet); the store counts it up.
@@ -76,6 +78,10 @@ pub enum Change {
     Credential(Credential),
     /// Whether it exists or not.
     ForgetCredential(CredentialId),
+    /// At most one open one of each item.
+    ForgeItem(ForgeItem),
+    /// One that has ended; one that is open, or unknown, stays as it is.
+    ForgetItem(ItemId),
     /// No new starts since then, or starts again.
     Pause(Option<Timestamp>),
     Event(NewEvent),
@@ -287,6 +293,16 @@ pub trait Store: Send + Sync + 'static {
     fn startable(&self) -> Answer<'_, Vec<PairFacts>>;
     /// Since when no new agents are started; `None` normally.
     fn paused_since(&self) -> Answer<'_, Option<Timestamp>>;
+
+    fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>>;
+    /// The newest that was made into this task.
+    fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>>;
+    /// Those for which there is still something to do, by creation, then id.
+    fn open_forge_items(&self) -> Answer<'_, Vec<ForgeItem>>;
+    /// The others, the newest end first, at most `limit`.
+    fn ended_forge_items(&self, limit: usize) -> Answer<'_, Vec<ForgeItem>>;
+    /// Those that ended before then, the oldest first, at most `limit`.
+    fn past_forge_items(&self, before: Timestamp, limit: usize) -> Answer<'_, Vec<ItemId>>;
 
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;

@@ -434,7 +434,11 @@ impl Launch {
                     | StopReason::StopAll
                     | StopReason::Shutdown
                     | StopReason::NoticeIgnored
-                    | StopReason::Noticed),
+                    | StopReason::Noticed
+                    | StopReason::Unassigned
+                    | StopReason::Closed
+                    | StopReason::Gone
+                    | StopReason::Moved),
                 ),
             ) => return Outcome::Stopped(reason),
             (None, Some(StopReason::Reported | StopReason::LoggedOut) | None) => {}

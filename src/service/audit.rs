@@ -213,6 +213,8 @@ async fn entry_of(store: &dyn Store, change: &Change) -> Result<Option<Entry>, S
         Change::Message(row) => Entry::between("message", row.id.as_str(), None, of_message(row)),
         // What was forgotten had ended; the others follow from what else is done.
         Change::ForgetCredential(_)
+        | Change::ForgeItem(_)
+        | Change::ForgetItem(_)
         | Change::ForgetLaunch(_)
         | Change::ForgetEvents(_)
         | Change::ForgetMessages(..)

@@ -69,7 +69,8 @@ impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let (at, backoff) = (self.now(), self.settings().backoff);
-        let startable = self.store.startable().await?.into_iter().filter_map(|facts| facts.candidate(backoff, at));
+        let startable = self.store.startable().await?.into_iter();
+        let startable = startable.filter_map(|facts| self.while_held(facts).candidate(backoff, at));
         let launches = self.store.open_launches().await?.into_iter().map(|launch| {
             let idle_ms = self.idle_for(&launch).and_then(millis);
             LaunchFacts { idle_ms, ..LaunchFacts::from(launch) }

@@ -34,7 +34,7 @@ impl Service {
     /// until it reported a process.
     pub async fn should_start(&self, key: &InstanceKey, coordinator: AskedBy<'_>) -> Result<ShouldStart, ServiceError> {
         self.transact(|| async move {
-            let facts = self.store.pair_facts(key).await?;
+            let facts = self.while_held(self.store.pair_facts(key).await?);
             let now = self.now();
             match facts.reason(self.settings().backoff, now) {
                 StartReason::Ready => Ok(self.claim(facts, coordinator.cloned(), now)),

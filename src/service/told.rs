@@ -62,6 +62,8 @@ pub(super) fn untold(changes: &[Change], now: Timestamp) -> Vec<NewEvent> {
             | Change::OutputTail(..)
             | Change::Credential(_)
             | Change::ForgetCredential(_)
+            | Change::ForgeItem(_)
+            | Change::ForgetItem(_)
             | Change::Pair(_)
             | Change::Pause(_)
             | Change::ForgetLaunch(_)

@@ -26,6 +26,8 @@ pub(super) struct Waiting {
     pub(super) unmirrored: Unmirrored,
     /// Whoever ends what has run out of time: there is something new that can.
     pub(super) deadlines: Nudge,
+    /// Whoever does what is owed for items of forges: there is something new to do.
+    pub(super) forges: Nudge,
     /// Streams whose readers may be shut out.
     pub(super) credentials: Nudges<CredentialId>,
     /// Whoever hands out events.
@@ -63,6 +65,7 @@ struct Concerned {
     coordinators: bool,
     deadlines: bool,
     events: bool,
+    forges: bool,
     /// They may be good for nothing now.
     credentials: Vec<CredentialId>,
     agents: Vec<InstanceKey>,
@@ -108,13 +111,15 @@ impl Concerned {
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
+                Change::ForgeItem(_) => concerned.forges = true,
                 Change::Credential(credential) => concerned.credentials.push(credential.id.clone()),
                 Change::Execution(_)
                 | Change::OutputTail(..)
                 | Change::ForgetLaunch(_)
                 | Change::ForgetEvents(_)
                 | Change::ForgetMessages(..)
-                | Change::ForgetCredential(_) => {}
+                | Change::ForgetCredential(_)
+                | Change::ForgetItem(_) => {}
             }
         }
         concerned
@@ -123,6 +128,9 @@ impl Concerned {
     fn tell(self, waiting: &Waiting) {
         if self.coordinators {
             waiting.coordinators.wake();
+        }
+        if self.forges {
+            waiting.forges.wake();
         }
         if self.deadlines {
             waiting.deadlines.wake();

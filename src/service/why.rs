@@ -32,7 +32,7 @@ impl Service {
         let mut all = Vec::new();
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let facts = self.store.pair_facts(&key).await?;
+            let facts = self.while_held(self.store.pair_facts(&key).await?);
             let rulings = facts.rulings(self.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
             all.push(Why { n_failures: facts.record.n_failures, account: facts.account, key, at, rulings, deferred });

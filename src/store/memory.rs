@@ -16,13 +16,13 @@ use super::{
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
-    Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, Launch, Message, Notice, PairFacts,
+    PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -47,6 +47,7 @@ struct Tables {
     pairs: BTreeMap<InstanceKey, PairRecord>,
     accounts: BTreeMap<String, Account>,
     credentials: BTreeMap<CredentialId, Credential>,
+    forge_items: BTreeMap<ItemId, ForgeItem>,
     paused_since: Option<Timestamp>,
     events: Vec<Event>,
     /// Numbers are never used twice, also after what had them was forgotten.
@@ -425,6 +426,41 @@ impl Store for MemoryStore {
 
     fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
         self.read(|tables| tables.credentials.get(id).cloned())
+    }
+
+    fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>> {
+        self.read(|tables| tables.forge_items.get(id).cloned())
+    }
+
+    fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {
+        self.read(|tables| {
+            let of_task = tables.forge_items.values().filter(|item| item.task == *task);
+            of_task.max_by_key(|item| (item.created_at, item.id.clone())).cloned()
+        })
+    }
+
+    fn open_forge_items(&self) -> Answer<'_, Vec<ForgeItem>> {
+        self.read(|tables| {
+            let rows = tables.forge_items.values().filter(|item| item.is_open());
+            sorted(rows.cloned(), |item| (item.created_at, item.id.clone()))
+        })
+    }
+
+    fn ended_forge_items(&self, limit: usize) -> Answer<'_, Vec<ForgeItem>> {
+        self.read(move |tables| {
+            let rows = tables.forge_items.values().filter(|item| !item.is_open());
+            let mut rows = sorted(rows.cloned(), |item| Reverse((item.ended_at, item.id.clone())));
+            rows.truncate(limit);
+            rows
+        })
+    }
+
+    fn past_forge_items(&self, before: Timestamp, limit: usize) -> Answer<'_, Vec<ItemId>> {
+        self.read(move |tables| {
+            let rows = tables.forge_items.values().filter(|item| item.ended_at.is_some_and(|at| at < before));
+            let rows = sorted(rows.cloned(), |item| (item.ended_at, item.id.clone()));
+            rows.into_iter().take(limit).map(|item| item.id).collect()
+        })
     }
 
     fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>> {

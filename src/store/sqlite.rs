@@ -26,12 +26,12 @@ use super::{
 };
 use crate::domain::agent::Assignment;
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairFacts, PairRecord,
-    Project, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, Launch, Message, Notice, PairFacts,
+    PairRecord, Project, Session, Task, TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -458,6 +458,30 @@ impl Store for SqliteStore {
 
     fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
         self.find(sqlx::query("SELECT * FROM credentials WHERE id = $1").bind(id.as_str()), rows::credential)
+    }
+
+    fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>> {
+        self.find(sqlx::query("SELECT * FROM forge_items WHERE id = $1").bind(id.as_str()), rows::forge_item)
+    }
+
+    fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {
+        let sql = "SELECT * FROM forge_items WHERE task_id = $1 ORDER BY created_at DESC, id DESC LIMIT 1";
+        self.find(sqlx::query(sql).bind(task.as_str()), rows::forge_item)
+    }
+
+    fn open_forge_items(&self) -> Answer<'_, Vec<ForgeItem>> {
+        let sql = "SELECT * FROM forge_items WHERE ended_at IS NULL ORDER BY created_at, id";
+        self.list(sqlx::query(sql), rows::forge_item)
+    }
+
+    fn ended_forge_items(&self, most: usize) -> Answer<'_, Vec<ForgeItem>> {
+        let sql = "SELECT * FROM forge_items WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, id DESC LIMIT $1";
+        self.list(sqlx::query(sql).bind(limit(most)), rows::forge_item)
+    }
+
+    fn past_forge_items(&self, before: Timestamp, most: usize) -> Answer<'_, Vec<ItemId>> {
+        let sql = "SELECT id FROM forge_items WHERE ended_at < $1 ORDER BY ended_at, id LIMIT $2";
+        self.list(sqlx::query(sql).bind(before.as_millis()).bind(limit(most)), rows::item_id)
     }
 
     fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>> {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::item::ItemState;
 use super::labels::{LabelNames, LabelState, is_same};
 use super::{ForgeUser, ItemFacts};
+use crate::domain::launch::StopReason;
 use crate::domain::words::words;
 
 words! {
@@ -26,6 +27,17 @@ words! {
 }
 
 impl StopCause {
+    /// Why an agent that works on the item is ended. `None`: it is told that its task is cancelled, as by any person.
+    pub const fn stop_reason(self) -> Option<StopReason> {
+        match self {
+            Self::Unassigned | Self::Unlabelled => Some(StopReason::Unassigned),
+            Self::Closed => Some(StopReason::Closed),
+            Self::Gone => Some(StopReason::Gone),
+            Self::Moved => Some(StopReason::Moved),
+            Self::Cancelled => None,
+        }
+    }
+
     /// Whether there is still something to write to.
     pub const fn leaves_an_item(self) -> bool {
         !matches!(self, Self::Gone | Self::Moved)

@@ -10,6 +10,8 @@
 //!                               Pausing ── tree empty ───────►
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::labels::LabelState;
@@ -220,6 +222,14 @@ impl ForgeItem {
         let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
         Self { n_attempts: 0, retry_at: None, last_error: given_up, ended_at, ..self }
+    }
+
+    /// How long to wait after one more failure: from a second to five minutes, not the same for all.
+    pub fn delay(&self) -> Duration {
+        let seconds = 1_u64 << self.n_attempts.min(9);
+        let jitter =
+            self.id.as_str().bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 20;
+        Duration::from_millis(seconds.min(300) * (1_000 + jitter * 10))
     }
 
     /// After the first of `owed` failed: tried again at `retry_at`.

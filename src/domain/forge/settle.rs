@@ -67,17 +67,20 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
 }
 
 /// The item when the forge, or the end of its pause, says that it is over; `None` if that is known.
-pub fn stopping(item: &ForgeItem, cause: StopCause) -> Option<ForgeItem> {
+pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<ForgeItem> {
     match item.state {
         ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } => {
             Some(ForgeItem { state: ItemState::Stopping(cause), ..item.clone() })
         }
         ItemState::Claiming { .. } => {
             let mut item = ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
-            // Nobody has read that it was ours.
+            // Nothing was done yet: what was said of it is taken back.
             item.owed = Vec::new();
-            let item = if cause.leaves_an_item() { item.owing(Owed::Withdraw) } else { item };
-            Some(item.owing(Owed::Folder { place: Place::Completed }))
+            Some(if cause.leaves_an_item() {
+                item.owing(Owed::Withdraw).owing(Owed::Label { state: LabelState::Stopped })
+            } else {
+                ForgeItem { ended_at: Some(now), ..item }
+            })
         }
         ItemState::Stopping(_) | ItemState::Ended(_) => None,
     }
@@ -93,7 +96,7 @@ pub fn pausing(item: &ForgeItem) -> Option<ForgeItem> {
 pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timestamp) -> Option<ForgeItem> {
     let ItemState::Paused { .. } = item.state else { return None };
     match judged {
-        Eligibility::Not(cause) => stopping(item, cause),
+        Eligibility::Not(cause) => stopping(item, cause, now),
         Eligibility::Eligible => {
             let item = ForgeItem {
                 state: ItemState::Active(Standing::Processing),
@@ -104,6 +107,18 @@ pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timesta
             Some(item.owing(Owed::Label { state: LabelState::Processing }).saying(texts.resumed(now)))
         }
     }
+}
+
+/// The item when it is ours, and its task is made.
+pub fn won(item: &ForgeItem) -> ForgeItem {
+    let mut item = ForgeItem { state: ItemState::Active(Standing::Processing), ..item.clone() };
+    item.owed.retain(|owed| *owed != Owed::Claim);
+    item.owing(Owed::Folder { place: Place::Running }).owing(Owed::Label { state: LabelState::Processing })
+}
+
+/// The item when somebody else was first.
+pub fn lost(item: &ForgeItem) -> ForgeItem {
+    ForgeItem { state: ItemState::Ended(ItemEnd::Elsewhere), owed: vec![Owed::Withdraw], ..item.clone() }
 }
 
 /// The item when it was paused for too long.

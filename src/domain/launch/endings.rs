@@ -34,6 +34,14 @@ pub enum StopReason {
     RunMaximum,
     /// It neither called nor printed anything for `run.silence_timeout`.
     Silence,
+    /// The bot was taken off the item of a forge that it worked on (seed 002).
+    Unassigned,
+    /// That item was closed.
+    Closed,
+    /// That item is gone.
+    Gone,
+    /// That item is part of another repository now.
+    Moved,
     /// The server does not know it any more, or knows it as ended.
     Unknown,
 }
@@ -54,6 +62,10 @@ impl StopReason {
             Self::SessionMaximum => "session_maximum",
             Self::RunMaximum => "run_maximum",
             Self::Silence => "silence",
+            Self::Unassigned => "unassigned",
+            Self::Closed => "closed",
+            Self::Gone => "gone",
+            Self::Moved => "moved",
             Self::Unknown => "unknown",
         }
     }

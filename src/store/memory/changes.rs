@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Tables;
 use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, InstanceKey, Launch, Message, Notice, PairRecord, Project,
-    Session, Task,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
+    PairRecord, Project, Session, Task,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS};
 
@@ -52,6 +52,7 @@ rows! {
     Session, "session", id: SessionId, sessions;
     Execution, "execution", id: ExecutionId, executions;
     Notice, "notice", id: NoticeId, notices;
+    ForgeItem, "forge item", id: ItemId, forge_items;
     PairRecord, "pair", key: InstanceKey, pairs;
     Account, "account", ai_type: String, accounts;
     Credential, "credential", id: CredentialId, credentials;
@@ -83,6 +84,7 @@ impl Tables {
                         return Err(CommitError::Outdated { what: "chat", id: newer.id.to_string() });
                     }
                 }
+                Expect::NoOpenItem(key) => self.expect_no_open_item(&key, None)?,
                 Expect::NotPaused if self.paused_since.is_none() => {}
                 Expect::NotPaused => return Err(CommitError::Outdated { what: "pause", id: String::new() }),
             }
@@ -98,6 +100,20 @@ impl Tables {
                 Change::Pair(row) => self.write(row, undo)?,
                 Change::Account(row) => self.write(row, undo)?,
                 Change::Credential(row) => self.write(row, undo)?,
+                Change::ForgeItem(row) => {
+                    if row.is_open() {
+                        self.expect_no_open_item(&row.key, Some(&row.id))?;
+                    }
+                    self.write(row, undo)?;
+                }
+                Change::ForgetItem(id) => {
+                    if let Some(before) = self.forge_items.get(&id).filter(|item| !item.is_open()).cloned() {
+                        self.forge_items.remove(&id);
+                        undo.push(Box::new(move |tables| {
+                            tables.forge_items.insert(id, before);
+                        }));
+                    }
+                }
                 Change::ForgetCredential(id) => {
                     if let Some(before) = self.credentials.remove(&id) {
                         undo.push(Box::new(move |tables| {
@@ -205,6 +221,14 @@ impl Tables {
         match self.open_launch(key) {
             Some(launch) if Some(&launch.id) != except => Err(CommitError::OpenLaunch { key: key.clone() }),
             _ => Ok(()),
+        }
+    }
+
+    fn expect_no_open_item(&self, key: &ItemKey, except: Option<&ItemId>) -> Result<(), CommitError> {
+        let mut open = self.forge_items.values().filter(|item| item.is_open() && item.key == *key);
+        match open.find(|item| Some(&item.id) != except) {
+            Some(_) => Err(CommitError::Outdated { what: "forge item", id: key.to_string() }),
+            None => Ok(()),
         }
     }
 

@@ -10,8 +10,8 @@ use super::{BoxError, SqlQuery, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Account, Agent, Credential, Execution, InstanceKey, Launch, LaunchState, Message, Notice, Outcome, PairRecord,
-    Project, Session, Task, Timestamp, Usage,
+    Account, Agent, Credential, Execution, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState, Message, Notice,
+    Outcome, PairRecord, Project, Session, Task, Timestamp, Usage,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -119,6 +119,11 @@ pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) ->
             Change::Pair(pair) => write_pair(connection, pair).await?,
             Change::Account(account) => write_account(connection, account).await?,
             Change::Credential(credential) => write_credential(connection, credential).await?,
+            Change::ForgeItem(item) => write_item(connection, item).await?,
+            Change::ForgetItem(id) => {
+                let sql = "DELETE FROM forge_items WHERE id = $1 AND ended_at IS NOT NULL";
+                execute(connection, sqlx::query(sql).bind(id.as_str())).await?;
+            }
             Change::ForgetCredential(id) => {
                 let sql = "DELETE FROM credentials WHERE id = $1";
                 execute(connection, sqlx::query(sql).bind(id.as_str())).await?;
@@ -175,11 +180,28 @@ async fn check(connection: &mut SqliteConnection, expect: &Expect) -> Result<(),
                 None => Ok(()),
             }
         }
+        Expect::NoOpenItem(key) => check_no_open_item(connection, key, "").await,
         Expect::NotPaused => {
             let pause = sqlx::query("SELECT since FROM pauses").fetch_optional(connection).await?;
             if pause.is_none() { Ok(()) } else { Err(outdated("pause", &"")) }
         }
     }
+}
+
+/// Whether nobody but `id` works on the item.
+async fn check_no_open_item(connection: &mut SqliteConnection, key: &ItemKey, id: &str) -> Result<(), Failure> {
+    let sql = "SELECT id FROM forge_items WHERE forge = $1 AND host = $2 AND repository = $3 AND kind = $4 AND number = $5 \
+        AND ended_at IS NULL AND id <> $6";
+    let query = bind_item(sqlx::query(sql), key).bind(id);
+    match query.fetch_optional(connection).await? {
+        Some(_) => Err(outdated("forge item", key)),
+        None => Ok(()),
+    }
+}
+
+fn bind_item<'q>(query: SqlQuery<'q>, key: &'q ItemKey) -> SqlQuery<'q> {
+    let number = i64::try_from(key.number).unwrap_or(i64::MAX);
+    query.bind(key.forge.as_str()).bind(&key.host).bind(&key.repository).bind(key.kind.as_str()).bind(number)
 }
 
 async fn check_revision(
@@ -431,6 +453,35 @@ async fn write_credential(connection: &mut SqliteConnection, credential: &Creden
         .bind(millis(credential.last_used_at))
         .bind(millis(credential.revoked_at));
     TABLE.write(connection, query, &credential.id, credential.revision).await
+}
+
+async fn write_item(connection: &mut SqliteConnection, item: &ForgeItem) -> Result<(), Failure> {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let columns = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, title, url, state, owed, \
+            n_attempts, retry_at, last_error, n_comments, is_missing, n_resumed, created_at, ended_at";
+        Table::new("forge item", "forge_items", 1, columns)
+    });
+    if item.is_open() {
+        check_no_open_item(connection, &item.key, item.id.as_str()).await?;
+    }
+    let json = |value: Result<String, serde_json::Error>| value.expect("a state has text keys only");
+    let query = bind_item(TABLE.query(item.revision).bind(item.id.as_str()), &item.key)
+        .bind(item.agent.as_str())
+        .bind(item.project.as_str())
+        .bind(item.task.as_str())
+        .bind(&item.title)
+        .bind(&item.url)
+        .bind(json(serde_json::to_string(&item.state)))
+        .bind(json(serde_json::to_string(&item.owed)))
+        .bind(i64::from(item.n_attempts))
+        .bind(millis(item.retry_at))
+        .bind(&item.last_error)
+        .bind(i64::from(item.n_comments))
+        .bind(item.is_missing)
+        .bind(i64::from(item.n_resumed))
+        .bind(item.created_at.as_millis())
+        .bind(millis(item.ended_at));
+    TABLE.write(connection, query, &item.id, item.revision).await
 }
 
 async fn write_notice(connection: &mut SqliteConnection, notice: &Notice) -> Result<(), Failure> {

@@ -12,14 +12,14 @@ use super::BoxError;
 use crate::domain::account::{Parked, Probe};
 use crate::domain::agent::Assignment;
 use crate::domain::event::Event;
-use crate::domain::id::LaunchId;
+use crate::domain::id::{ItemId, LaunchId};
 use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::{
-    Account, Activity, Agent, Credential, Execution, Failure, InstanceKey, Launch, LaunchState, Message, Notice,
-    Outcome, PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
+    Account, Activity, Agent, Credential, Execution, Failure, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState,
+    Message, Notice, Outcome, PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -261,6 +261,41 @@ pub(super) fn credential(row: &SqliteRow) -> Result<Credential, StoreError> {
             revision: row.get("revision")?,
         })
     })
+}
+
+pub(super) fn forge_item(row: &SqliteRow) -> Result<ForgeItem, StoreError> {
+    read("forge item", row, |row| {
+        Ok(ForgeItem {
+            id: row.parsed("id")?,
+            key: ItemKey {
+                forge: row.word("forge")?,
+                host: row.get("host")?,
+                repository: row.get("repository")?,
+                kind: row.word("kind")?,
+                number: row.number("number")?,
+            },
+            agent: row.parsed("agent_id")?,
+            project: row.parsed("project_id")?,
+            task: row.parsed("task_id")?,
+            title: row.get("title")?,
+            url: row.get("url")?,
+            state: serde_json::from_str(row.get("state")?)?,
+            owed: serde_json::from_str(row.get("owed")?)?,
+            n_attempts: row.number("n_attempts")?,
+            retry_at: row.optional_time("retry_at")?,
+            last_error: row.get("last_error")?,
+            n_comments: row.number("n_comments")?,
+            is_missing: row.get("is_missing")?,
+            n_resumed: row.number("n_resumed")?,
+            created_at: row.time("created_at")?,
+            ended_at: row.optional_time("ended_at")?,
+            revision: row.get("revision")?,
+        })
+    })
+}
+
+pub(super) fn item_id(row: &SqliteRow) -> Result<ItemId, StoreError> {
+    read("forge item", row, |row| row.parsed("id"))
 }
 
 pub(super) fn output_tail(row: &SqliteRow) -> Result<String, StoreError> {

@@ -6,6 +6,10 @@ use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::credential::{CredentialKind, Role};
 use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::domain::forge::labels::LabelState;
+use agent_coordinator::domain::forge::{
+    ForgeItem, ForgeKind, ItemEnd, ItemKey, ItemKind, ItemState, Owed, Place, Standing, StopCause,
+};
 use agent_coordinator::domain::launch::{ExitStatus, Outcome, ReportResult, StopReason, TimeLimit};
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
@@ -22,7 +26,7 @@ use agent_coordinator::store::{
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 
 use super::rows::{agent, assignment, at, execution, id, launch_of, message, notice, project, session, task, ticket};
 
@@ -35,11 +39,12 @@ const SESSIONS: [&str; 3] = ["s", "s2", "s3"];
 const EXECUTIONS: [&str; 2] = ["e", "f"];
 const NOTICES: [&str; 2] = ["n", "o"];
 const CREDENTIALS: [&str; 2] = ["c", "d"];
+const ITEMS: [&str; 3] = ["i", "j", "k"];
 const MESSAGES: [&str; 3] = ["m1", "m2", "m3"];
 /// What agents are started with; nobody with the second one.
 const AI_TYPES: [&str; 2] = ["claude", "codex"];
 const PURPOSES: [Purpose; 2] = [Purpose::Task, Purpose::Chat];
-const STOP_REASONS: [StopReason; 14] = [
+const STOP_REASONS: [StopReason; 18] = [
     StopReason::Reported,
     StopReason::LoggedOut,
     StopReason::Person,
@@ -53,6 +58,10 @@ const STOP_REASONS: [StopReason; 14] = [
     StopReason::SessionMaximum,
     StopReason::RunMaximum,
     StopReason::Silence,
+    StopReason::Unassigned,
+    StopReason::Closed,
+    StopReason::Gone,
+    StopReason::Moved,
     StopReason::Unknown,
 ];
 const REPORTS: [ReportResult; 3] = [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];
@@ -273,6 +282,53 @@ fn credential_row() -> impl Strategy<Value = Credential> {
     })
 }
 
+fn item_row() -> impl Strategy<Value = ForgeItem> {
+    let ended = |end| (ItemState::Ended(end), Some(at(7)));
+    let states = vec![
+        (ItemState::Claiming { after_comment: Some(3) }, None),
+        (ItemState::Active(Standing::Failed), None),
+        (ItemState::Stopping(StopCause::Gone), None),
+        (ItemState::Paused { since: at(5) }, None),
+        ended(ItemEnd::Done),
+        ended(ItemEnd::Stopped(StopCause::Unassigned)),
+    ];
+    let owed = vec![
+        Owed::Claim,
+        Owed::Label { state: LabelState::Paused },
+        Owed::Comment { number: 2, text: "it's \u{1f980}".to_owned() },
+        Owed::Folder { place: Place::Completed },
+    ];
+    let rest = (subsequence(owed, 0..=4), option::of(time()), any::<(u32, bool)>());
+    (select(&ITEMS), select(&TASKS), 1_u64..3, select(states), time(), rest).prop_map(
+        |(name, task, number, (state, ended_at), created_at, (owed, retry_at, (n, is_missing)))| ForgeItem {
+            id: id(name),
+            key: ItemKey {
+                forge: ForgeKind::GitLab,
+                host: "forge.example".to_owned(),
+                repository: "a/b".to_owned(),
+                kind: ItemKind::MergeRequest,
+                number,
+            },
+            agent: id("a"),
+            project: id("p"),
+            task: id(task),
+            title: "日本".to_owned(),
+            url: String::new(),
+            state,
+            owed,
+            n_attempts: n,
+            retry_at,
+            last_error: retry_at.map(|at| at.to_string()),
+            n_comments: n,
+            is_missing,
+            n_resumed: n,
+            created_at,
+            ended_at,
+            revision: 0,
+        },
+    )
+}
+
 fn notice_row() -> impl Strategy<Value = Notice> {
     let times = (time(), option::of(time()), option::of(time()));
     let words = (select(NoticeAction::ALL), select(NoticeDemand::ALL), option::of(select(&TASKS)));
@@ -331,6 +387,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => account_row().prop_map(Change::Account),
         2 => credential_row().prop_map(Change::Credential),
         1 => select(&CREDENTIALS).prop_map(|name| Change::ForgetCredential(id(name))),
+        3 => item_row().prop_map(Change::ForgeItem),
+        1 => select(&ITEMS).prop_map(|name| Change::ForgetItem(id(name))),
         2 => notice_row().prop_map(Change::Notice),
         3 => message_row().prop_map(Change::Message),
         1 => (select(&LAUNCHES), "[a-z]{0,3}").prop_map(|(name, tail)| Change::OutputTail(id(name), tail)),
@@ -411,6 +469,9 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             Change::Credential(row) => {
                 row.revision = basis.revision(store.credential(&row.id).await.unwrap().map(|row| row.revision));
             }
+            Change::ForgeItem(row) => {
+                row.revision = basis.revision(store.forge_item(&row.id).await.unwrap().map(|row| row.revision));
+            }
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
@@ -421,6 +482,7 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
             | Change::Unassign(_)
             | Change::OutputTail(..)
             | Change::ForgetCredential(_)
+            | Change::ForgetItem(_)
             | Change::Message(_)
             | Change::Pause(_)
             | Change::ForgetLaunch(_)
@@ -517,6 +579,12 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
     }
     for message in MESSAGES {
         ask!(store.message(&id(message)));
+    }
+    ask!(store.open_forge_items());
+    ask!(store.ended_forge_items(2));
+    ask!(store.past_forge_items(at(9), 2));
+    for task in TASKS {
+        ask!(store.forge_item_of_task(&id(task)));
     }
     ask!(store.credentials());
     for credential in CREDENTIALS {

@@ -1,0 +1,160 @@
+//! How one list of a repository is read, page by page, so that an unchanged one costs a question or two: pure.
+//!
+//! A list of one page is read as a whole each time, and conditionally. Of a longer one each look reads the next page, for what is
+//! missing, and beside it what has changed since the last look, for what is urgent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Conditional, Page};
+use crate::domain::forge::{ItemFacts, ItemKind};
+
+/// What an item is within its repository.
+pub(super) type Within = (ItemKind, u64);
+
+/// What is known of one list.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    pages: BTreeMap<u32, KnownPage>,
+    /// The page that is next, from 0.
+    next: u32,
+    /// Seen since the first page was read.
+    seen: BTreeSet<Within>,
+    /// Since when changes are asked for: the newest `updated_at` so far.
+    since: Option<String>,
+    is_read_once: bool,
+}
+
+#[derive(Debug)]
+struct KnownPage {
+    etag: Option<String>,
+    /// Without their bodies, which nobody needs again.
+    items: Vec<ItemFacts>,
+    has_more: bool,
+}
+
+/// What a page brought.
+pub(super) struct Read {
+    /// As they are now.
+    pub(super) items: Vec<ItemFacts>,
+    /// All items of the list, if this was its last page.
+    pub(super) whole: Option<BTreeSet<Within>>,
+}
+
+impl Look {
+    /// The page to ask for, with what makes the question conditional.
+    pub(super) fn question(&self) -> (u32, Option<&str>) {
+        let page = self.next + 1;
+        (page, self.pages.get(&page).and_then(|known| known.etag.as_deref()))
+    }
+
+    /// Whether the next page is to be read at once: the list is read for the first time.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.is_read_once
+    }
+
+    /// Since when changes are asked for beside it; `None` for a list that is read as a whole each time.
+    pub(super) fn changes_since(&self) -> Option<&str> {
+        let is_long = self.pages.len() > 1;
+        self.since.as_deref().filter(|_| is_long && self.is_read_once)
+    }
+
+    /// Takes the answer to [`Look::question`].
+    pub(super) fn take(&mut self, answer: Conditional<Page>) -> Read {
+        let number = self.next + 1;
+        if let Conditional::Fresh(Page { mut items, etag, has_more }) = answer {
+            for item in &mut items {
+                item.body = String::new();
+            }
+            self.pages.insert(number, KnownPage { etag, items, has_more });
+        }
+        let (items, has_more) =
+            self.pages.get(&number).map_or((Vec::new(), false), |page| (page.items.clone(), page.has_more));
+        if !self.is_read_once {
+            self.note_changes(&items);
+        }
+        self.seen.extend(items.iter().map(|item| (item.kind, item.number)));
+        if has_more {
+            self.next = number;
+            return Read { items, whole: None };
+        }
+        self.pages.retain(|known, _| *known <= number);
+        self.next = 0;
+        self.is_read_once = true;
+        Read { items, whole: Some(std::mem::take(&mut self.seen)) }
+    }
+
+    /// Takes what has changed.
+    pub(super) fn note_changes(&mut self, items: &[ItemFacts]) {
+        let newest = items.iter().map(|item| item.updated_at.as_str()).filter(|at| !at.is_empty()).max();
+        if newest > self.since.as_deref() {
+            self.since = newest.map(str::to_owned);
+        }
+    }
+
+    /// Begins anew: what was known is of another time.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(number: u64, updated_at: &str) -> ItemFacts {
+        ItemFacts {
+            kind: ItemKind::Issue,
+            number,
+            title: String::new(),
+            body: "long".to_owned(),
+            url: String::new(),
+            author: None,
+            labels: Vec::new(),
+            assignees: Vec::new(),
+            is_open: true,
+            updated_at: updated_at.to_owned(),
+        }
+    }
+
+    fn page(items: Vec<ItemFacts>, etag: &str, has_more: bool) -> Conditional<Page> {
+        Conditional::Fresh(Page { items, etag: Some(etag.to_owned()), has_more })
+    }
+
+    #[test]
+    fn a_short_list_is_read_as_a_whole_each_time() {
+        let mut look = Look::default();
+        assert_eq!(look.question(), (1, None));
+        let read = look.take(page(vec![item(7, "t1")], "e1", false));
+        assert_eq!(read.whole, Some(BTreeSet::from([(ItemKind::Issue, 7)])));
+        assert_eq!(look.question(), (1, Some("e1")));
+        assert_eq!(look.changes_since(), None);
+        let again = look.take(Conditional::NotModified);
+        assert_eq!((again.items.len(), again.whole.map(|whole| whole.len())), (1, Some(1)));
+    }
+
+    #[test]
+    fn a_long_list_is_read_page_by_page_with_the_changes_beside_it() {
+        let mut look = Look::default();
+        assert!(look.take(page(vec![item(1, "t5")], "e1", true)).whole.is_none());
+        assert!(look.goes_on());
+        assert_eq!(look.question(), (2, None));
+        assert_eq!(look.take(page(vec![item(2, "t3")], "e2", false)).whole.map(|whole| whole.len()), Some(2));
+        assert!(!look.goes_on());
+        assert_eq!((look.question(), look.changes_since()), ((1, Some("e1")), Some("t5")));
+        look.note_changes(&[item(2, "t9"), item(3, "t8")]);
+        assert_eq!(look.changes_since(), Some("t9"));
+        assert!(look.take(Conditional::NotModified).whole.is_none());
+        // It has become shorter.
+        assert_eq!(look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()), Some(1));
+    }
+
+    #[test]
+    fn a_list_that_was_shortened_to_a_page_is_short() {
+        let mut look = Look::default();
+        look.take(page(vec![item(1, "t")], "e1", true));
+        look.take(page(vec![item(2, "t")], "e2", false));
+        look.take(page(vec![item(1, "t")], "e4", false));
+        assert_eq!(look.changes_since(), None);
+        assert_eq!(look.question(), (1, Some("e4")));
+    }
+}

@@ -1,0 +1,376 @@
+//! Does what is owed for the items of one host: claims, labels, comments, folders, each item's in its order, again and again until it
+//! is done.
+//!
+//! Doing a thing twice is as doing it once: labels are changed by what is there, comments are looked for before they are posted.
+//! So a daemon may die between any two steps, and an answer may be lost.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use futures::stream::FuturesUnordered;
+use futures::{StreamExt as _, future};
+use tokio::time::Instant;
+
+use super::contexts::{Context, Contexts};
+use super::seat::{Seat, Unanswered};
+use super::{Conditional, Forge, ForgeError, FoundItem};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::forge::labels::{LabelState, is_same};
+use crate::domain::forge::marker::Marker;
+use crate::domain::forge::texts::Texts;
+use crate::domain::forge::{
+    Comment, Eligibility, ForgeItem, ItemFacts, ItemState, LabelDelta, Owed, Place, StopCause, task_text,
+};
+use crate::domain::id::ItemId;
+use crate::nudge::{Wakeups, sleep_until};
+use crate::service::ServiceError;
+use crate::telemetry::ErrorChain;
+
+/// Items that are served at the same time: one whose forge hangs delays no other.
+const N_AT_ONCE: usize = 8;
+/// So often something that the forge refuses is tried before it is given up.
+const MAX_REFUSALS: u32 = 5;
+
+/// Does what is owed.
+pub(super) struct Performer {
+    seat: Arc<Seat>,
+    contexts: Arc<Contexts>,
+}
+
+/// Why something that is owed isn't done.
+#[derive(Debug, thiserror::Error)]
+enum Undone {
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    #[error(transparent)]
+    Folder(#[from] super::contexts::ContextError),
+    /// It isn't to be done in a dry run.
+    #[error("dry run")]
+    DryRun,
+    /// Said as it is to be read.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What to do after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Nothing was tried: it stays as it is.
+    Wait,
+    TryAgain,
+    GiveUp,
+}
+
+impl Performer {
+    pub(super) const fn new(seat: Arc<Seat>, contexts: Arc<Contexts>) -> Self {
+        Self { seat, contexts }
+    }
+
+    /// Works as long as it is polled. Cancel-safe, as a crash is.
+    pub(super) async fn work(self, mut news: Wakeups) -> Infallible {
+        let mut at_work: BTreeSet<ItemId> = BTreeSet::new();
+        let mut running = FuturesUnordered::new();
+        loop {
+            let mut look_at = None;
+            match self.seat.service.forge_items().await {
+                Ok(items) => {
+                    let now = self.seat.service.time();
+                    for item in items.into_iter().filter(|item| self.seat.has(item)) {
+                        let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
+                        let gated_until = self.seat.gated_until().filter(|_| is_asked);
+                        if item.due(now).is_some() && gated_until.is_none() {
+                            if running.len() < N_AT_ONCE && at_work.insert(item.id.clone()) {
+                                running.push(self.serve(item));
+                            }
+                        } else if !item.owed.is_empty() {
+                            let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
+                            let at = (Instant::now() + wait).max(gated_until.unwrap_or_else(Instant::now));
+                            look_at = Some(look_at.map_or(at, |earlier: Instant| earlier.min(at)));
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
+                    look_at = Some(Instant::now() + std::time::Duration::from_secs(5));
+                }
+            }
+            tokio::select! {
+                () = news.woken() => {}
+                () = sleep_until(look_at) => {}
+                served = next(&mut running) => {
+                    at_work.remove(&served);
+                }
+            }
+        }
+    }
+
+    /// Does the first thing that is owed, and notes what came of it.
+    async fn serve(&self, item: ForgeItem) -> ItemId {
+        let id = item.id.clone();
+        let Some(owed) = item.owed.first().cloned() else { return id };
+        let done = match self.perform(&item, &owed).await {
+            Ok(()) => self.seat.service.owed_is_done(&id, &owed, None).await,
+            Err(undone) => self.note(&item, &owed, &undone).await,
+        };
+        if let Err(error) = done {
+            tracing::warn!(
+                item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
+            );
+            // Not at once: the store is in trouble.
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        id
+    }
+
+    async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
+        let error = ErrorChain(undone).to_string();
+        let what = said(owed);
+        match next_after(undone, owed, item.n_attempts) {
+            Next::Wait => {
+                tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits");
+                // Until something changes, or the host may be asked again.
+                self.seat.service.owed_has_failed(&item.id, owed, &error).await
+            }
+            Next::TryAgain => {
+                if matches!(undone, Undone::Folder(_)) {
+                    tracing::error!(item = %item.key, owed = what, error, "the folder of a forge item could not be written");
+                } else {
+                    tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "a forge item is not up to date; will try again");
+                }
+                self.seat.service.owed_has_failed(&item.id, owed, &error).await
+            }
+            Next::GiveUp => {
+                tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
+                let given_up = format!("{what} given up: {error}");
+                self.seat.service.owed_is_done(&item.id, owed, Some(&given_up)).await
+            }
+        }
+    }
+
+    async fn perform(&self, item: &ForgeItem, owed: &Owed) -> Result<(), Undone> {
+        if let Owed::Folder { place } = owed {
+            return self.put_folder(item, *place).await;
+        }
+        if self.seat.is_dry_run {
+            return Err(Undone::DryRun);
+        }
+        let forge = self.seat.forge()?;
+        match owed {
+            Owed::Claim => self.claim(&*forge, item).await,
+            Owed::Withdraw => self.withdraw(&*forge, item).await,
+            Owed::Label { state } => self.label(&*forge, item, *state).await,
+            Owed::Comment { number, text } => self.comment(&*forge, item, *number, text).await.map(drop),
+            Owed::Folder { .. } => Ok(()),
+        }
+    }
+
+    /// Says that the item is ours, then looks whether it is: of those who said so since the item was free, the first.
+    async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
+        let service = &self.seat.service;
+        let ItemState::Claiming { after_comment } = item.state else { return Ok(()) };
+        let rules = self.seat.rules().await.map_err(Undone::Refused)?;
+        let comments = self.comments(forge, item).await?;
+        // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
+        let facts = match self.facts(forge, item).await? {
+            Ok(facts) => facts,
+            Err(cause) => return Ok(service.stop_item(&item.id, cause).await?),
+        };
+        if let Eligibility::Not(cause) = rules.judge(&facts, Some(&item.state)) {
+            return Ok(service.stop_item(&item.id, cause).await?);
+        }
+        let after_comment = match after_comment {
+            Some(after) => after,
+            None if !rules.is_free(&facts) => return Ok(service.lose_item(&item.id).await?),
+            None => {
+                let last = comments.iter().map(|comment| comment.id).max().unwrap_or(0);
+                service.look_at_item(&item.id, last).await?;
+                last
+            }
+        };
+        crash_point::reach(CrashPoint::ItemLookedAt);
+        let processing = &rules.labels.processing;
+        if !facts.labels.iter().any(|label| is_same(label, processing)) {
+            let delta = LabelDelta { add: vec![processing.clone()], remove: Vec::new() };
+            self.change_labels(forge, item, &delta).await?;
+        }
+        crash_point::reach(CrashPoint::ItemLabelled);
+        let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
+        let comments = self.comment(forge, item, Marker::CLAIM, &text).await?;
+        crash_point::reach(CrashPoint::ItemClaimed);
+        let claims = comments.iter().filter(|comment| comment.id > after_comment).filter_map(|comment| {
+            Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM).map(|marker| (comment.id, marker.item))
+        });
+        if claims.min().is_some_and(|(_, first)| first != item.id) {
+            tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
+            return Ok(service.lose_item(&item.id).await?);
+        }
+        let description = task_text::description(&item.key, &facts, &comments);
+        service.win_item(&item.id, &task_text::title(&item.key, &facts), &description).await?;
+        crash_point::reach(CrashPoint::ItemWon);
+        Ok(())
+    }
+
+    async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
+        let comments = self.comments(forge, item).await?;
+        let key = &item.key;
+        if let Some(ours) = find(&comments, item, Marker::CLAIM) {
+            self.seat.ask(forge.remove_comment(&key.repository, key.kind, key.number, ours)).await?;
+        }
+        Ok(())
+    }
+
+    async fn label(&self, forge: &dyn Forge, item: &ForgeItem, state: LabelState) -> Result<(), Undone> {
+        let Ok(facts) = self.facts(forge, item).await? else { return Ok(()) };
+        let delta = self.seat.config.labels.delta(state, Some(&facts.labels));
+        if !delta.is_empty() {
+            self.change_labels(forge, item, &delta).await?;
+        }
+        crash_point::reach(CrashPoint::ItemRelabelled);
+        Ok(())
+    }
+
+    /// Posts a comment, unless it is there; all comments as they are then.
+    async fn comment(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        number: u32,
+        text: &str,
+    ) -> Result<Vec<Comment>, Undone> {
+        let comments = self.comments(forge, item).await?;
+        if find(&comments, item, number).is_some() {
+            return Ok(comments);
+        }
+        let key = &item.key;
+        let body = Marker { item: item.id.clone(), number }.mark(text);
+        self.seat.ask(forge.add_comment(&key.repository, key.kind, key.number, &body)).await?;
+        crash_point::reach(CrashPoint::ItemCommented);
+        if number == Marker::CLAIM { self.comments(forge, item).await } else { Ok(comments) }
+    }
+
+    async fn put_folder(&self, item: &ForgeItem, place: Place) -> Result<(), Undone> {
+        let service = &self.seat.service;
+        let executions = service.executions_of_item(item).await?;
+        let provider = service.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
+        let mut launches: Vec<_> = executions.iter().map(|execution| execution.launch.clone()).collect();
+        launches.reverse();
+        launches.dedup();
+        let context = Context { item: item.clone(), provider, launches, last: executions.into_iter().next() };
+        let contexts = Arc::clone(&self.contexts);
+        let put = tokio::task::spawn_blocking(move || contexts.put(place, &context)).await;
+        put.map_err(|error| Undone::Refused(error.to_string()))??;
+        crash_point::reach(CrashPoint::ItemFolderMoved);
+        Ok(())
+    }
+
+    async fn comments(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<Vec<Comment>, Unanswered> {
+        let key = &item.key;
+        self.seat.ask(forge.comments(&key.repository, key.kind, key.number)).await
+    }
+
+    async fn change_labels(&self, forge: &dyn Forge, item: &ForgeItem, delta: &LabelDelta) -> Result<(), Unanswered> {
+        let key = &item.key;
+        self.seat.ask(forge.change_labels(&key.repository, key.kind, key.number, delta)).await
+    }
+
+    /// The item, or why there is none.
+    async fn facts(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
+        let key = &item.key;
+        let answer = self.seat.ask(forge.item(&key.repository, key.kind, key.number, None)).await?;
+        Ok(match answer {
+            Conditional::Fresh((FoundItem::Here(facts), _)) => Ok(*facts),
+            Conditional::Fresh((FoundItem::Moved(_), _)) => Err(StopCause::Moved),
+            Conditional::Fresh((FoundItem::Gone, _)) => Err(StopCause::Gone),
+            Conditional::NotModified => {
+                let request = "an unconditional question".to_owned();
+                let problem = "304".to_owned();
+                return Err(ForgeError::NotUnderstood { request, problem }.into());
+            }
+        })
+    }
+
+    fn texts(&self) -> Texts {
+        Texts::new(self.seat.service.settings().language)
+    }
+}
+
+/// The end of the next one; never, while there is none.
+async fn next<F: Future<Output = ItemId>>(running: &mut FuturesUnordered<F>) -> ItemId {
+    match running.next().await {
+        Some(served) => served,
+        None => future::pending().await,
+    }
+}
+
+/// Our comment with this number.
+fn find(comments: &[Comment], item: &ForgeItem, number: u32) -> Option<u64> {
+    let is_it = |comment: &&Comment| {
+        Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
+    };
+    comments.iter().find(is_it).map(|comment| comment.id)
+}
+
+/// What a failure means: what can't be helped by waiting is given up, all else is tried until it is done.
+fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
+    let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
+        return match undone {
+            Undone::DryRun | Undone::Unanswered(Unanswered::NotAsked(_)) => Next::Wait,
+            _ => Next::TryAgain,
+        };
+    };
+    let is_last = n_attempts + 1 >= MAX_REFUSALS;
+    match error {
+        // There is nothing any more to write to.
+        ForgeError::NotFound { .. } | ForgeError::Moved { .. } if *owed != Owed::Claim => Next::GiveUp,
+        // A locked conversation takes no comments, and an odd one is never taken.
+        ForgeError::Forbidden { .. } if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) => Next::GiveUp,
+        ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
+        _ => Next::TryAgain,
+    }
+}
+
+const fn said(owed: &Owed) -> &'static str {
+    match owed {
+        Owed::Claim => "claim",
+        Owed::Withdraw => "withdraw",
+        Owed::Label { .. } => "label",
+        Owed::Comment { .. } => "comment",
+        Owed::Folder { .. } => "folder",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: ForgeError, owed: &Owed, n_attempts: u32, expected: Next) {
+        assert_eq!(next_after(&Undone::Unanswered(error.into()), owed, n_attempts), expected);
+    }
+
+    fn message() -> String {
+        "no".to_owned()
+    }
+
+    #[test]
+    fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
+        let label = Owed::Label { state: LabelState::Stopped };
+        let comment = Owed::Comment { number: 1, text: String::new() };
+        check(ForgeError::Unavailable { message: message() }, &comment, 10_000, Next::TryAgain);
+        check(ForgeError::Unauthorized { message: message() }, &label, 10_000, Next::TryAgain);
+        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 0, Next::GiveUp);
+        check(ForgeError::NotFound { status: 404, message: message() }, &Owed::Claim, 0, Next::TryAgain);
+    }
+
+    #[test]
+    fn a_comment_on_a_locked_item_is_given_up_and_its_labels_are_not() {
+        let comment = Owed::Comment { number: 1, text: String::new() };
+        let label = Owed::Label { state: LabelState::Stopped };
+        check(ForgeError::Forbidden { message: message() }, &comment, 3, Next::TryAgain);
+        check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
+        check(ForgeError::Forbidden { message: message() }, &label, 400, Next::TryAgain);
+    }
+}

@@ -1,0 +1,216 @@
+//! What those who talk to one host share: the forge, by which rules it is read, whether it is to be left alone, and how it is.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Forge, ForgeError, connect};
+use crate::config::ForgeHost;
+use crate::domain::forge::{ForgeItem, Rules};
+use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
+
+/// A host, as its poller and its performer see it.
+pub(super) struct Seat {
+    pub(super) config: ForgeHost,
+    pub(super) is_dry_run: bool,
+    pub(super) service: Arc<Service>,
+    /// `None` while there is no usable token.
+    forge: Mutex<Option<Arc<dyn Forge>>>,
+    /// Once the bot is known.
+    rules: Mutex<Option<Arc<Rules>>>,
+    gate: Mutex<Gate>,
+    status: Mutex<ForgeStatus>,
+}
+
+/// Until when nobody may ask.
+#[derive(Debug, Default)]
+struct Gate {
+    until: Option<Instant>,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// The host asked to be left alone, or there is no token: nothing was sent.
+    #[error("not asked: {0}")]
+    NotAsked(String),
+    #[error(transparent)]
+    Failed(#[from] ForgeError),
+}
+
+impl Seat {
+    pub(super) fn new(config: ForgeHost, is_dry_run: bool, service: Arc<Service>) -> Self {
+        let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
+            name: repository.name.clone(),
+            project: repository.project.clone(),
+            agent: repository.agent.clone(),
+            seen_at: None,
+            n_assigned: 0,
+            n_elsewhere: 0,
+            problem: None,
+        });
+        let status = ForgeStatus {
+            forge: config.kind,
+            host: config.host.clone(),
+            health: ForgeHealth::Unknown,
+            last_error: None,
+            is_dry_run,
+            repositories: repositories.collect(),
+        };
+        service.report_forge(status.clone());
+        let seat = Self {
+            forge: Mutex::default(),
+            rules: Mutex::default(),
+            gate: Mutex::default(),
+            status: Mutex::new(status),
+            config,
+            is_dry_run,
+            service,
+        };
+        seat.renew();
+        seat
+    }
+
+    /// Whether an item is of this host.
+    pub(super) fn has(&self, item: &ForgeItem) -> bool {
+        item.key.forge == self.config.kind && item.key.host == self.config.host
+    }
+
+    /// Reads the token again: a file of it may have another one.
+    pub(super) fn renew(&self) {
+        match connect(&self.config) {
+            Ok(forge) => *lock(&self.forge) = Some(forge),
+            Err(error) => {
+                let error = crate::telemetry::ErrorChain(&error).to_string();
+                self.set_health(ForgeHealth::Unauthorized, Some(error));
+            }
+        }
+    }
+
+    /// The forge, to ask something of it by [`Seat::ask`].
+    pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
+        if let Some(until) = self.gated_until() {
+            let wait = until.saturating_duration_since(Instant::now()).as_secs();
+            return Err(Unanswered::NotAsked(format!("the host asked to be left alone for {wait} s more")));
+        }
+        let forge = lock(&self.forge).clone();
+        forge.ok_or_else(|| Unanswered::NotAsked("there is no usable token".to_owned()))
+    }
+
+    /// When it may be asked again; `None` if it may.
+    pub(super) fn gated_until(&self) -> Option<Instant> {
+        lock(&self.gate).until.filter(|until| *until > Instant::now())
+    }
+
+    /// The answer to `question`, with what it says of the host taken to heart.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = Result<T, ForgeError>>,
+    ) -> Result<T, Unanswered> {
+        let answer = question.await;
+        match &answer {
+            // They say something of what was asked for; the host is well.
+            Ok(_)
+            | Err(
+                ForgeError::Forbidden { .. }
+                | ForgeError::NotFound { .. }
+                | ForgeError::Moved { .. }
+                | ForgeError::Refused { .. },
+            ) => self.set_health(ForgeHealth::Ok, None),
+            Err(error @ ForgeError::Unauthorized { .. }) => {
+                self.set_health(ForgeHealth::Unauthorized, Some(error.to_string()));
+            }
+            Err(error @ ForgeError::Limited { wait, .. }) => self.close(*wait, error),
+            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. })) => {
+                self.set_health(ForgeHealth::Unavailable, Some(error.to_string()));
+            }
+        }
+        answer.map_err(Unanswered::Failed)
+    }
+
+    /// By what items are judged; asks who the bot is, if that isn't known.
+    pub(super) async fn rules(&self) -> Result<Arc<Rules>, String> {
+        if let Some(rules) = lock(&self.rules).clone() {
+            return Ok(rules);
+        }
+        let forge = self.forge().map_err(|error| error.to_string())?;
+        let name = &self.config.bot_name;
+        let user = self.ask(forge.user(name)).await.map_err(|error| error.to_string())?;
+        let bot = user.ok_or_else(|| format!("`{}` has no account `{name}` (bot_name)", self.config.host))?;
+        let rules = Arc::new(Rules { bot, labels: self.config.labels.clone() });
+        *lock(&self.rules) = Some(Arc::clone(&rules));
+        Ok(rules)
+    }
+
+    /// Keeps what was seen of a repository.
+    pub(super) fn note(&self, name: &str, note: impl FnOnce(&mut RepositoryStatus)) {
+        let mut status = lock(&self.status);
+        let before = status.clone();
+        if let Some(repository) = status.repositories.iter_mut().find(|repository| repository.name == name) {
+            note(repository);
+        }
+        let after = status.clone();
+        drop(status);
+        let problem = |status: &ForgeStatus| {
+            let repository = status.repositories.iter().find(|repository| repository.name == name);
+            repository.and_then(|repository| repository.problem.clone())
+        };
+        if let Some(problem) = problem(&after).filter(|problem| self::differs(problem, problem_of(&before, name))) {
+            tracing::warn!(host = self.config.host, repository = name, problem, "a repository of a forge has a problem");
+        }
+        if after != before {
+            self.service.report_forge(after);
+        }
+    }
+
+    fn close(&self, wait: Duration, error: &ForgeError) {
+        let until = Instant::now() + wait;
+        lock(&self.gate).until = Some(until);
+        let until = self.service.time() + wait;
+        self.set_health(ForgeHealth::Limited(until), Some(error.to_string()));
+    }
+
+    /// Each change is said once.
+    fn set_health(&self, health: ForgeHealth, error: Option<String>) {
+        let mut status = lock(&self.status);
+        let before = status.health;
+        if before == health && error.is_none() {
+            return;
+        }
+        status.health = health;
+        if error.is_some() {
+            status.last_error.clone_from(&error);
+        }
+        let after = status.clone();
+        drop(status);
+        let (host, forge) = (&self.config.host, self.config.kind.as_str());
+        if before.as_str() != health.as_str() {
+            match health {
+                ForgeHealth::Unauthorized => {
+                    tracing::error!(host, forge, error, "a forge does not take the token; a person must renew it");
+                }
+                ForgeHealth::Limited(until) => tracing::warn!(host, forge, error, %until, "a forge asked to be left alone"),
+                ForgeHealth::Unavailable => {
+                    tracing::warn!(host, forge, error, "a forge did not answer; will ask again");
+                }
+                ForgeHealth::Ok => tracing::info!(host, forge, "a forge answers"),
+                ForgeHealth::Unknown => {}
+            }
+        }
+        self.service.report_forge(after);
+    }
+}
+
+fn problem_of<'a>(status: &'a ForgeStatus, name: &str) -> Option<&'a str> {
+    status.repositories.iter().find(|repository| repository.name == name)?.problem.as_deref()
+}
+
+fn differs(problem: &str, before: Option<&str>) -> bool {
+    before != Some(problem)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

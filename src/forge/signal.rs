@@ -1,0 +1,67 @@
+//! The pause file: while it is there nothing is started, and work on items of forges is paused. When it is gone, work goes on.
+//!
+//! Heard of at once where its folder can be watched, and looked at now and then in any case.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::PauseResume;
+use crate::folder_watch::Folders;
+use crate::service::Service;
+use crate::telemetry::ErrorChain;
+
+/// Whether the pause file is there. One that can't be looked at isn't: a folder without rights must not stop everything.
+pub fn is_paused(settings: &PauseResume) -> bool {
+    settings.enabled && settings.signal_file.exists()
+}
+
+/// Follows the file as long as it is polled. Cancel-safe.
+pub(super) async fn follow(service: &Arc<Service>, settings: &PauseResume, poll_interval: Duration) -> Infallible {
+    let look_interval = poll_interval * settings.check_interval;
+    let folders = settings.signal_file.parent().and_then(watched);
+    loop {
+        let is_held = is_paused(settings);
+        if service.hold_starts(is_held) {
+            let file = settings.signal_file.display();
+            if is_held {
+                tracing::warn!(%file, "the pause file is there: nothing is started, and work of forges is paused");
+            } else {
+                tracing::info!(%file, "the pause file is gone: work goes on");
+            }
+        }
+        if is_held && let Err(error) = pause_all(service).await {
+            tracing::warn!(error = %ErrorChain(&error), "could not pause the items of forges; will try again");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(look_interval) => {}
+            () = stirred(folders.as_ref()) => {}
+        }
+    }
+}
+
+async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
+    for item in service.forge_items().await? {
+        service.pause_item(&item.id).await?;
+    }
+    Ok(())
+}
+
+fn watched(folder: &Path) -> Option<Folders> {
+    let made = std::fs::create_dir_all(folder);
+    let folders = made.and_then(|()| Folders::new()).and_then(|folders| {
+        folders.watch_files(folder)?;
+        Ok(folders)
+    });
+    folders
+        .inspect_err(|error| tracing::warn!(folder = %folder.display(), %error, "the pause file is looked for, not heard of"))
+        .ok()
+}
+
+async fn stirred(folders: Option<&Folders>) {
+    match folders {
+        Some(folders) => drop(folders.seen().await),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,119 @@
+//! How the forges are, as those who talk to them said last; and whether the pause file is there. In memory: it is said again after
+//! the next look.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::domain::forge::ForgeKind;
+use crate::domain::{AgentId, PairFacts, ProjectId, Timestamp};
+
+use super::Service;
+
+/// A host, as it was at the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeStatus {
+    pub forge: ForgeKind,
+    pub host: String,
+    pub health: ForgeHealth,
+    /// The last one, also if it is over.
+    pub last_error: Option<String>,
+    /// Nothing is written there, and nothing new is taken.
+    pub is_dry_run: bool,
+    pub repositories: Vec<RepositoryStatus>,
+}
+
+/// Whether a host answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForgeHealth {
+    /// Nobody has asked it yet.
+    Unknown,
+    Ok,
+    /// It doesn't take the token.
+    Unauthorized,
+    /// It is left alone until then, as it asked for.
+    Limited(Timestamp),
+    /// No answer, or none that is understood.
+    Unavailable,
+}
+
+/// A repository, as it was at the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryStatus {
+    pub name: String,
+    pub project: ProjectId,
+    pub agent: AgentId,
+    /// The last look that was answered.
+    pub seen_at: Option<Timestamp>,
+    /// Open items that the bot is assigned to.
+    pub n_assigned: usize,
+    /// Of these, those that somebody else works on.
+    pub n_elsewhere: usize,
+    /// What keeps items of it from being taken, or it from being looked at.
+    pub problem: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ForgeBoard {
+    hosts: Mutex<BTreeMap<(ForgeKind, String), ForgeStatus>>,
+    is_held: AtomicBool,
+}
+
+impl ForgeBoard {
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<(ForgeKind, String), ForgeStatus>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ForgeHealth {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Ok => "ok",
+            Self::Unauthorized => "unauthorized",
+            Self::Limited(_) => "limited",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl Service {
+    /// Keeps the newest word about a host for everyone who looks.
+    pub fn report_forge(&self, status: ForgeStatus) {
+        let key = (status.forge, status.host.clone());
+        let before = self.forges.hosts().insert(key, status.clone());
+        if before.is_none_or(|before| before.health != status.health) {
+            self.waiting.reports.wake();
+        }
+    }
+
+    /// Forgets all hosts: others are configured now.
+    pub fn forget_forges(&self) {
+        self.forges.hosts().clear();
+    }
+
+    /// The hosts, by kind and name.
+    pub fn forges(&self) -> Vec<ForgeStatus> {
+        self.forges.hosts().values().cloned().collect()
+    }
+
+    /// Starts nothing while the pause file is there, or starts again. Answers whether that is news.
+    pub fn hold_starts(&self, is_held: bool) -> bool {
+        let is_news = self.forges.is_held.swap(is_held, Ordering::AcqRel) != is_held;
+        if is_news {
+            self.waiting.coordinators.wake();
+            self.waiting.forges.wake();
+        }
+        is_news
+    }
+
+    /// Whether the pause file keeps agents from starting.
+    pub fn are_starts_held(&self) -> bool {
+        self.forges.is_held.load(Ordering::Acquire)
+    }
+
+    /// The facts of a key, with the pause file among them.
+    pub(super) fn while_held(&self, facts: PairFacts) -> PairFacts {
+        PairFacts { is_paused: facts.is_paused || self.are_starts_held(), ..facts }
+    }
+}
