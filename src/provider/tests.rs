@@ -118,12 +118,13 @@ fn the_environment_is_the_launchs_and_what_the_provider_passes() {
 
 #[test]
 fn secrets_of_the_daemon_are_not_passed_on_by_any_setting() {
-    let text = "everything: { cli_command: a, pass_environment: ['*'] }\ncopilot: { preset: copilot }\n";
-    let folder = tempfile::tempdir().unwrap();
+    let text =
+        "ai_providers: { everything: { cli_command: a, pass_environment: ['*'] }, copilot: { preset: copilot } }";
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("c.yaml");
-    std::fs::write(&file, format!("ai_providers: {{ {} }}\n", text.trim().replace('\n', ", "))).unwrap();
-    let config = crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), [])).unwrap().config;
-    let mut providers = Providers { entries: config.providers, ..providers([]) };
+    std::fs::write(&file, text).expect("a file");
+    let loaded = crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), []));
+    let mut providers = Providers { entries: loaded.expect("valid").config.providers, ..providers([]) };
     let more =
         [("URL", "https://me:gh-login@forge.example"), ("TOKEN_FILE", "/run/token"), ("SHORT", "ab"), ("X", "abc")];
     providers.environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));

@@ -200,6 +200,7 @@ fn providers() -> Providers {
         program: "/bin/agent-coordinator".into(),
         state_dir: "/state".into(),
         users: std::collections::BTreeMap::new(),
+        withheld: Vec::new(),
         users_files: "/run/files".into(),
     }
 }
