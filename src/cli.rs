@@ -14,6 +14,7 @@ mod drain;
 mod error;
 mod events;
 mod execution;
+mod forge_items;
 mod history;
 mod http_bridge;
 mod http_door;

@@ -59,7 +59,7 @@ impl Seat {
             is_dry_run,
             repositories: repositories.collect(),
         };
-        service.report_forge(status.clone());
+        service.report_forge(&status);
         let seat = Self {
             forge: Mutex::default(),
             rules: Mutex::default(),
@@ -84,7 +84,7 @@ impl Seat {
             Ok(forge) => *lock(&self.forge) = Some(forge),
             Err(error) => {
                 let error = crate::telemetry::ErrorChain(&error).to_string();
-                self.set_health(ForgeHealth::Unauthorized, Some(error));
+                self.set_health(ForgeHealth::Unauthorized, Some(&error));
             }
         }
     }
@@ -105,10 +105,7 @@ impl Seat {
     }
 
     /// The answer to `question`, with what it says of the host taken to heart.
-    pub(super) async fn ask<T>(
-        &self,
-        question: impl Future<Output = Result<T, ForgeError>>,
-    ) -> Result<T, Unanswered> {
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, ForgeError>>) -> Result<T, Unanswered> {
         let answer = question.await;
         match &answer {
             // They say something of what was asked for; the host is well.
@@ -120,11 +117,11 @@ impl Seat {
                 | ForgeError::Refused { .. },
             ) => self.set_health(ForgeHealth::Ok, None),
             Err(error @ ForgeError::Unauthorized { .. }) => {
-                self.set_health(ForgeHealth::Unauthorized, Some(error.to_string()));
+                self.set_health(ForgeHealth::Unauthorized, Some(&error.to_string()));
             }
             Err(error @ ForgeError::Limited { wait, .. }) => self.close(*wait, error),
             Err(error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. })) => {
-                self.set_health(ForgeHealth::Unavailable, Some(error.to_string()));
+                self.set_health(ForgeHealth::Unavailable, Some(&error.to_string()));
             }
         }
         answer.map_err(Unanswered::Failed)
@@ -157,11 +154,16 @@ impl Seat {
             let repository = status.repositories.iter().find(|repository| repository.name == name);
             repository.and_then(|repository| repository.problem.clone())
         };
-        if let Some(problem) = problem(&after).filter(|problem| self::differs(problem, problem_of(&before, name))) {
-            tracing::warn!(host = self.config.host, repository = name, problem, "a repository of a forge has a problem");
+        if let Some(problem) = problem(&after).filter(|problem| differs(problem, problem_of(&before, name))) {
+            tracing::warn!(
+                host = self.config.host,
+                repository = name,
+                problem,
+                "a repository of a forge has a problem"
+            );
         }
         if after != before {
-            self.service.report_forge(after);
+            self.service.report_forge(&after);
         }
     }
 
@@ -169,11 +171,11 @@ impl Seat {
         let until = Instant::now() + wait;
         lock(&self.gate).until = Some(until);
         let until = self.service.time() + wait;
-        self.set_health(ForgeHealth::Limited(until), Some(error.to_string()));
+        self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
     }
 
     /// Each change is said once.
-    fn set_health(&self, health: ForgeHealth, error: Option<String>) {
+    fn set_health(&self, health: ForgeHealth, error: Option<&str>) {
         let mut status = lock(&self.status);
         let before = status.health;
         if before == health && error.is_none() {
@@ -181,7 +183,7 @@ impl Seat {
         }
         status.health = health;
         if error.is_some() {
-            status.last_error.clone_from(&error);
+            status.last_error = error.map(str::to_owned);
         }
         let after = status.clone();
         drop(status);
@@ -191,7 +193,9 @@ impl Seat {
                 ForgeHealth::Unauthorized => {
                     tracing::error!(host, forge, error, "a forge does not take the token; a person must renew it");
                 }
-                ForgeHealth::Limited(until) => tracing::warn!(host, forge, error, %until, "a forge asked to be left alone"),
+                ForgeHealth::Limited(until) => {
+                    tracing::warn!(host, forge, error, %until, "a forge asked to be left alone");
+                }
                 ForgeHealth::Unavailable => {
                     tracing::warn!(host, forge, error, "a forge did not answer; will ask again");
                 }
@@ -199,7 +203,7 @@ impl Seat {
                 ForgeHealth::Unknown => {}
             }
         }
-        self.service.report_forge(after);
+        self.service.report_forge(&after);
     }
 }
 

@@ -1,0 +1,48 @@
+//! From a configured host to a forge that can be asked: its token is read, nothing is sent yet.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::github::GitHub;
+use super::gitlab::GitLab;
+use super::{Forge, HostError};
+use crate::config::{ForgeHost, ForgeToken};
+use crate::domain::Secret;
+use crate::domain::forge::ForgeKind;
+
+/// Why there is no forge to ask.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("could not read the token of {host} from `{}`", .path.display())]
+    TokenFile {
+        host: String,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// The forge at `host`, with the token as it is now: a file of it is read again each time.
+///
+/// # Errors
+/// [`ConnectError`]; nothing else can fail before something is asked.
+pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
+    let token = match &host.token {
+        ForgeToken::Given(token) => token.clone(),
+        ForgeToken::File(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| ConnectError::TokenFile {
+                host: host.host.clone(),
+                path: path.clone(),
+                source,
+            })?;
+            Secret::new(text.trim())
+        }
+    };
+    Ok(match host.kind {
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?),
+    })
+}
