@@ -9,6 +9,7 @@
 //! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
 //! `service`, so that a restart loses none of it. Started by `app`.
 
+pub mod contexts;
 pub mod github;
 pub mod gitlab;
 mod wire;
