@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
-//pub use wire::{Host, HostError};
+pub use wire::{Host, HostError};
 
 /// A question to a forge.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, ForgeError>>;

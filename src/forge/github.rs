@@ -1,1 +1,385 @@
-//! x
+//! GitHub's REST API, also that of an own server (GitHub Enterprise).
+//!
+//! Pull requests are issues there: one list has both, and both have the same comments and labels. Knows requests and answers;
+//! what they mean for a task is decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
+
+use std::collections::BTreeMap;
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::answer::{link, linked_page};
+use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
+use super::{
+    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, MAX_COMMENTS, Page, RepositoryFacts,
+};
+use crate::domain::Secret;
+use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+
+static DIALECT: Dialect = Dialect {
+    token: ("authorization", "Bearer "),
+    headers: &[("accept", "application/vnd.github+json"), ("x-github-api-version", "2022-11-28")],
+    suffix: "",
+};
+
+/// A colour that stands behind others.
+const LABEL_COLOUR: &str = "ededed";
+
+/// One GitHub, with one token.
+#[derive(Debug)]
+pub struct GitHub {
+    host: Host,
+}
+
+#[derive(Deserialize)]
+struct RawItem {
+    number: u64,
+    state: String,
+    title: Option<String>,
+    body: Option<String>,
+    html_url: Option<String>,
+    user: Option<Value>,
+    assignees: Vec<RawUser>,
+    labels: Vec<RawLabel>,
+    updated_at: String,
+    pull_request: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct RawUser {
+    id: Option<u64>,
+    login: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawLabel {
+    Name(String),
+    Label { name: Option<String> },
+}
+
+#[derive(Deserialize)]
+struct RawComment {
+    id: u64,
+    user: Option<Value>,
+    body: Option<String>,
+    #[serde(default)]
+    created_at: String,
+}
+
+#[derive(Deserialize)]
+struct RawRepository {
+    full_name: String,
+    #[serde(default)]
+    archived: bool,
+    has_issues: Option<bool>,
+    permissions: Option<BTreeMap<String, bool>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+}
+
+impl GitHub {
+    /// `base_url` is `https://api.github.com`, or that of an own server: `https://ghe.example/api/v3`.
+    pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
+        Ok(Self { host: Host::new(base_url, token, &DIALECT)? })
+    }
+
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub const fn host_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+
+    async fn list_page(
+        &self,
+        repository: &str,
+        listing: &Listing,
+        page: u32,
+        etag: Option<&str>,
+    ) -> Result<Conditional<Page>, ForgeError> {
+        let ask = Ask::get(&path(repository, &["issues"])?)?;
+        let ask = match listing {
+            Listing::Assigned { bot } => {
+                ask.query("assignee", &bot.login).query("state", "open").query("sort", "created")
+            }
+            Listing::ChangedSince(since) => ask.query("state", "all").query("since", since).query("sort", "updated"),
+        };
+        let answer = self.host.send(ask.query("direction", "asc").page(page).etag(etag)).await?;
+        answer.fresh(|answer| {
+            let items = answer.good_ones(|item: RawItem| item.facts().ok_or("it is in an unknown state"))?;
+            Ok(Page { items, etag: answer.etag(), has_more: link(&answer.headers, "next").is_some() })
+        })
+    }
+
+    async fn find_item(
+        &self,
+        repository: &str,
+        number: u64,
+        etag: Option<&str>,
+    ) -> Result<Conditional<(FoundItem, Option<String>)>, ForgeError> {
+        let number = number.to_string();
+        let path = path(repository, &["issues", &number])?;
+        let answer = match self.host.send(Ask::get(&path)?.etag(etag)).await {
+            Ok(answer) => answer,
+            Err(ForgeError::NotFound { .. }) => return Ok(Conditional::Fresh((FoundItem::Gone, None))),
+            Err(error) => {
+                let place = self.host.place_of_moved(&error, &path).ok_or(error)?;
+                return Ok(Conditional::Fresh((FoundItem::Moved(place), None)));
+            }
+        };
+        answer.fresh(|answer| {
+            let facts =
+                answer.json::<RawItem>()?.facts().ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
+            Ok((FoundItem::Here(Box::new(facts)), answer.etag()))
+        })
+    }
+
+    async fn all_comments(&self, repository: &str, number: u64) -> Result<Vec<Comment>, ForgeError> {
+        let number = number.to_string();
+        let path = path(repository, &["issues", &number, "comments"])?;
+        let first = self.host.send(Ask::get(&path)?.page(1)).await?;
+        // Of very many, the pages at the end.
+        let last = linked_page(&first.headers, "last").unwrap_or(1);
+        let mut page = last.saturating_sub(MAX_PAGES) + 1;
+        let mut answer = if page == 1 { first } else { self.host.send(Ask::get(&path)?.page(page)).await? };
+        let mut comments = Vec::new();
+        loop {
+            comments.extend(answer.json::<Vec<RawComment>>()?.into_iter().map(Comment::from));
+            if link(&answer.headers, "next").is_none() || page > last + MAX_PAGES {
+                break;
+            }
+            page += 1;
+            answer = self.host.send(Ask::get(&path)?.page(page)).await?;
+        }
+        let n_too_many = comments.len().saturating_sub(MAX_COMMENTS);
+        comments.drain(..n_too_many);
+        Ok(comments)
+    }
+
+    async fn apply(&self, repository: &str, number: u64, delta: &LabelDelta) -> Result<(), ForgeError> {
+        let number = number.to_string();
+        let path = path(repository, &["issues", &number, "labels"])?;
+        // Before anything is written: a label without a path of its own would remove all of them.
+        let removals: Vec<Ask> = delta
+            .remove
+            .iter()
+            .map(|label| Ask::new(Method::DELETE, &[&path[..], &[label]].concat()))
+            .collect::<Result<_, _>>()?;
+        if !delta.add.is_empty() {
+            self.host.send(Ask::new(Method::POST, &path)?.body(json!({ "labels": delta.add }))).await?;
+        }
+        for removal in removals {
+            gone_is_done(self.host.send(removal).await)?;
+        }
+        Ok(())
+    }
+
+    async fn all_labels(&self, repository: &str) -> Result<Vec<String>, ForgeError> {
+        let path = path(repository, &["labels"])?;
+        let mut labels = Vec::new();
+        for page in 1..=MAX_PAGES {
+            let answer = self.host.send(Ask::get(&path)?.page(page)).await?;
+            labels.extend(answer.json::<Vec<Named>>()?.into_iter().map(|label| label.name));
+            if link(&answer.headers, "next").is_none() {
+                break;
+            }
+        }
+        Ok(labels)
+    }
+}
+
+impl Forge for GitHub {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::GitHub
+    }
+
+    fn feeds(&self) -> &'static [Feed] {
+        &[Feed::All]
+    }
+
+    fn list<'a>(
+        &'a self,
+        repository: &'a str,
+        _: Feed,
+        listing: &'a Listing,
+        page: u32,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<Page>> {
+        Box::pin(self.list_page(repository, listing, page, etag))
+    }
+
+    fn item<'a>(
+        &'a self,
+        repository: &'a str,
+        _: ItemKind,
+        number: u64,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>> {
+        Box::pin(self.find_item(repository, number, etag))
+    }
+
+    fn comments<'a>(&'a self, repository: &'a str, _: ItemKind, number: u64) -> Answer<'a, Vec<Comment>> {
+        Box::pin(self.all_comments(repository, number))
+    }
+
+    fn add_comment<'a>(&'a self, repository: &'a str, _: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64> {
+        Box::pin(async move {
+            let number = number.to_string();
+            let ask = Ask::new(Method::POST, &path(repository, &["issues", &number, "comments"])?)?;
+            Ok(self.host.send(ask.body(json!({ "body": body }))).await?.json::<Numbered>()?.id)
+        })
+    }
+
+    fn remove_comment<'a>(&'a self, repository: &'a str, _: ItemKind, _: u64, comment: u64) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let comment = comment.to_string();
+            let ask = Ask::new(Method::DELETE, &path(repository, &["issues", "comments", &comment])?)?;
+            gone_is_done(self.host.send(ask).await)
+        })
+    }
+
+    fn change_labels<'a>(
+        &'a self,
+        repository: &'a str,
+        _: ItemKind,
+        number: u64,
+        delta: &'a LabelDelta,
+    ) -> Answer<'a, ()> {
+        Box::pin(self.apply(repository, number, delta))
+    }
+
+    fn identity(&self) -> Answer<'_, Identity> {
+        Box::pin(async {
+            let answer = self.host.send(Ask::get(&["user"])?).await?;
+            let scopes = answer.header("x-oauth-scopes").map(|scopes| {
+                scopes.split(',').map(str::trim).filter(|scope| !scope.is_empty()).map(str::to_owned).collect()
+            });
+            Ok(Identity { user: answer.json::<RawUser>()?.into(), scopes })
+        })
+    }
+
+    fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>> {
+        Box::pin(async move {
+            match self.host.send(Ask::get(&["users", login])?).await {
+                Ok(answer) => Ok(Some(answer.json::<RawUser>()?.into())),
+                Err(ForgeError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
+        Box::pin(async move {
+            let raw: RawRepository = self.host.send(Ask::get(&path(repository, &[])?)?).await?.json()?;
+            // Each right contains the one before it.
+            let may_triage = |rights: BTreeMap<String, bool>| {
+                ["triage", "push", "maintain", "admin"].iter().any(|right| rights.get(*right) == Some(&true))
+            };
+            Ok(RepositoryFacts {
+                full_name: raw.full_name,
+                is_archived: raw.archived,
+                has_issues: raw.has_issues.unwrap_or(true),
+                may_triage: raw.permissions.map(may_triage),
+            })
+        })
+    }
+
+    fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool> {
+        Box::pin(async move {
+            match self.host.send(Ask::get(&path(repository, &["assignees", &user.login])?)?).await {
+                Ok(_) => Ok(true),
+                Err(ForgeError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>> {
+        Box::pin(self.all_labels(repository))
+    }
+
+    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let ask = Ask::new(Method::POST, &path(repository, &["labels"])?)?;
+            let body = json!({ "name": name, "color": LABEL_COLOUR, "description": description });
+            match self.host.send(ask.body(body)).await {
+                Err(ForgeError::Refused { status: 422, message }) if message.contains("already_exists") => Ok(()),
+                answer => answer.map(drop),
+            }
+        })
+    }
+}
+
+/// A path below a repository.
+fn path<'a>(repository: &'a str, rest: &[&'a str]) -> Result<Vec<&'a str>, ForgeError> {
+    match repository.split_once('/') {
+        Some((owner, name)) if !name.contains('/') => Ok([&["repos", owner, name], rest].concat()),
+        _ => Err(ForgeError::Refused {
+            status: 400,
+            message: format!("`{repository}` is no repository: expected `owner/name`"),
+        }),
+    }
+}
+
+/// What was to be taken away is away.
+fn gone_is_done(answer: Result<Response, ForgeError>) -> Result<(), ForgeError> {
+    match answer {
+        Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl RawItem {
+    /// `None` in a state that GitHub doesn't document.
+    fn facts(self) -> Option<ItemFacts> {
+        let is_open = match self.state.as_str() {
+            "open" => true,
+            "closed" => false,
+            _ => return None,
+        };
+        let labels = self.labels.into_iter().filter_map(|label| match label {
+            RawLabel::Name(name) => Some(name),
+            RawLabel::Label { name } => name,
+        });
+        Some(ItemFacts {
+            kind: if self.pull_request.is_some() { ItemKind::PullRequest } else { ItemKind::Issue },
+            number: self.number,
+            title: self.title.unwrap_or_default(),
+            body: self.body.unwrap_or_default(),
+            url: self.html_url.unwrap_or_default(),
+            author: author(self.user).map(|user| user.login),
+            labels: labels.collect(),
+            assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
+            is_open,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+/// Deleted accounts have none, or only half of it; nothing depends on it.
+fn author(user: Option<Value>) -> Option<ForgeUser> {
+    user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
+}
+
+impl From<RawUser> for ForgeUser {
+    fn from(raw: RawUser) -> Self {
+        Self { id: raw.id, login: raw.login }
+    }
+}
+
+impl From<RawComment> for Comment {
+    fn from(raw: RawComment) -> Self {
+        Self { id: raw.id, author: author(raw.user), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
+    }
+}

@@ -1,1 +1,415 @@
-//! x
+//! GitLab's REST API (v4), also of an own server below a path.
+//!
+//! Issues and merge requests are two lists with numbers of their own. Knows requests and answers; what they mean for a task is
+//! decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
+
+use std::collections::BTreeMap;
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::wire::answer::link;
+use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
+use super::{Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, Page, RepositoryFacts};
+use crate::domain::Secret;
+use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+
+static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
+
+/// A colour that stands behind others.
+const LABEL_COLOUR: &str = "#ededed";
+/// From this role on (Planner) people label issues,
+const LABELS_ISSUES: u64 = 15;
+/// and from this one (Developer) also merge requests.
+const LABELS_MERGE_REQUESTS: u64 = 30;
+
+/// One GitLab, with one token.
+#[derive(Debug)]
+pub struct GitLab {
+    host: Host,
+}
+
+#[derive(Deserialize)]
+struct RawItem {
+    iid: u64,
+    state: String,
+    title: Option<String>,
+    description: Option<String>,
+    web_url: Option<String>,
+    author: Option<Value>,
+    assignees: Vec<RawUser>,
+    labels: Vec<RawLabel>,
+    updated_at: String,
+    /// The number that an issue has in all of GitLab, after it was moved to another project.
+    moved_to_id: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RawUser {
+    id: Option<u64>,
+    username: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawLabel {
+    Name(String),
+    Label { name: String },
+}
+
+#[derive(Deserialize)]
+struct RawNote {
+    id: u64,
+    author: Option<Value>,
+    body: Option<String>,
+    #[serde(default)]
+    created_at: String,
+    /// GitLab's own words: somebody was assigned, a label was set.
+    #[serde(default)]
+    system: bool,
+}
+
+#[derive(Deserialize)]
+struct RawProject {
+    path_with_namespace: String,
+    #[serde(default)]
+    archived: bool,
+    issues_access_level: Option<String>,
+    merge_requests_access_level: Option<String>,
+    /// By the project, by its group.
+    permissions: Option<BTreeMap<String, Option<RawAccess>>>,
+}
+
+#[derive(Deserialize)]
+struct RawAccess {
+    access_level: u64,
+}
+
+#[derive(Deserialize)]
+struct RawToken {
+    scopes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+}
+
+impl GitLab {
+    /// `base_url` is `https://gitlab.com` or an own server, also below a path: `https://code.example/gitlab`; with or without
+    /// `/api/v4` at its end.
+    pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
+        Ok(Self { host: Host::new(base_url, token, &DIALECT)? })
+    }
+
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub const fn host_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+
+    async fn list_page(
+        &self,
+        project: &str,
+        kind: ItemKind,
+        listing: &Listing,
+        page: u32,
+        etag: Option<&str>,
+    ) -> Result<Conditional<Page>, ForgeError> {
+        let ask = Ask::get(&["projects", project, collection(kind)])?.query("scope", "all");
+        let ask = match listing {
+            Listing::Assigned { bot } => {
+                let ask = match bot.id {
+                    Some(id) => ask.query("assignee_id", id.to_string()),
+                    None => ask.query("assignee_username[]", &bot.login),
+                };
+                ask.query("state", "opened").query("order_by", "created_at")
+            }
+            Listing::ChangedSince(since) => {
+                ask.query("state", "all").query("updated_after", since).query("order_by", "updated_at")
+            }
+        };
+        let answer = self.host.send(ask.query("sort", "asc").page(page).etag(etag)).await?;
+        answer.fresh(|answer| {
+            let items = answer.good_ones(|item: RawItem| match item.moved_to_id {
+                // As at GitHub, where it is in no list any more.
+                Some(_) => Err("it was moved"),
+                None => item.facts(kind).ok_or("it is in an unknown state"),
+            })?;
+            Ok(Page { items, etag: answer.etag(), has_more: has_more(answer) })
+        })
+    }
+
+    async fn find_item(
+        &self,
+        project: &str,
+        kind: ItemKind,
+        number: u64,
+        etag: Option<&str>,
+    ) -> Result<Conditional<(FoundItem, Option<String>)>, ForgeError> {
+        let number = number.to_string();
+        let path = ["projects", project, collection(kind), &number];
+        let answer = match self.host.send(Ask::get(&path)?.etag(etag)).await {
+            Ok(answer) => answer,
+            Err(ForgeError::NotFound { .. }) => return Ok(Conditional::Fresh((FoundItem::Gone, None))),
+            Err(error) => {
+                let place = self.host.place_of_moved(&error, &path).ok_or(error)?;
+                return Ok(Conditional::Fresh((FoundItem::Moved(place), None)));
+            }
+        };
+        answer.fresh(|answer| {
+            let raw: RawItem = answer.json()?;
+            if let Some(id) = raw.moved_to_id {
+                return Ok((FoundItem::Moved(format!("the issue with the id {id}")), answer.etag()));
+            }
+            let facts = raw.facts(kind).ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
+            Ok((FoundItem::Here(Box::new(facts)), answer.etag()))
+        })
+    }
+
+    async fn all_notes(&self, project: &str, kind: ItemKind, number: u64) -> Result<Vec<Comment>, ForgeError> {
+        let number = number.to_string();
+        // The newest first, so that those are had of very many. By id, what shifts from page to page meanwhile is there once.
+        let mut notes = BTreeMap::new();
+        for page in 1..=MAX_PAGES {
+            let ask = Ask::get(&["projects", project, collection(kind), &number, "notes"])?;
+            let answer = self.host.send(ask.query("order_by", "created_at").query("sort", "desc").page(page)).await?;
+            let page = answer.json::<Vec<RawNote>>()?.into_iter().filter(|note| !note.system);
+            notes.extend(page.map(|note| (note.id, Comment::from(note))));
+            if !has_more(&answer) {
+                break;
+            }
+        }
+        Ok(notes.into_values().collect())
+    }
+
+    async fn apply(&self, project: &str, kind: ItemKind, number: u64, delta: &LabelDelta) -> Result<(), ForgeError> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        if let Some(label) = delta.add.iter().chain(&delta.remove).find(|label| label.contains(',')) {
+            let message = format!("a label with a comma can't be named to GitLab: `{label}`");
+            return Err(ForgeError::Refused { status: 400, message });
+        }
+        let number = number.to_string();
+        let mut body = Map::new();
+        for (name, labels) in [("add_labels", &delta.add), ("remove_labels", &delta.remove)] {
+            if !labels.is_empty() {
+                body.insert(name.to_owned(), labels.join(",").into());
+            }
+        }
+        let ask = Ask::new(Method::PUT, &["projects", project, collection(kind), &number])?;
+        self.host.send(ask.body(body.into())).await.map(drop)
+    }
+
+    async fn all_labels(&self, project: &str) -> Result<Vec<String>, ForgeError> {
+        let mut labels = Vec::new();
+        for page in 1..=MAX_PAGES {
+            let answer = self.host.send(Ask::get(&["projects", project, "labels"])?.page(page)).await?;
+            labels.extend(answer.json::<Vec<Named>>()?.into_iter().map(|label| label.name));
+            if !has_more(&answer) {
+                break;
+            }
+        }
+        Ok(labels)
+    }
+
+    async fn find_user(&self, login: &str) -> Result<Option<ForgeUser>, ForgeError> {
+        let answer = self.host.send(Ask::get(&["users"])?.query("username", login)).await?;
+        let users = answer.json::<Vec<RawUser>>()?;
+        let found = users.into_iter().find(|user| user.username.to_lowercase() == login.to_lowercase());
+        Ok(found.map(ForgeUser::from))
+    }
+}
+
+impl Forge for GitLab {
+    fn kind(&self) -> ForgeKind {
+        ForgeKind::GitLab
+    }
+
+    fn feeds(&self) -> &'static [Feed] {
+        &[Feed::Issues, Feed::MergeRequests]
+    }
+
+    fn list<'a>(
+        &'a self,
+        repository: &'a str,
+        feed: Feed,
+        listing: &'a Listing,
+        page: u32,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<Page>> {
+        let kind = if feed == Feed::MergeRequests { ItemKind::MergeRequest } else { ItemKind::Issue };
+        Box::pin(self.list_page(repository, kind, listing, page, etag))
+    }
+
+    fn item<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        etag: Option<&'a str>,
+    ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>> {
+        Box::pin(self.find_item(repository, kind, number, etag))
+    }
+
+    fn comments<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64) -> Answer<'a, Vec<Comment>> {
+        Box::pin(self.all_notes(repository, kind, number))
+    }
+
+    fn add_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64> {
+        Box::pin(async move {
+            let number = number.to_string();
+            let ask = Ask::new(Method::POST, &["projects", repository, collection(kind), &number, "notes"])?;
+            Ok(self.host.send(ask.body(json!({ "body": body }))).await?.json::<Numbered>()?.id)
+        })
+    }
+
+    fn remove_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, comment: u64) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let (number, comment) = (number.to_string(), comment.to_string());
+            let path = ["projects", repository, collection(kind), &number, "notes", &comment];
+            match self.host.send(Ask::new(Method::DELETE, &path)?).await {
+                Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn change_labels<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        delta: &'a LabelDelta,
+    ) -> Answer<'a, ()> {
+        Box::pin(self.apply(repository, kind, number, delta))
+    }
+
+    fn identity(&self) -> Answer<'_, Identity> {
+        Box::pin(async {
+            let user = self.host.send(Ask::get(&["user"])?).await?.json::<RawUser>()?.into();
+            // Older servers, and tokens of other kinds, have no answer to this.
+            let token = self.host.send(Ask::get(&["personal_access_tokens", "self"])?).await;
+            let scopes = token.and_then(|answer| answer.json::<RawToken>()).ok().map(|token| token.scopes);
+            Ok(Identity { user, scopes })
+        })
+    }
+
+    fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>> {
+        Box::pin(self.find_user(login))
+    }
+
+    fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
+        Box::pin(async move {
+            let raw: RawProject = self.host.send(Ask::get(&["projects", repository])?).await?.json()?;
+            let is_off = |level: &Option<String>| level.as_deref() == Some("disabled");
+            let needed = if is_off(&raw.merge_requests_access_level) { LABELS_ISSUES } else { LABELS_MERGE_REQUESTS };
+            let may_triage = |rights: BTreeMap<String, Option<RawAccess>>| {
+                rights.values().flatten().any(|access| access.access_level >= needed)
+            };
+            Ok(RepositoryFacts {
+                full_name: raw.path_with_namespace,
+                is_archived: raw.archived,
+                has_issues: !is_off(&raw.issues_access_level),
+                may_triage: raw.permissions.map(may_triage),
+            })
+        })
+    }
+
+    fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool> {
+        Box::pin(async move {
+            let id = match user.id {
+                Some(id) => Some(id),
+                None => self.find_user(&user.login).await?.and_then(|user| user.id),
+            };
+            let Some(id) = id else { return Ok(false) };
+            match self.host.send(Ask::get(&["projects", repository, "members", "all", &id.to_string()])?).await {
+                Ok(_) => Ok(true),
+                Err(ForgeError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>> {
+        Box::pin(self.all_labels(repository))
+    }
+
+    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let ask = Ask::new(Method::POST, &["projects", repository, "labels"])?;
+            let body = json!({ "name": name, "color": LABEL_COLOUR, "description": description });
+            match self.host.send(ask.body(body)).await {
+                Err(ForgeError::Refused { status: 409, .. }) => Ok(()),
+                answer => answer.map(drop),
+            }
+        })
+    }
+}
+
+const fn collection(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Issue => "issues",
+        ItemKind::PullRequest | ItemKind::MergeRequest => "merge_requests",
+    }
+}
+
+fn has_more(answer: &Response) -> bool {
+    match answer.header("x-next-page") {
+        Some(next) => !next.trim().is_empty(),
+        None => link(&answer.headers, "next").is_some(),
+    }
+}
+
+impl RawItem {
+    /// `None` in a state that GitLab doesn't document.
+    fn facts(self, kind: ItemKind) -> Option<ItemFacts> {
+        let is_open = match self.state.as_str() {
+            // Being merged, for a moment: it becomes merged, or opened again.
+            "opened" | "locked" => true,
+            "closed" | "merged" => false,
+            _ => return None,
+        };
+        let labels = self.labels.into_iter().map(|label| match label {
+            RawLabel::Name(name) | RawLabel::Label { name } => name,
+        });
+        Some(ItemFacts {
+            kind,
+            number: self.iid,
+            title: self.title.unwrap_or_default(),
+            body: self.description.unwrap_or_default(),
+            url: self.web_url.unwrap_or_default(),
+            author: author(self.author).map(|user| user.login),
+            labels: labels.collect(),
+            assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
+            is_open,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+/// Deleted accounts may have none; nothing depends on it.
+fn author(user: Option<Value>) -> Option<ForgeUser> {
+    user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
+}
+
+impl From<RawUser> for ForgeUser {
+    fn from(raw: RawUser) -> Self {
+        Self { id: raw.id, login: raw.username }
+    }
+}
+
+impl From<RawNote> for Comment {
+    fn from(raw: RawNote) -> Self {
+        Self { id: raw.id, author: author(raw.author), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
+    }
+}

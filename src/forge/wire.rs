@@ -1,1 +1,397 @@
-//! x
+//! The wire to the API of one host: where it is, who asks, for how long, and how often.
+//!
+//! Reads are repeated where an answer was lost, writes never: nobody knows whether they were carried out. Redirects are not
+//! followed: what has moved is told. Knows no endpoint. Called by `github` and `gitlab`.
+
+pub(super) mod answer;
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::answer::has_moved_itself;
+use super::{Conditional, ForgeError};
+use crate::domain::Secret;
+use crate::domain::printable::{excerpt, one_line};
+use crate::mcp_client::http_client;
+
+/// For a question together with its repeats.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Before each repeat of a read.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
+/// The longest body that is read, in bytes.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+
+/// The API of a host, with a token for it.
+pub struct Host {
+    http: reqwest::Client,
+    /// No slash at its end.
+    base: String,
+    /// The same without the scheme, and without what is the same at each host of this forge.
+    name: String,
+    token: Secret,
+    dialect: &'static Dialect,
+    patience: Duration,
+}
+
+/// What differs between forges in every request.
+pub(super) struct Dialect {
+    /// Where the token goes, and what stands before it.
+    pub token: (&'static str, &'static str),
+    pub headers: &'static [(&'static str, &'static str)],
+    /// At the end of each base URL; it may be left out where one is configured.
+    pub suffix: &'static str,
+}
+
+/// Why a host can't be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("`{url}` is no base URL of an API: expected something like `https://code.example/path`: {problem}")]
+    BaseUrl { url: String, problem: &'static str },
+    #[error("the token for {host} is empty or has characters that can't be sent")]
+    Token { host: String },
+    #[error("no HTTP client could be made for {host}")]
+    Client {
+        host: String,
+        #[source]
+        source: reqwest::Error,
+    },
+}
+
+/// An answer below 300, or 304.
+pub(super) struct Response {
+    request: String,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+/// One question.
+pub(super) struct Ask<'a> {
+    method: Method,
+    path: String,
+    query: Vec<(&'a str, String)>,
+    body: Option<Value>,
+    etag: Option<&'a str>,
+}
+
+impl<'a> Ask<'a> {
+    /// `segments` are texts as they are; each becomes one segment of the path.
+    ///
+    /// # Errors
+    /// [`ForgeError::Refused`] for what can't be a segment: `labels/..` would name all labels.
+    pub fn new(method: Method, segments: &[&str]) -> Result<Self, ForgeError> {
+        let mut path = String::new();
+        for segment in segments {
+            if matches!(*segment, "" | "." | "..") {
+                let message = format!("`{segment}` can't stand in the path of a request");
+                return Err(ForgeError::Refused { status: StatusCode::BAD_REQUEST.as_u16(), message });
+            }
+            path.push('/');
+            path += &encoded(segment);
+        }
+        Ok(Self { method, path, query: Vec::new(), body: None, etag: None })
+    }
+
+    pub fn get(segments: &[&str]) -> Result<Self, ForgeError> {
+        Self::new(Method::GET, segments)
+    }
+
+    pub fn query(mut self, name: &'a str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// A page of a list, from 1.
+    pub fn page(self, page: u32) -> Self {
+        self.query("per_page", PER_PAGE.to_string()).query("page", page.to_string())
+    }
+
+    pub fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    pub fn etag(mut self, etag: Option<&'a str>) -> Self {
+        self.etag = etag;
+        self
+    }
+}
+
+/// The most that both forges have on a page.
+const PER_PAGE: u32 = 100;
+/// So many pages are read of a list that nobody expects to be longer: of comments, of labels.
+pub(super) const MAX_PAGES: u32 = 30;
+const _: () = assert!((MAX_PAGES * PER_PAGE) as usize == super::MAX_COMMENTS);
+
+impl Host {
+    pub(super) fn new(base_url: &str, token: Secret, dialect: &'static Dialect) -> Result<Self, HostError> {
+        let wrong = |problem| HostError::BaseUrl { url: excerpt(base_url, 200).into_owned(), problem };
+        let url = Url::parse(base_url.trim()).map_err(|_| wrong("it is no URL"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(wrong("it has to begin with `https://` or `http://`"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            // Not quoted: what stands there is somebody's password.
+            let url = url.host_str().unwrap_or_default().to_owned();
+            return Err(HostError::BaseUrl { url, problem: "a user or password has no place in it" });
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("it can't have a `?` or `#`"));
+        }
+        let root = url.as_str().trim_end_matches('/');
+        let root = root.strip_suffix(dialect.suffix).unwrap_or(root).trim_end_matches('/');
+        let name = root.split_once("://").map_or(root, |(_, rest)| rest).to_owned();
+        let http = http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
+        let base = format!("{root}{}", dialect.suffix);
+        let host = Self { http, base, name, token, dialect, patience: PATIENCE };
+        match host.credentials() {
+            Some(_) if !host.token.reveal().is_empty() => Ok(host),
+            _ => Err(HostError::Token { host: host.name }),
+        }
+    }
+
+    /// The base URL without its scheme: `api.github.com`, `code.example/gitlab`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long a question may take, together with its repeats.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    fn credentials(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("{}{}", self.dialect.token.1, self.token.reveal())).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Asks; a read up to three times.
+    ///
+    /// # Errors
+    /// [`ForgeError`] for each answer of 300 and above but 304.
+    pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response, ForgeError> {
+        let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
+        let answered = tokio::time::timeout(self.patience, async {
+            let pauses: &[Duration] = if ask.method == Method::GET { &PAUSES } else { &[] };
+            let mut pauses = pauses.iter();
+            loop {
+                let answer = self.send_once(&ask, &request).await;
+                match (answer, pauses.next()) {
+                    (Err(ForgeError::Unavailable { message }), Some(pause)) => {
+                        tracing::debug!(route = request, host = self.name, reason = message, "no answer; asking again");
+                        tokio::time::sleep(*pause).await;
+                    }
+                    (answer, _) => return answer,
+                }
+            }
+        });
+        answered.await.unwrap_or_else(|_| {
+            let wait = humantime::format_duration(self.patience);
+            Err(ForgeError::Unavailable { message: format!("no answer to {request} within {wait}") })
+        })
+    }
+
+    async fn send_once(&self, ask: &Ask<'_>, request: &str) -> Result<Response, ForgeError> {
+        let lost = |error: &reqwest::Error| ForgeError::Unavailable { message: self.told(request, error) };
+        let mut answer = self.request(ask).send().await.map_err(|error| lost(&error))?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| lost(&error))? {
+            if body.len() + chunk.len() > MAX_BODY {
+                let problem = format!("it is longer than {} MiB", MAX_BODY >> 20);
+                return Err(ForgeError::NotUnderstood { request: request.to_owned(), problem });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let (status, headers) = (answer.status(), std::mem::take(answer.headers_mut()));
+        let response = Response { request: request.to_owned(), status, headers, body };
+        match status {
+            _ if status.is_success() => Ok(response),
+            StatusCode::NOT_MODIFIED if ask.etag.is_some() => Ok(response),
+            _ => Err(self.refusal(&response)),
+        }
+    }
+
+    fn request(&self, ask: &Ask<'_>) -> RequestBuilder {
+        let mut url = format!("{}{}", self.base, ask.path);
+        for (n, (name, value)) in ask.query.iter().enumerate() {
+            url.push(if n == 0 { '?' } else { '&' });
+            url.extend([encoded(name), "=".to_owned(), encoded(value)]);
+        }
+        let mut request = self.http.request(ask.method.clone(), url);
+        for (name, value) in self.dialect.headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(value) = self.credentials() {
+            request = request.header(self.dialect.token.0, value);
+        }
+        if let Some(etag) = ask.etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        match &ask.body {
+            Some(body) => request.header(CONTENT_TYPE, "application/json").body(body.to_string()),
+            None => request,
+        }
+    }
+
+    /// What a forge says, as it may be shown: short, printable, and without our token, whatever it echoes.
+    fn refusal(&self, response: &Response) -> ForgeError {
+        let said = String::from_utf8_lossy(&response.body[..response.body.len().min(64 * 1024)]);
+        answer::refusal(
+            &response.request,
+            response.status,
+            &response.headers,
+            &said.replace(self.token.reveal(), "(token)"),
+        )
+    }
+
+    /// An error of the connection without its URL (the request says it), with the innermost cause: refused, unknown host.
+    fn told(&self, request: &str, error: &reqwest::Error) -> String {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let what = if error.is_connect() { "no connection" } else { "the answer was lost" };
+        one_line(&format!("{request} at {}: {what}: {cause}", self.name), 300)
+    }
+
+    /// Whether an item, and not the whole host, is elsewhere: where to, then.
+    pub(super) fn place_of_moved(&self, error: &ForgeError, path_of_item: &[&str]) -> Option<String> {
+        let ForgeError::Moved { status: 301 | 308, to } = error else { return None };
+        let asked: String = path_of_item.iter().flat_map(|segment| ["/".to_owned(), encoded(segment)]).collect();
+        has_moved_itself(&format!("{}{asked}", self.base), to).then(|| to.clone())
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Response {
+    /// The body as what it should be.
+    ///
+    /// # Errors
+    /// [`ForgeError::NotUnderstood`], which says where, and nothing of what stands there.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ForgeError> {
+        let mut json = serde_json::Deserializer::from_slice(&self.body);
+        let read = serde_path_to_error::deserialize(&mut json);
+        read.map_err(|error| self.not_understood(answer::problem(&error)))
+    }
+
+    pub fn not_understood(&self, problem: impl Into<String>) -> ForgeError {
+        ForgeError::NotUnderstood { request: self.request.clone(), problem: problem.into() }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub fn etag(&self) -> Option<String> {
+        self.header("etag").map(str::to_owned)
+    }
+
+    /// Nothing, or `read` of what is new.
+    pub fn fresh<T>(&self, read: impl FnOnce(&Self) -> Result<T, ForgeError>) -> Result<Conditional<T>, ForgeError> {
+        if self.status == StatusCode::NOT_MODIFIED {
+            Ok(Conditional::NotModified)
+        } else {
+            read(self).map(Conditional::Fresh)
+        }
+    }
+
+    /// The good elements of a list. The others are left out, and told once: who needs one asks for it by itself. `take` says why
+    /// not where an element is understood, and not for us.
+    pub fn good_ones<R: DeserializeOwned, T>(
+        &self,
+        take: impl Fn(R) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, ForgeError> {
+        let all: Vec<Value> = self.json()?;
+        let (mut good, mut n_malformed, mut first_problem) = (Vec::with_capacity(all.len()), 0_usize, None);
+        for value in all {
+            match serde_path_to_error::deserialize(value).map(&take) {
+                Ok(Ok(element)) => good.push(element),
+                Ok(Err(reason)) => tracing::debug!(route = self.request, reason, "an item is left out"),
+                Err(error) => {
+                    n_malformed += 1;
+                    first_problem.get_or_insert(answer::problem(&error));
+                }
+            }
+        }
+        if let Some(problem) = first_problem {
+            tracing::warn!(route = self.request, n_malformed, problem, "a list has items that are not understood");
+        }
+        Ok(good)
+    }
+}
+
+/// A text as part of a path or query: only unreserved characters stand for themselves.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.extend(['%', hex(byte >> 4), hex(byte & 0xf)]);
+        }
+    }
+    encoded
+}
+
+fn hex(digit: u8) -> char {
+    char::from_digit(u32::from(digit), 16).expect("four bits are a digit").to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
+
+    #[track_caller]
+    fn check_base(base_url: &str, expected: Option<(&str, &str)>) {
+        let host = Host::new(base_url, Secret::new("t0ken"), &DIALECT);
+        let got = host.as_ref().ok().map(|host| (host.base.as_str(), host.name()));
+        assert_eq!(got, expected, "{base_url}");
+    }
+
+    #[test]
+    fn a_base_url_is_taken_with_and_without_its_end() {
+        check_base("https://code.example", Some(("https://code.example/api/v4", "code.example")));
+        check_base("https://code.example/api/v4/", Some(("https://code.example/api/v4", "code.example")));
+        check_base(
+            "http://code.example:81/gitlab/",
+            Some(("http://code.example:81/gitlab/api/v4", "code.example:81/gitlab")),
+        );
+        for wrong in ["code.example", "ftp://code.example", "https://ann:pw@code.example", "https://code.example?x", ""]
+        {
+            check_base(wrong, None);
+        }
+    }
+
+    #[test]
+    fn neither_errors_nor_debug_have_secrets() {
+        let error =
+            Host::new("https://ann:pa55word@code.example", Secret::new("t0ken"), &DIALECT).expect_err("a password");
+        assert!(!format!("{error} {error:?}").contains("pa55word"), "{error}");
+        let error = Host::new("https://code.example", Secret::new("t0\nken"), &DIALECT).expect_err("a line end");
+        assert!(!format!("{error} {error:?}").contains("ken\"") && error.to_string().contains("token"), "{error}");
+        let host = Host::new("https://code.example", Secret::new("t0ken"), &DIALECT).expect("a host");
+        assert!(!format!("{host:?}").contains("t0ken"));
+    }
+
+    #[test]
+    fn a_segment_stays_one_segment() {
+        let ask = |segments: &[&str]| Ask::get(segments).map(|ask| ask.path);
+        assert_eq!(ask(&["a/b", "ü %2F?#+ 🤖"]).as_deref(), Ok("/a%2Fb/%C3%BC%20%252F%3F%23%2B%20%F0%9F%A4%96"));
+        for wrong in ["", ".", ".."] {
+            assert!(matches!(ask(&["labels", wrong]), Err(ForgeError::Refused { .. })), "{wrong}");
+        }
+    }
+}

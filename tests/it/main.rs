@@ -13,6 +13,7 @@ mod daemon;
 mod events;
 mod faults;
 mod footprint;
+mod forge;
 mod http;
 mod isolation;
 mod layering;

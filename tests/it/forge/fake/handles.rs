@@ -1,0 +1,193 @@
+//! What tests hold of the fake's world: repositories and items, changed as people change them, and read back.
+
+use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
+use serde_json::Value;
+
+use super::Shared;
+use super::world::{Away, ItemState, State};
+
+/// A repository or project.
+#[derive(Clone)]
+pub struct Repository {
+    world: Shared,
+    id: u64,
+}
+
+/// An issue, pull request or merge request.
+#[derive(Clone)]
+pub struct Item {
+    world: Shared,
+    repository: u64,
+    pub kind: ItemKind,
+    pub number: u64,
+}
+
+impl Repository {
+    pub(super) fn new(world: Shared, id: u64) -> Self {
+        Self { world, id }
+    }
+
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub fn issue(&self, title: &str) -> Item {
+        self.add(ItemKind::Issue, title)
+    }
+
+    /// A pull request at GitHub, a merge request at GitLab.
+    pub fn pull(&self, title: &str) -> Item {
+        let forge = self.world.lock().state(self.id).forge;
+        self.add(if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest }, title)
+    }
+
+    fn add(&self, kind: ItemKind, title: &str) -> Item {
+        let number = self.world.lock().add_item(self.id, kind, title);
+        Item { world: self.world.clone(), repository: self.id, kind, number }
+    }
+
+    /// The labels that exist.
+    pub fn labels(&self) -> Vec<String> {
+        self.world.lock().state(self.id).labels.iter().cloned().collect()
+    }
+
+    pub fn create_label(&self, name: &str) {
+        self.world.lock().state(self.id).labels.insert(name.to_owned());
+    }
+
+    pub fn add_member(&self, login: &str) {
+        let mut world = self.world.lock();
+        let user = world.user(login);
+        world.state(self.id).members.insert(user);
+    }
+
+    pub fn archive(&self) {
+        self.world.lock().state(self.id).is_archived = true;
+    }
+
+    /// From now on the token's owner may read only.
+    pub fn forbid_triage(&self) {
+        self.world.lock().state(self.id).may_triage = false;
+    }
+
+    /// As deleted, or hidden from the token's owner.
+    pub fn remove(&self) {
+        self.world.lock().repositories.remove(&self.id);
+    }
+}
+
+impl Item {
+    fn change(&self, change: impl FnOnce(&mut ItemState)) -> &Self {
+        self.world.lock().change(self.repository, self.kind, self.number, |item, _| change(item)).unwrap();
+        self
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&ItemState) -> T) -> T {
+        read(self.world.lock().find_item(self.repository, self.kind, self.number).unwrap())
+    }
+
+    pub fn label(&self, label: &str) -> &Self {
+        self.change(|item| item.add_label(label))
+    }
+
+    pub fn unlabel(&self, label: &str) -> &Self {
+        self.change(|item| {
+            item.remove_label(label);
+        })
+    }
+
+    pub fn assign(&self, login: &str) -> &Self {
+        let user = self.world.lock().user(login);
+        self.change(|item| item.assignees.push(user))
+    }
+
+    pub fn unassign(&self, login: &str) -> &Self {
+        let user = self.world.lock().user(login);
+        self.change(|item| item.assignees.retain(|other| *other != user))
+    }
+
+    pub fn set_body(&self, body: &str) -> &Self {
+        self.change(|item| body.clone_into(&mut item.body))
+    }
+
+    /// As written by a deleted account where that is `None`.
+    pub fn set_author(&self, login: Option<&str>) -> &Self {
+        let author = login.map(|login| self.world.lock().user(login));
+        self.change(|item| item.author = author)
+    }
+
+    pub fn comment(&self, login: &str, body: &str) -> u64 {
+        let mut world = self.world.lock();
+        let author = world.user(login);
+        world.add_comment(self.repository, self.kind, self.number, Some(author), body, false).unwrap().id
+    }
+
+    /// Nobody may comment any more.
+    pub fn lock(&self) -> &Self {
+        self.change(|item| item.is_locked = true)
+    }
+
+    pub fn close(&self) -> &Self {
+        self.change(|item| item.state = State::Closed)
+    }
+
+    pub fn merge(&self) -> &Self {
+        self.change(|item| item.state = State::Merged)
+    }
+
+    pub fn reopen(&self) -> &Self {
+        self.change(|item| item.state = State::Open)
+    }
+
+    /// Asking for it is answered with this status from now on: 404 or 410.
+    pub fn delete(&self, status: u16) -> &Self {
+        self.change(|item| item.away = Some(Away::Gone(status)))
+    }
+
+    /// Moves it to another repository; there it is a new one.
+    pub fn transfer(&self, to: &Repository) -> Item {
+        let title = self.read(|item| item.title.clone());
+        let moved = to.add(self.kind, &title);
+        let address = self.world.lock().address;
+        let id = moved.read(|item| item.id);
+        let url = format!("http://{address}/repositories/{}/issues/{}", to.id, moved.number);
+        self.change(|item| {
+            item.state = State::Closed;
+            item.away = Some(Away::Moved { id, url });
+        });
+        moved
+    }
+
+    /// From now on the API says this of a field.
+    pub fn say(&self, field: &str, value: Value) -> &Self {
+        self.change(|item| {
+            item.said.insert(field.to_owned(), value);
+        })
+    }
+
+    /// From now on the API doesn't say a field.
+    pub fn omit(&self, field: &str) -> &Self {
+        self.change(|item| {
+            item.unsaid.insert(field.to_owned());
+        })
+    }
+
+    pub fn labels(&self) -> Vec<String> {
+        self.read(|item| item.labels.clone())
+    }
+
+    pub fn assignees(&self) -> Vec<String> {
+        let ids = self.read(|item| item.assignees.clone());
+        let world = self.world.lock();
+        ids.iter().map(|id| world.users[id].clone()).collect()
+    }
+
+    /// The texts of people's comments, the oldest first.
+    pub fn comments(&self) -> Vec<String> {
+        self.read(|item| item.comments.iter().filter(|one| !one.is_system).map(|one| one.body.clone()).collect())
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.read(|item| item.state == State::Open)
+    }
+}
