@@ -155,6 +155,9 @@ enum Question {
     Notice(notice::NoticeCommand),
     /// Print what happens, as it happens
     Events(events::EventsArguments),
+    /// Forges: list the items that are worked on
+    #[command(subcommand)]
+    Forge(forge_items::ForgeItemCommand),
     /// Projects: list, show, add, set
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -282,6 +285,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
+            Question::Forge(forge) => forge.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

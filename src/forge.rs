@@ -10,7 +10,7 @@
 //! `service`, so that a restart loses none of it. Started by `app`.
 
 mod connect;
-mod contexts;
+pub mod contexts;
 pub mod github;
 pub mod gitlab;
 mod look;
@@ -244,7 +244,7 @@ async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, 
         signal::follow(service, &config.pause_resume, config.poll_interval, pokes).boxed(),
     ];
     for host in &config.hosts {
-        let seat = Arc::new(seat::Seat::new(host.clone(), config.dry_run, Arc::clone(service)));
+        let seat = Arc::new(seat::Seat::new(host.clone(), config, Arc::clone(service)));
         let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
         parts.push(performer.work(service.forge_news()).boxed());
         for repository in &host.repositories {

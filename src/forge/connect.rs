@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::github::GitHub;
 use super::gitlab::GitLab;
@@ -25,11 +26,11 @@ pub enum ConnectError {
     Host(#[from] HostError),
 }
 
-/// The forge at `host`, with the token as it is now: a file of it is read again each time.
+/// The forge at `host`, whose writes are so far apart at least, with the token as it is now: a file of it is read again each time.
 ///
 /// # Errors
 /// [`ConnectError`]; nothing else can fail before something is asked.
-pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
+pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
     let token = match &host.token {
         ForgeToken::Given(token) => token.clone(),
         ForgeToken::File(path) => {
@@ -42,7 +43,15 @@ pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?),
-        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?),
+        ForgeKind::GitHub => {
+            let mut forge = GitHub::new(&host.base_url, token)?;
+            forge.host_mut().set_write_interval(write_interval);
+            Arc::new(forge)
+        }
+        ForgeKind::GitLab => {
+            let mut forge = GitLab::new(&host.base_url, token)?;
+            forge.host_mut().set_write_interval(write_interval);
+            Arc::new(forge)
+        }
     })
 }

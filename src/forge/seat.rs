@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Forge, ForgeError, connect};
-use crate::config::ForgeHost;
+use crate::config::{ForgeHost, Forges};
 use crate::domain::forge::{ForgeItem, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
@@ -15,6 +15,7 @@ use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 pub(super) struct Seat {
     pub(super) config: ForgeHost,
     pub(super) is_dry_run: bool,
+    write_interval: Duration,
     pub(super) service: Arc<Service>,
     /// `None` while there is no usable token.
     forge: Mutex<Option<Arc<dyn Forge>>>,
@@ -41,7 +42,8 @@ pub(super) enum Unanswered {
 }
 
 impl Seat {
-    pub(super) fn new(config: ForgeHost, is_dry_run: bool, service: Arc<Service>) -> Self {
+    pub(super) fn new(config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
+        let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
             project: repository.project.clone(),
@@ -67,6 +69,7 @@ impl Seat {
             status: Mutex::new(status),
             config,
             is_dry_run,
+            write_interval,
             service,
         };
         seat.renew();
@@ -80,7 +83,7 @@ impl Seat {
 
     /// Reads the token again: a file of it may have another one.
     pub(super) fn renew(&self) {
-        match connect(&self.config) {
+        match connect(&self.config, self.write_interval) {
             Ok(forge) => *lock(&self.forge) = Some(forge),
             Err(error) => {
                 let error = crate::telemetry::ErrorChain(&error).to_string();

@@ -181,10 +181,8 @@ async fn items(
     raw: RawQuery,
 ) -> Result<Page<ForgeItemBody>, Problem> {
     let limit = limit_of(query.limit)?;
-    let mut items = match query.ended {
-        true => state.service.past_forge_items(limit).await?,
-        false => state.service.forge_items().await?,
-    };
+    let mut items =
+        if query.ended { state.service.past_forge_items(limit).await? } else { state.service.forge_items().await? };
     items.truncate(limit);
     Ok(Page::of(items, limit, raw, |item: &ForgeItem| item.id.to_string()).map(ForgeItemBody::from))
 }

@@ -8,9 +8,9 @@ use crate::support::until;
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 
 /// Authenticates, asks for its task, and reports.
-const WORKS: &[&str] = &["authenticate", "call:get_my_task", "report:success"];
+const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
 /// Works until it is ended.
-const GOES_ON: &[&str] = &["authenticate", "call:get_my_task", "sleep:600"];
+const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 
 #[test]
 fn an_assigned_issue_is_worked_on_and_done() {
@@ -24,7 +24,12 @@ fn an_assigned_issue_is_worked_on_and_done() {
         let mut labels = issue.labels();
         labels.sort();
         assert_eq!(labels, ["bug", "coding agent done"]);
-        assert_eq!((n_comments(&issue, "Task started"), n_comments(&issue, "Task done")), (1, 1), "{:?}", issue.comments());
+        assert_eq!(
+            (n_comments(&issue, "Task started"), n_comments(&issue, "Task done")),
+            (1, 1),
+            "{:?}",
+            issue.comments()
+        );
         let task = bed.task(&item);
         assert_eq!(task["status"], "done");
         let description = task["description"].as_str().unwrap();
@@ -98,7 +103,7 @@ fn a_closed_a_deleted_and_a_moved_issue_stop_their_agent() {
 fn a_blocked_and_a_failed_task_wait_until_somebody_asks_again() {
     for (result, state) in [("blocked", "blocked"), ("failed", "failed")] {
         let report = format!("report:{result}");
-        let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "call:get_my_task", &report]);
+        let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", &report]);
         let issue = bed.issue("Login fails");
         bed.until(state);
         assert_eq!(issue.labels(), [format!("coding agent {state}")]);

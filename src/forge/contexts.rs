@@ -1,0 +1,333 @@
+//! The folders of items: what a person finds of the work on an item, whatever became of it (seed 002 §4).
+//!
+//! ```text
+//! <state_dir>/contexts/{running,paused,completed}/<uuid>/
+//!     metadata.json      which item, whose work, which launches
+//!     task_state.json    since it was paused for the first time
+//!     summary.md         what the agent said of its work, if it did
+//!     logs/<launch id>/  what it printed, a folder for each launch
+//! ```
+//!
+//! Everything in them can be made again from the store and the folders of instances; nothing here is read to decide anything.
+//! Each step may be the last before a crash: doing all of them again is what mends it. Knows no forge. Called by the performer,
+//! on a thread that may wait.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, ItemState, Place};
+use crate::domain::id::{ItemId, LaunchId};
+use crate::domain::session::Execution;
+use crate::instance_dir;
+
+const METADATA: &str = "metadata.json";
+const TASK_STATE: &str = "task_state.json";
+const SUMMARY: &str = "summary.md";
+const LOGS: &str = "logs";
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub struct Contexts {
+    state_dir: PathBuf,
+}
+
+/// What is known of the work on an item.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub item: ForgeItem,
+    /// The `ai_type` of its agent; `None` for one that is deleted.
+    pub provider: Option<String>,
+    /// All that worked on it, the earliest first.
+    pub launches: Vec<LaunchId>,
+    /// The newest work.
+    pub last: Option<Execution>,
+}
+
+/// Why a folder is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    #[error("could not read `{}`", .path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not write `{}`", .path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not move `{}` to `{}`", .from.display(), .to.display())]
+    Move {
+        from: PathBuf,
+        to: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ContextError {
+    fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+
+    fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+}
+
+impl Contexts {
+    pub fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned() }
+    }
+
+    /// Writes what is known into the folder of the item, wherever that is, and moves it to `place`. Blocks. Repeating it changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// What could not be written or moved. What was done stays done; the folder is where it was, or at `place`.
+    pub fn put(&self, place: Place, context: &Context) -> Result<(), ContextError> {
+        let wanted = self.folder(place, &context.item.id);
+        create_folders(wanted.parent().expect("it is in the folder of its place"))?;
+        let folder = match self.all_of(&context.item.id).split_first() {
+            None => {
+                create_folders(&wanted)?;
+                wanted.clone()
+            }
+            Some(((newest, _), others)) => {
+                let newest = self.folder(*newest, &context.item.id);
+                for (other, _) in others {
+                    merge(&self.folder(*other, &context.item.id), &newest)?;
+                }
+                newest
+            }
+        };
+        for launch in &context.launches {
+            self.keep_logs(launch, &folder)?;
+        }
+        if let Some(summary) = summary(context) {
+            write(&folder.join(SUMMARY), summary.as_bytes())?;
+        }
+        write_task_state(&folder, place, &context.item)?;
+        write_json(&folder.join(METADATA), &metadata(context))?;
+        if folder != wanted {
+            let moved = fs::rename(&folder, &wanted);
+            moved.map_err(|source| ContextError::Move { from: folder, to: wanted, source })?;
+        }
+        Ok(())
+    }
+
+    /// Where the folder of an item is. Blocks.
+    pub fn find(&self, id: &ItemId) -> Option<Place> {
+        self.all_of(id).first().map(|(place, _)| *place)
+    }
+
+    fn folder(&self, place: Place, id: &ItemId) -> PathBuf {
+        self.state_dir.join("contexts").join(place.as_str()).join(id.as_str())
+    }
+
+    /// Where it is, with the time it was written; the newest first. More than one place is somebody else's doing: a move has no
+    /// middle.
+    fn all_of(&self, id: &ItemId) -> Vec<(Place, SystemTime)> {
+        let written_at = |place| {
+            let folder = self.folder(place, id);
+            let file = fs::metadata(folder.join(METADATA)).or_else(|_| fs::metadata(&folder)).ok()?;
+            Some((place, file.modified().unwrap_or(SystemTime::UNIX_EPOCH)))
+        };
+        let places = [Place::Running, Place::Paused, Place::Completed];
+        let mut found: Vec<_> = places.into_iter().filter_map(written_at).collect();
+        found.sort_by_key(|(_, written_at)| std::cmp::Reverse(*written_at));
+        found
+    }
+
+    /// Another name for each file that the agent of a launch printed into: what it prints later is in it, too, and it outlives the
+    /// folder of the instance. Of a launch whose folder is gone, what was kept before is all there is.
+    fn keep_logs(&self, launch: &LaunchId, folder: &Path) -> Result<(), ContextError> {
+        let Some(instance) = instance_dir::find(&self.state_dir, launch) else { return Ok(()) };
+        let logs = folder.join(LOGS).join(launch.as_str());
+        for file in instance_dir::output_files(&instance) {
+            create_folders(&logs)?;
+            let kept = logs.join(file.file_name().expect("it is a file in a folder"));
+            match keep(&file, &kept) {
+                // It was rotated away, or its folder moved, a moment ago.
+                Err(ContextError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                kept => kept?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes `kept` the same file as `file`, or a copy of it on another file system.
+fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
+    let now = fs::metadata(file).map_err(ContextError::read(file))?;
+    let before = fs::metadata(kept).ok();
+    if before.as_ref().is_some_and(|before| (before.dev(), before.ino()) == (now.dev(), now.ino())) {
+        return Ok(());
+    }
+    let draft = draft_of(kept);
+    remove_if_there(&draft)?;
+    if fs::hard_link(file, &draft).is_err() {
+        let is_as_before = before.is_some_and(|before| before.len() == now.len() && before.mtime() >= now.mtime());
+        if is_as_before {
+            return Ok(());
+        }
+        let mut source = File::open(file).map_err(ContextError::read(file))?;
+        let mut target = open(&draft).map_err(ContextError::write(&draft))?;
+        io::copy(&mut source, &mut target).map_err(ContextError::write(&draft))?;
+    }
+    fs::rename(&draft, kept).map_err(ContextError::write(kept))
+}
+
+/// Gives `to` what only `from` has, and removes `from`.
+fn merge(from: &Path, to: &Path) -> Result<(), ContextError> {
+    for entry in fs::read_dir(from).map_err(ContextError::read(from))? {
+        let entry = entry.map_err(ContextError::read(from))?;
+        let (here, there) = (entry.path(), to.join(entry.file_name()));
+        if !there.exists() {
+            let moved = fs::rename(&here, &there);
+            moved.map_err(|source| ContextError::Move { from: here, to: there, source })?;
+        } else if here.is_dir() && there.is_dir() {
+            merge(&here, &there)?;
+        } else if here.is_dir() {
+            fs::remove_dir_all(&here).map_err(ContextError::write(&here))?;
+        } else {
+            fs::remove_file(&here).map_err(ContextError::write(&here))?;
+        }
+    }
+    fs::remove_dir(from).map_err(ContextError::write(from))
+}
+
+/// As seed 002 names an item.
+fn task_key(key: &ItemKey) -> Value {
+    let ItemKey { forge, host: _, repository, kind, number } = key;
+    let in_github = |word: &str| {
+        let (owner, repo) = repository.split_once('/').unwrap_or(("", repository));
+        json!({ "type": word, "owner": owner, "repo": repo, "number": number })
+    };
+    // By its number or by its path, as it is configured.
+    let project = repository.parse::<u64>().map_or_else(|_| json!(repository), |number| json!(number));
+    match (forge, kind) {
+        (ForgeKind::GitHub, ItemKind::Issue) => in_github("github_issue"),
+        (_, ItemKind::PullRequest) => in_github("github_pull_request"),
+        (ForgeKind::GitLab, ItemKind::Issue) => {
+            json!({ "type": "gitlab_issue", "project_id": project, "issue_iid": number })
+        }
+        (_, ItemKind::MergeRequest) => {
+            json!({ "type": "gitlab_merge_request", "project_id": project, "mr_iid": number })
+        }
+    }
+}
+
+fn metadata(context: &Context) -> Value {
+    let Context { item, provider, launches, last: _ } = context;
+    json!({
+        "uuid": item.id,
+        "task_key": task_key(&item.key),
+        "host": item.key.host,
+        "title": item.title,
+        "url": item.url,
+        "state": item.state.as_str(),
+        "cause": item.state.cause(),
+        "created_at": item.created_at,
+        "ended_at": item.ended_at,
+        "task_id": item.task,
+        "agent_id": item.agent,
+        "project_id": item.project,
+        "provider": provider,
+        "launch_ids": launches,
+    })
+}
+
+/// Once there, it stays with the folder, and says what became of it since.
+fn write_task_state(folder: &Path, place: Place, item: &ForgeItem) -> Result<(), ContextError> {
+    let path = folder.join(TASK_STATE);
+    let former = match fs::read(&path) {
+        Ok(text) => Some(serde_json::from_slice(&text).unwrap_or(Value::Null)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(ContextError::Read { path, source }),
+    };
+    if former.is_none() && place != Place::Paused {
+        return Ok(());
+    }
+    let paused_at = match &item.state {
+        ItemState::Paused { since } => json!(since),
+        _ => former.and_then(|former| former.get("paused_at").cloned()).unwrap_or_default(),
+    };
+    let state = json!({
+        "task_key": task_key(&item.key),
+        "uuid": item.id,
+        "paused_at": paused_at,
+        "status": item.state.as_str(),
+        "resume_count": item.n_resumed,
+        "last_error": item.last_error,
+    });
+    write_json(&path, &state)
+}
+
+/// What the agent said of its work; `None` if it said nothing.
+fn summary(context: &Context) -> Option<String> {
+    let last = context.last.as_ref()?;
+    let parts = [
+        ("Summary", &last.summary),
+        ("Next steps", &last.next_steps),
+        ("Progress", &last.progress),
+        ("Findings", &last.findings),
+    ];
+    let said: String = parts
+        .into_iter()
+        .filter_map(|(word, text)| Some((word, text.as_deref()?.trim())))
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(word, text)| format!("\n## {word}\n\n{text}\n"))
+        .collect();
+    let ForgeItem { title, url, .. } = &context.item;
+    (!said.is_empty()).then(|| format!("# {title}\n\n{url}\n{said}"))
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), ContextError> {
+    write(path, format!("{value:#}\n").as_bytes())
+}
+
+/// Whoever reads it sees the old file or the new one.
+fn write(path: &Path, content: &[u8]) -> Result<(), ContextError> {
+    if fs::read(path).is_ok_and(|former| former == content) {
+        return Ok(());
+    }
+    let draft = draft_of(path);
+    let written = open(&draft).and_then(|mut file| {
+        file.write_all(content)?;
+        // Before it takes the place of the old one: after a power loss it is the one or the other, too.
+        file.sync_data()
+    });
+    written.map_err(ContextError::write(path))?;
+    fs::rename(&draft, path).map_err(ContextError::write(path))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn draft_of(path: &Path) -> PathBuf {
+    let name = path.file_name().expect("it names a file").to_string_lossy();
+    path.with_file_name(format!(".{name}.new"))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), ContextError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ContextError::write(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn create_folders(path: &Path) -> Result<(), ContextError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(ContextError::write(path))
+}
+
+#[cfg(test)]
+mod tests;
