@@ -14,6 +14,7 @@ mod drain;
 mod error;
 mod events;
 mod execution;
+mod forge;
 mod history;
 mod http_bridge;
 mod http_door;
@@ -70,6 +71,9 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
+    /// GitHub and GitLab: check that tokens, rights and labels are in order
+    #[command(subcommand)]
+    Forge(forge::ForgeCommand),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
@@ -196,6 +200,7 @@ pub fn main() -> ExitCode {
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
+        Command::Forge(forge) => finish(load(file, &environment).and_then(|loaded| forge.run(&loaded.config))),
         Command::Ask(question) => {
             finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
         }

@@ -9,6 +9,8 @@
 //! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
 //! `service`, so that a restart loses none of it. Started by `app`.
 
+pub mod check;
+mod connect;
 pub mod contexts;
 pub mod github;
 pub mod gitlab;
@@ -20,6 +22,7 @@ use futures::future::BoxFuture;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
+pub use connect::{ConnectError, connect, is_open_to_others};
 pub use wire::{Host, HostError};
 
 /// A question to a forge.

@@ -1,0 +1,121 @@
+//! The one place that knows which forges there are: a host of the configuration becomes something that can be asked.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::github::GitHub;
+use super::gitlab::GitLab;
+use super::{Forge, HostError};
+use crate::config::{ForgeHost, ForgeToken};
+use crate::domain::Secret;
+use crate::domain::forge::ForgeKind;
+
+/// Longer files hold something else.
+const MAX_TOKEN_FILE: u64 = 16 * 1024;
+
+/// Why a host can't be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("could not read the token file `{}`", .path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the token file `{}` holds no token: expected one line", .path.display())]
+    NoToken { path: PathBuf },
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Reads the token and makes what asks `host`. Nothing is sent. Blocks for the time that reading a small file takes.
+///
+/// # Errors
+/// A token file that can't be read or holds none, and a host that no request can be made for.
+pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
+    let token = match &host.token {
+        ForgeToken::Given(token) => token.clone(),
+        ForgeToken::File(path) => {
+            if is_open_to_others(path) {
+                tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
+            }
+            read_token(path)?
+        }
+    };
+    Ok(match host.kind {
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?),
+    })
+}
+
+/// Whether every user of this machine may read a file; `false` for one that is not there.
+pub fn is_open_to_others(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+}
+
+fn read_token(path: &Path) -> Result<Secret, ConnectError> {
+    let unreadable = |source| ConnectError::Unreadable { path: path.to_owned(), source };
+    let file = fs::metadata(path).map_err(unreadable)?;
+    // A pipe may never have an end.
+    if !file.is_file() || file.len() > MAX_TOKEN_FILE {
+        return Err(ConnectError::NoToken { path: path.to_owned() });
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let token = text.trim();
+    let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_token { Ok(Secret::new(token)) } else { Err(ConnectError::NoToken { path: path.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::forge::LabelNames;
+
+    fn host(path: PathBuf) -> ForgeHost {
+        ForgeHost {
+            kind: ForgeKind::GitLab,
+            base_url: "https://code.example/gitlab".to_owned(),
+            host: "code.example/gitlab".to_owned(),
+            token: ForgeToken::File(path),
+            bot_name: "coder".to_owned(),
+            labels: LabelNames::default(),
+            repositories: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_token_is_one_line_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let check = |text: &[u8], is_token: bool| {
+            fs::write(&path, text).unwrap();
+            let connected = connect(&host(path.clone()));
+            assert_eq!(connected.is_ok(), is_token, "{:?}", String::from_utf8_lossy(text));
+            if let Err(error) = connected {
+                assert!(error.to_string().contains("token`"), "{error}");
+            }
+        };
+        check(b"glpat-x\n", true);
+        check(b"  glpat-x \r\n", true);
+        check(b"", false);
+        check(b"one\ntwo\n", false);
+        check(b"\xff\xfe", false);
+        check(&[b'x'; 20_000], false);
+        assert!(matches!(connect(&host(folder.path().to_owned())), Err(ConnectError::NoToken { .. })));
+        assert!(matches!(connect(&host(folder.path().join("none"))), Err(ConnectError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_file_for_everybody_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "x").unwrap();
+        for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_open_to_others(&path), is_open, "{mode:o}");
+        }
+    }
+}
