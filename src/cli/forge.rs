@@ -18,7 +18,7 @@ use crate::forge::{connect, is_open_to_others};
 use crate::telemetry::ErrorChain;
 
 /// After so long a person wants to know what is waited for.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What can be asked of forges.
 #[derive(Debug, Subcommand)]
@@ -104,7 +104,7 @@ async fn check_one(host: &ForgeHost, missing: MissingLabels) -> HostReport {
 }
 
 fn print(reports: &[HostReport]) -> Result<(), CliError> {
-    let mut table = output::table(&["WHERE", "", "FOUND", "WHAT TO DO"]);
+    let mut table = output::table(&["WHERE", "STATE", "FOUND", "WHAT TO DO"]);
     let mut add = |place: &str, findings: &[Finding], good: String| {
         let is_good = !findings.iter().any(|finding| finding.is_problem);
         if is_good {
