@@ -279,6 +279,8 @@ fn of_error(what: &str, error: &ForgeError) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use ForgeKind::{GitHub, GitLab};
+
     use super::*;
     use crate::config::ForgeToken;
     use crate::domain::Secret;
@@ -312,7 +314,6 @@ mod tests {
             let identity = Identity { user: owner, scopes };
             assert_eq!(shown(&of_identity(&host(kind), &identity, Some(&user(1, "coder")))), expected);
         };
-        use ForgeKind::{GitHub, GitLab};
         check(GitHub, None, user(1, "coder"), &[]);
         check(GitHub, Some(&["repo", "gist"]), user(1, "renamed"), &[]);
         check(GitHub, Some(&["public_repo"]), user(1, "coder"), &["private repositories can't be seen"]);

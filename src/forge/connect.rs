@@ -103,7 +103,7 @@ mod tests {
         check(b"", false);
         check(b"one\ntwo\n", false);
         check(b"\xff\xfe", false);
-        check(&[b'x'; 20_000], false);
+        check("x".repeat(20_000).as_bytes(), false);
         assert!(matches!(connect(&host(folder.path().to_owned())), Err(ConnectError::NoToken { .. })));
         assert!(matches!(connect(&host(folder.path().join("none"))), Err(ConnectError::Unreadable { .. })));
     }
