@@ -14,6 +14,7 @@ mod drain;
 mod error;
 mod events;
 mod execution;
+mod forge;
 mod forge_items;
 mod history;
 mod http_bridge;
@@ -71,6 +72,9 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
+    /// GitHub and GitLab: check that tokens, rights and labels are in order
+    #[command(subcommand)]
+    Forge(forge::ForgeCommand),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
@@ -155,9 +159,6 @@ enum Question {
     Notice(notice::NoticeCommand),
     /// Print what happens, as it happens
     Events(events::EventsArguments),
-    /// Forges: list the items that are worked on
-    #[command(subcommand)]
-    Forge(forge_items::ForgeItemCommand),
     /// Projects: list, show, add, set
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -200,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
+        Command::Forge(forge) => finish(forge.run(file, &environment)),
         Command::Ask(question) => {
             finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
         }
@@ -285,7 +287,6 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
-            Question::Forge(forge) => forge.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

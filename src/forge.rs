@@ -9,6 +9,7 @@
 //! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
 //! `service`, so that a restart loses none of it. Started by `app`.
 
+pub mod check;
 mod connect;
 pub mod contexts;
 pub mod github;
@@ -34,7 +35,7 @@ use crate::service::Service;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
-pub use connect::{ConnectError, connect};
+pub use connect::{ConnectError, connect, is_open_to_others};
 pub use signal::is_paused;
 pub use wire::{Host, HostError};
 

@@ -1,7 +1,9 @@
-//! From a configured host to a forge that can be asked: its token is read, nothing is sent yet.
+//! The one place that knows which forges there are: a host of the configuration becomes something that can be asked.
 
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,34 +14,36 @@ use crate::config::{ForgeHost, ForgeToken};
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 
-/// Why there is no forge to ask.
+/// Longer files hold something else.
+const MAX_TOKEN_FILE: u64 = 16 * 1024;
+
+/// Why a host can't be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("could not read the token of {host} from `{}`", .path.display())]
-    TokenFile {
-        host: String,
+    #[error("could not read the token file `{}`", .path.display())]
+    Unreadable {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
+    #[error("the token file `{}` holds no token: expected one line", .path.display())]
+    NoToken { path: PathBuf },
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// The forge at `host`, whose writes are so far apart at least, with the token as it is now: a file of it is read again each time.
+/// Reads the token and makes what asks `host`. Nothing is sent. Blocks for the time that reading a small file takes.
 ///
 /// # Errors
-/// [`ConnectError`]; nothing else can fail before something is asked.
+/// A token file that can't be read or holds none, and a host that no request can be made for.
 pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
     let token = match &host.token {
         ForgeToken::Given(token) => token.clone(),
         ForgeToken::File(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| ConnectError::TokenFile {
-                host: host.host.clone(),
-                path: path.clone(),
-                source,
-            })?;
-            Secret::new(text.trim())
+            if is_open_to_others(path) {
+                tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
+            }
+            read_token(path)?
         }
     };
     Ok(match host.kind {
@@ -54,4 +58,73 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
             Arc::new(forge)
         }
     })
+}
+
+/// Whether every user of this machine may read a file; `false` for one that is not there.
+pub fn is_open_to_others(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+}
+
+fn read_token(path: &Path) -> Result<Secret, ConnectError> {
+    let unreadable = |source| ConnectError::Unreadable { path: path.to_owned(), source };
+    let file = fs::metadata(path).map_err(unreadable)?;
+    // A pipe may never have an end.
+    if !file.is_file() || file.len() > MAX_TOKEN_FILE {
+        return Err(ConnectError::NoToken { path: path.to_owned() });
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let token = text.trim();
+    let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_token { Ok(Secret::new(token)) } else { Err(ConnectError::NoToken { path: path.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::forge::LabelNames;
+
+    fn host(path: PathBuf) -> ForgeHost {
+        ForgeHost {
+            kind: ForgeKind::GitLab,
+            base_url: "https://code.example/gitlab".to_owned(),
+            host: "code.example/gitlab".to_owned(),
+            token: ForgeToken::File(path),
+            bot_name: "coder".to_owned(),
+            labels: LabelNames::default(),
+            repositories: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_token_is_one_line_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let check = |text: &[u8], is_token: bool| {
+            fs::write(&path, text).unwrap();
+            let connected = connect(&host(path.clone()), Duration::ZERO);
+            assert_eq!(connected.is_ok(), is_token, "{:?}", String::from_utf8_lossy(text));
+            if let Err(error) = connected {
+                assert!(error.to_string().contains("token`"), "{error}");
+            }
+        };
+        check(b"glpat-x\n", true);
+        check(b"  glpat-x \r\n", true);
+        check(b"", false);
+        check(b"one\ntwo\n", false);
+        check(b"\xff\xfe", false);
+        check("x".repeat(20_000).as_bytes(), false);
+        assert!(matches!(connect(&host(folder.path().to_owned()), Duration::ZERO), Err(ConnectError::NoToken { .. })));
+        assert!(matches!(connect(&host(folder.path().join("none")), Duration::ZERO), Err(ConnectError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_file_for_everybody_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "x").unwrap();
+        for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_open_to_others(&path), is_open, "{mode:o}");
+        }
+    }
 }

@@ -280,14 +280,14 @@ fn summary(context: &Context) -> Option<String> {
         ("Progress", &last.progress),
         ("Findings", &last.findings),
     ];
-    let said: String = parts
+    let said: Vec<String> = parts
         .into_iter()
         .filter_map(|(word, text)| Some((word, text.as_deref()?.trim())))
         .filter(|(_, text)| !text.is_empty())
         .map(|(word, text)| format!("\n## {word}\n\n{text}\n"))
         .collect();
     let ForgeItem { title, url, .. } = &context.item;
-    (!said.is_empty()).then(|| format!("# {title}\n\n{url}\n{said}"))
+    (!said.is_empty()).then(|| format!("# {title}\n\n{url}\n{}", said.concat()))
 }
 
 fn write_json(path: &Path, value: &Value) -> Result<(), ContextError> {

@@ -3,6 +3,7 @@
 
 mod call;
 mod configuration;
+mod forge;
 mod help;
 mod logs;
 mod operate;

@@ -19,7 +19,7 @@ pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (
     changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
     let parts = |webhook: &Option<Webhook>| webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip();
     let ((old_path, old_secret), (new_path, new_secret)) = (parts(webhook), parts(&new.webhook));
-    changes.shown(NOW, "forge.webhook.path", (&old_path, &new_path), or_none);
+    changes.shown(NOW, "forge.webhook.path", (&old_path, &new_path), |text| or_none(text.as_ref()));
     changes.hidden(NOW, "forge.webhook.secret", (&old_secret, &new_secret));
     for kind in ForgeKind::ALL {
         let of = |hosts: &[ForgeHost]| -> Vec<ForgeHost> {
@@ -90,8 +90,10 @@ fn of_host(changes: &mut Changes, section: &str, old: &ForgeHost, new: &ForgeHos
                 .unzip()
         };
         let ((old_project, old_agent), (new_project, new_agent)) = (of(old), of(new));
-        changes.shown(NOW, format!("{section}.{name}.project_id"), (&old_project, &new_project), or_none);
-        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), or_none);
+        changes.shown(NOW, format!("{section}.{name}.project_id"), (&old_project, &new_project), |text| {
+            or_none(text.as_ref())
+        });
+        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), |text| or_none(text.as_ref()));
     }
 }
 
@@ -109,6 +111,6 @@ fn file(token: &ForgeToken) -> Option<&Path> {
     }
 }
 
-fn or_none(text: &Option<String>) -> String {
-    text.clone().unwrap_or_else(|| "none".to_owned())
+fn or_none(text: Option<&String>) -> String {
+    text.map_or_else(|| "none".to_owned(), Clone::clone)
 }

@@ -1,5 +1,8 @@
 //! Folders as a person finds them, also after a crash and after other people's hands.
 
+use ForgeKind::{GitHub, GitLab};
+use ItemKind::{Issue, MergeRequest, PullRequest};
+
 use super::*;
 use crate::domain::forge::{ItemEnd, Standing, StopCause};
 use crate::domain::time::Timestamp;
@@ -239,8 +242,6 @@ fn each_kind_of_item_has_the_seeds_key() {
         task_key(&key).to_string()
     };
     let check = |forge, repository, kind, expected| assert_eq!(key(forge, repository, kind), expected);
-    use ForgeKind::{GitHub, GitLab};
-    use ItemKind::{Issue, MergeRequest, PullRequest};
     check(GitHub, "o/r", Issue, r#"{"number":7,"owner":"o","repo":"r","type":"github_issue"}"#);
     check(GitHub, "o/r", PullRequest, r#"{"number":7,"owner":"o","repo":"r","type":"github_pull_request"}"#);
     check(GitLab, "42", Issue, r#"{"issue_iid":7,"project_id":42,"type":"gitlab_issue"}"#);

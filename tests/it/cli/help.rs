@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 30] = [
+const COMMANDS: [&[&str]; 32] = [
     &[],
     &["run"],
     &["check"],
+    &["forge"],
+    &["forge", "check"],
     &["apply"],
     &["status"],
     &["logs"],

@@ -1,0 +1,176 @@
+//! `forge check`: is all in order at the forges? Reads the configuration and asks the hosts; no daemon is needed.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Subcommand;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use serde::Serialize;
+
+use super::client::Client;
+use super::error::CliError;
+use super::forge_items;
+use super::output::{self, Form};
+use crate::config::{Environment, ForgeHost, ForgeToken, Forges};
+use crate::domain::printable;
+use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
+use crate::forge::{connect, is_open_to_others};
+use crate::telemetry::ErrorChain;
+
+/// After so long a person wants to know what is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What can be asked of forges.
+#[derive(Debug, Subcommand)]
+pub(super) enum ForgeCommand {
+    /// Look whether each host and repository of the configuration is ready: token, bot, rights, labels
+    ///
+    /// Asks the forges themselves, with the tokens of the configuration; no daemon is needed. The exit code is 1 if something
+    /// keeps items from being worked on.
+    Check {
+        /// Create the labels that are missing
+        #[arg(long)]
+        create_labels: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// List the items that are worked on, with what is still owed for them
+    List {
+        /// Those that are over, the newest end first
+        #[arg(long)]
+        ended: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    is_good: bool,
+    hosts: &'a [HostReport],
+}
+
+impl ForgeCommand {
+    pub(super) fn run(self, file: Option<&Path>, environment: &Environment) -> Result<(), CliError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        match self {
+            Self::Check { create_labels, form } => {
+                let missing = if create_labels { MissingLabels::Create } else { MissingLabels::Report };
+                let config = super::load(file, environment)?.config;
+                report(&runtime.block_on(check_all(&config.forges, missing)), form)
+            }
+            Self::List { ended, limit, form } => {
+                let places = super::find_daemon(file, environment)?;
+                let client = Client::new(places.control_socket, places.coordinator_socket);
+                runtime.block_on(forge_items::list(&client, ended, limit, form))
+            }
+        }
+    }
+}
+
+fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
+    let is_good = reports.iter().all(HostReport::is_good);
+    if form.json {
+        output::print_json(&Answer { is_good, hosts: reports })?;
+    } else {
+        print(reports)?;
+    }
+    if is_good { Ok(()) } else { Err(CliError::Failed("not all is in order at the forges".to_owned())) }
+}
+
+/// All hosts at once, so that one that hangs delays no other; in the order of the configuration.
+async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
+    let (hosts, interval) = (&forges.hosts, forges.write_interval);
+    let checks =
+        hosts.iter().enumerate().map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
+    let mut checks: FuturesUnordered<_> = checks.collect();
+    let mut reports = Vec::with_capacity(hosts.len());
+    let mut patience = tokio::time::interval_at(tokio::time::Instant::now() + PATIENCE, PATIENCE);
+    loop {
+        tokio::select! {
+            biased;
+            report = checks.next() => match report {
+                Some(report) => reports.push(report),
+                None => break,
+            },
+            _ = patience.tick() => {
+                let is_awaited = |i: &usize| !reports.iter().any(|(done, _)| done == i);
+                let awaited: BTreeSet<&str> =
+                    (0..hosts.len()).filter(is_awaited).map(|i| hosts[i].host.as_str()).collect();
+                let awaited = Vec::from_iter(awaited).join(", ");
+                // Nobody may read it.
+                let _ = writeln!(std::io::stderr(), "waiting for {}", printable::lines(&awaited));
+            }
+        }
+    }
+    reports.sort_by_key(|(i, _)| *i);
+    reports.into_iter().map(|(_, report)| report).collect()
+}
+
+async fn check_one(host: &ForgeHost, write_interval: Duration, missing: MissingLabels) -> HostReport {
+    let mut report = match connect(host, write_interval) {
+        Ok(forge) => check(host, &*forge, missing).await,
+        Err(error) => {
+            let finding = Finding::problem(ErrorChain(&error).to_string(), "set `token` or `token_file`");
+            HostReport::of(host, vec![finding])
+        }
+    };
+    if let ForgeToken::File(path) = &host.token
+        && is_open_to_others(path)
+    {
+        let found = format!("all users of this machine can read `{}`", path.display());
+        report.findings.push(Finding::note(found, format!("chmod 600 {}", path.display())));
+    }
+    report
+}
+
+fn print(reports: &[HostReport]) -> Result<(), CliError> {
+    let mut table = output::table(&["WHERE", "STATE", "FOUND", "WHAT TO DO"]);
+    let mut add = |place: &str, findings: &[Finding], good: String| {
+        let is_good = !findings.iter().any(|finding| finding.is_problem);
+        if is_good {
+            table.add_row([output::plain(place), "ok".to_owned(), output::plain(&good), String::new()]);
+        }
+        for finding in findings {
+            let word = if finding.is_problem { "problem" } else { "note" };
+            table.add_row([
+                output::plain(place),
+                word.to_owned(),
+                output::plain(&finding.found),
+                output::plain(&finding.advice),
+            ]);
+        }
+    };
+    for report in reports {
+        add(&report.host, &report.findings, of_host(report));
+        for repository in &report.repositories {
+            add(&format!("  {}", repository.name), &repository.findings, of_repository(repository));
+        }
+    }
+    output::print_table(&table, "no hosts are configured: docs/forges.md says how to begin")
+}
+
+fn of_host(report: &HostReport) -> String {
+    let owner = report.token_of.as_deref().unwrap_or("nobody");
+    let scopes = report.scopes.as_ref().map_or_else(
+        || "its rights are not told by the forge".to_owned(),
+        |scopes| format!("scopes {}", scopes.join(", ")),
+    );
+    format!("token of {owner} ({scopes}), bot {}", report.bot_name)
+}
+
+fn of_repository(report: &RepositoryReport) -> String {
+    let created: Vec<String> = report.labels_created.iter().map(|label| format!("`{label}`")).collect();
+    if created.is_empty() {
+        "rights, bot and labels are as they should be".to_owned()
+    } else {
+        format!("labels created: {}", created.join(", "))
+    }
+}

@@ -1,0 +1,355 @@
+//! Whether all is in order at a host: what is asked there, and what is said of the answers.
+//!
+//! Asks as the daemon does, with its token, and writes nothing but labels, where that is wanted. Called by `cli`, without a daemon.
+
+use futures::{StreamExt as _, stream};
+use serde::Serialize;
+
+use super::{Forge, ForgeError, Identity, RepositoryFacts};
+use crate::config::{ForgeHost, WatchedRepository};
+use crate::domain::forge::labels::is_same;
+use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, is_bot};
+
+/// Repositories of a host that are looked at together.
+const N_AT_ONCE: usize = 4;
+
+/// What is done about labels that a repository doesn't have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingLabels {
+    Report,
+    Create,
+}
+
+/// What was found at a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostReport {
+    pub forge: ForgeKind,
+    pub host: String,
+    pub bot_name: String,
+    /// Whom the token belongs to; `None` if it is not accepted.
+    pub token_of: Option<String>,
+    /// As far as the forge tells them.
+    pub scopes: Option<Vec<String>>,
+    pub findings: Vec<Finding>,
+    /// Empty where the host doesn't answer.
+    pub repositories: Vec<RepositoryReport>,
+}
+
+/// What was found at a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryReport {
+    pub name: String,
+    pub labels_created: Vec<String>,
+    pub findings: Vec<Finding>,
+}
+
+/// Something that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// It keeps the daemon from its work; else it is only good to know.
+    pub is_problem: bool,
+    pub found: String,
+    /// Empty where there is nothing to do.
+    pub advice: String,
+}
+
+impl Finding {
+    pub fn problem(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { is_problem: true, found: found.into(), advice: advice.into() }
+    }
+
+    pub fn note(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { is_problem: false, found: found.into(), advice: advice.into() }
+    }
+}
+
+impl HostReport {
+    /// One that says only what is wrong.
+    pub fn of(host: &ForgeHost, findings: Vec<Finding>) -> Self {
+        Self {
+            forge: host.kind,
+            host: host.host.clone(),
+            bot_name: host.bot_name.clone(),
+            token_of: None,
+            scopes: None,
+            findings,
+            repositories: Vec::new(),
+        }
+    }
+
+    pub fn is_good(&self) -> bool {
+        let of_repositories = self.repositories.iter().flat_map(|repository| &repository.findings);
+        !self.findings.iter().chain(of_repositories).any(|finding| finding.is_problem)
+    }
+}
+
+/// Looks at a host and its repositories. Takes as long as its slowest answers; dropping it leaves labels created or not.
+pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) -> HostReport {
+    let identity = match forge.identity().await {
+        Ok(identity) => identity,
+        // The repositories would only say the same, each after its own wait.
+        Err(error) => return HostReport::of(host, vec![of_error("the token was not checked", &error)]),
+    };
+    let bot = match forge.user(&host.bot_name).await {
+        Ok(bot) => Ok(bot),
+        Err(error) => Err(of_error("the bot's account was not found", &error)),
+    };
+    let mut findings = of_identity(host, &identity, bot.as_ref().ok().and_then(Option::as_ref));
+    let bot = match bot {
+        Ok(Some(bot)) => Some(bot),
+        Ok(None) => {
+            let found = format!("there is no account `{}`", host.bot_name);
+            findings.push(Finding::problem(found, "set `bot_name` to the login of the account that people assign"));
+            None
+        }
+        Err(finding) => {
+            findings.push(finding);
+            None
+        }
+    };
+    if host.repositories.is_empty() {
+        let key = if host.kind == ForgeKind::GitHub { "repositories" } else { "projects" };
+        findings.push(Finding::note("nothing is watched", format!("list something in `{key}`")));
+    }
+    let looked_at =
+        host.repositories.iter().map(|watched| check_repository(host, forge, watched, bot.as_ref(), missing));
+    let repositories = stream::iter(looked_at).buffered(N_AT_ONCE).collect().await;
+    HostReport {
+        token_of: Some(identity.user.login),
+        scopes: identity.scopes,
+        repositories,
+        ..HostReport::of(host, findings)
+    }
+}
+
+async fn check_repository(
+    host: &ForgeHost,
+    forge: &dyn Forge,
+    watched: &WatchedRepository,
+    bot: Option<&ForgeUser>,
+    missing: MissingLabels,
+) -> RepositoryReport {
+    let name = watched.name.as_str();
+    let mut report = RepositoryReport { name: name.to_owned(), labels_created: Vec::new(), findings: Vec::new() };
+    match forge.repository(name).await {
+        Ok(facts) => report.findings.extend(of_repository(host.kind, name, &facts)),
+        Err(error) => {
+            report.findings.push(of_repository_error(&error));
+            return report;
+        }
+    }
+    if let Some(bot) = bot {
+        match forge.is_assignable(name, bot).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let found = format!("`{}` can't be assigned here", bot.login);
+                report
+                    .findings
+                    .push(Finding::problem(found, "make it a member with the right to triage (GitLab: Reporter)"));
+            }
+            Err(error) => report.findings.push(of_error("whether the bot can be assigned is not known", &error)),
+        }
+    }
+    let absent = match forge.labels(name).await {
+        Ok(labels) => absent(&host.labels, &labels),
+        Err(error) => {
+            report.findings.push(of_error("the labels were not listed", &error));
+            return report;
+        }
+    };
+    match missing {
+        MissingLabels::Report if !absent.is_empty() => {
+            let names: Vec<String> = absent.iter().map(|(label, _)| format!("`{label}`")).collect();
+            let found = format!("labels are missing: {}", names.join(", "));
+            report
+                .findings
+                .push(Finding::problem(found, "create them by `agent-coordinator forge check --create-labels`"));
+        }
+        MissingLabels::Report => {}
+        MissingLabels::Create => {
+            for (label, description) in absent {
+                match forge.create_label(name, label, description).await {
+                    Ok(()) => report.labels_created.push(label.to_owned()),
+                    Err(error) => report.findings.push(of_error(&format!("`{label}` was not created"), &error)),
+                }
+            }
+        }
+    }
+    report
+}
+
+/// Our labels that a repository doesn't have, each with what it says.
+fn absent<'a>(ours: &'a LabelNames, theirs: &[String]) -> Vec<(&'a str, &'static str)> {
+    const DESCRIPTIONS: [&str; 7] = [
+        "The coding agent is to work on this",
+        "The coding agent works on this",
+        "The coding agent has done this",
+        "The coding agent is paused and goes on by itself",
+        "The coding agent was stopped",
+        "The coding agent reported failure",
+        "The coding agent can't go on by itself",
+    ];
+    let is_absent = |label: &str| !theirs.iter().any(|other| is_same(other, label));
+    ours.all().into_iter().zip(DESCRIPTIONS).filter(|(label, _)| is_absent(label)).collect()
+}
+
+fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let wanted: &[&str] = match host.kind {
+        ForgeKind::GitHub => &["repo", "public_repo"],
+        ForgeKind::GitLab => &["api"],
+    };
+    if let Some(scopes) = &identity.scopes
+        && !scopes.iter().any(|scope| wanted.contains(&scope.as_str()))
+    {
+        let has = if scopes.is_empty() { "no scope".to_owned() } else { format!("the scopes {}", scopes.join(", ")) };
+        let advice = match host.kind {
+            ForgeKind::GitHub => "give it `repo`, or `public_repo` where all is public",
+            ForgeKind::GitLab => "give it `api`",
+        };
+        findings.push(Finding::problem(format!("the token has {has}"), advice));
+    }
+    if host.kind == ForgeKind::GitHub
+        && identity.scopes.as_ref().is_some_and(|scopes| !scopes.iter().any(|s| s == "repo"))
+    {
+        findings.push(Finding::note("private repositories can't be seen", ""));
+    }
+    if bot.is_some_and(|bot| !is_bot(&identity.user, bot)) {
+        let found = format!("the token is of `{}`: comments will be by that account", identity.user.login);
+        findings.push(Finding::note(found, format!("use a token of `{}` if that is not meant", host.bot_name)));
+    }
+    findings
+}
+
+fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number && facts.full_name.to_lowercase() != name.to_lowercase() {
+        let found = format!("it is called `{}` now", facts.full_name);
+        findings.push(Finding::problem(found, "write the new name into the configuration"));
+    }
+    if facts.is_archived {
+        findings.push(Finding::problem("it is archived: nothing can be written there", "unarchive it, or take it out"));
+    }
+    if facts.may_triage == Some(false) {
+        let advice = match kind {
+            ForgeKind::GitHub => {
+                "give the token's account the role Triage or a higher one, and the token write access to issues and pull requests"
+            }
+            ForgeKind::GitLab => {
+                "give the token's account the role Reporter (Developer for merge requests) or a higher one"
+            }
+        };
+        findings.push(Finding::problem("the token may not set labels here", advice));
+    }
+    if !facts.has_issues {
+        findings.push(Finding::note("issues are turned off here", ""));
+    }
+    findings
+}
+
+fn of_repository_error(error: &ForgeError) -> Finding {
+    match error {
+        ForgeError::NotFound { .. } => Finding::problem(
+            "not found: it doesn't exist, or the token may not see it",
+            "look at the name, and at whether the token's account is a member",
+        ),
+        ForgeError::Moved { .. } => Finding::problem(error.to_string(), "write the new name into the configuration"),
+        _ => of_error("it was not looked at", error),
+    }
+}
+
+/// A question without its answer.
+fn of_error(what: &str, error: &ForgeError) -> Finding {
+    let advice = match error {
+        ForgeError::Unauthorized { .. } => "make a new token: this one is wrong, expired or revoked",
+        ForgeError::Limited { .. } => "try again later",
+        ForgeError::Forbidden { .. } => "the token lacks a right, or an organisation has to approve it",
+        ForgeError::NotFound { .. } | ForgeError::Moved { .. } | ForgeError::NotUnderstood { .. } => {
+            "look at `base_url`: it should be the one of an API (docs/forges.md)"
+        }
+        ForgeError::Refused { .. } => "see what the forge says",
+        ForgeError::Unavailable { .. } => "look at `base_url`, at the network, and whether the forge is up",
+    };
+    Finding::problem(format!("{what}: {error}"), advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use ForgeKind::{GitHub, GitLab};
+
+    use super::*;
+    use crate::config::ForgeToken;
+    use crate::domain::Secret;
+
+    fn host(kind: ForgeKind) -> ForgeHost {
+        ForgeHost {
+            kind,
+            base_url: "https://code.example".to_owned(),
+            host: "code.example".to_owned(),
+            token: ForgeToken::Given(Secret::new("x")),
+            bot_name: "coder".to_owned(),
+            labels: LabelNames::default(),
+            repositories: Vec::new(),
+        }
+    }
+
+    fn user(id: u64, login: &str) -> ForgeUser {
+        ForgeUser { id: Some(id), login: login.to_owned() }
+    }
+
+    /// What is found, problems with `!`.
+    fn shown(findings: &[Finding]) -> Vec<String> {
+        let mark = |finding: &Finding| if finding.is_problem { "!" } else { "" };
+        findings.iter().map(|finding| format!("{}{}", mark(finding), finding.found)).collect()
+    }
+
+    #[test]
+    fn a_token_is_judged_by_its_scopes_and_its_owner() {
+        let check = |kind, scopes: Option<&[&str]>, owner: ForgeUser, expected: &[&str]| {
+            let scopes = scopes.map(|scopes| scopes.iter().map(|&scope| scope.to_owned()).collect());
+            let identity = Identity { user: owner, scopes };
+            assert_eq!(shown(&of_identity(&host(kind), &identity, Some(&user(1, "coder")))), expected);
+        };
+        check(GitHub, None, user(1, "coder"), &[]);
+        check(GitHub, Some(&["repo", "gist"]), user(1, "renamed"), &[]);
+        check(GitHub, Some(&["public_repo"]), user(1, "coder"), &["private repositories can't be seen"]);
+        check(GitHub, Some(&[]), user(1, "coder"), &["!the token has no scope", "private repositories can't be seen"]);
+        check(GitLab, Some(&["read_api", "ai"]), user(1, "coder"), &["!the token has the scopes read_api, ai"]);
+        check(GitLab, Some(&["api"]), user(2, "ann"), &["the token is of `ann`: comments will be by that account"]);
+    }
+
+    #[test]
+    fn a_repository_is_judged_by_what_keeps_items_from_being_worked_on() {
+        let good = RepositoryFacts {
+            full_name: "Acme/Shop".to_owned(),
+            is_archived: false,
+            has_issues: true,
+            may_triage: None,
+        };
+        assert_eq!(shown(&of_repository(ForgeKind::GitHub, "acme/shop", &good)), [""; 0]);
+        assert_eq!(shown(&of_repository(ForgeKind::GitLab, "42", &good)), [""; 0]);
+        let bad = RepositoryFacts { is_archived: true, has_issues: false, may_triage: Some(false), ..good };
+        assert_eq!(
+            shown(&of_repository(ForgeKind::GitHub, "acme/old", &bad)),
+            [
+                "!it is called `Acme/Shop` now",
+                "!it is archived: nothing can be written there",
+                "!the token may not set labels here",
+                "issues are turned off here"
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_are_there_whatever_their_case() {
+        let theirs = ["Coding Agent", "coding agent done", "bug"].map(str::to_owned);
+        let labels = LabelNames::default();
+        let absent: Vec<_> = absent(&labels, &theirs).into_iter().map(|(label, _)| label).collect();
+        let expected = ["processing", "paused", "stopped", "failed", "blocked"];
+        assert_eq!(absent, expected.map(|rest| format!("coding agent {rest}")));
+    }
+}
