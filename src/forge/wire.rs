@@ -35,6 +35,7 @@ pub struct Host {
     name: String,
     token: Secret,
     dialect: &'static Dialect,
+    /// How long a question may take, together with its repeats.
     patience: Duration,
 }
 
@@ -160,8 +161,7 @@ impl Host {
         &self.name
     }
 
-    /// How long a question may take, together with its repeats.
-    pub fn set_patience(&mut self, patience: Duration) {
+    pub(super) const fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 

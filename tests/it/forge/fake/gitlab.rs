@@ -152,7 +152,9 @@ fn update(world: &mut World, request: &Request, at: At) -> Reply {
     }
     world.state(at.project).labels.extend(added.iter().cloned());
     world.change(at.project, at.kind, at.number, |item, _| {
-        added.iter().for_each(|name| item.add_label(name));
+        for name in &added {
+            item.add_label(name);
+        }
         for name in &removed {
             item.remove_label(name);
         }
@@ -219,10 +221,12 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
 fn paged(world: &World, request: &Request, all: Vec<Value>) -> Reply {
     let (shown, page, last) = page(request, all, 20);
     let next = if page < last { (page + 1).to_string() } else { String::new() };
-    let reply =
-        Reply::ok(Value::Array(shown)).header("x-page", page).header("x-total-pages", last).header("x-next-page", next);
+    let reply = Reply::ok(Value::Array(shown))
+        .header("x-page", &page)
+        .header("x-total-pages", &last)
+        .header("x-next-page", &next);
     match links(world, request, page, last) {
-        Some(links) => reply.header("link", links),
+        Some(links) => reply.header("link", &links),
         None => reply,
     }
 }
