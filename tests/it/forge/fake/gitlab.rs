@@ -182,11 +182,12 @@ fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
             }
         }
     });
-    let kept: Vec<&str> = body.lines().filter(|line| !matches!(line.trim(), "/close" | "/unassign")).collect();
+    let is_command = |line: &str| matches!(line.trim(), "/close" | "/unassign");
+    let kept: String = body.split_inclusive('\n').filter(|line| !is_command(line)).collect();
     if kept.is_empty() {
         return Reply::new(202, json!({ "commands_changes": {}, "summary": ["Closed this issue."] }));
     }
-    let added = world.add_comment(at.project, at.kind, at.number, Some(owner), &kept.join("\n"), false).unwrap();
+    let added = world.add_comment(at.project, at.kind, at.number, Some(owner), &kept, false).unwrap();
     Reply::new(201, note(world, &added))
 }
 
