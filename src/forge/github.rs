@@ -91,7 +91,14 @@ struct Numbered {
 impl GitHub {
     /// `base_url` is `https://api.github.com`, or that of an own server: `https://ghe.example/api/v3`.
     pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
-        Ok(Self { host: Host::new(base_url, token, &DIALECT)? })
+        let host = Host::new(base_url, token, &DIALECT)?;
+        match host.name() {
+            "github.com" | "www.github.com" => Err(HostError::BaseUrl {
+                url: base_url.to_owned(),
+                problem: "that is the site for people, whose API is at `https://api.github.com`",
+            }),
+            _ => Ok(Self { host }),
+        }
     }
 
     pub const fn host(&self) -> &Host {

@@ -96,6 +96,12 @@ async fn a_name_that_is_none_of_a_repository_is_refused_unasked() {
     assert_eq!(bed.fake.n_requests("*"), 0);
 }
 
+#[test]
+fn the_site_for_people_is_told_apart_from_the_api() {
+    let error = GitHub::new("https://github.com/", Secret::new(TOKEN)).unwrap_err().to_string();
+    assert!(error.contains("`https://api.github.com`"), "{error}");
+}
+
 #[tokio::test]
 async fn an_own_github_is_asked_below_its_path() {
     let bed = Bed::new(ForgeKind::GitHub);

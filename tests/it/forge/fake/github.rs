@@ -71,8 +71,8 @@ fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, par
         }
         ("GET", "/issues") => list(world, request, id),
         ("GET", "/labels") => {
-            let labels = world.repositories[&id].labels.iter().map(|name| label(name)).collect();
-            paged(world, request, labels)
+            let labels = world.repositories[&id].labels.iter().collect();
+            paged(world, request, labels, |name| label(name))
         }
         ("POST", "/labels") => create_label(world, request, id),
         ("GET", "/assignees/{assignee}") => {
@@ -114,8 +114,8 @@ fn in_item(
             Reply::ok(said)
         }
         ("GET", "/comments") => {
-            let comments = find(world, id, number).comments.iter().map(|one| comment(world, one)).collect();
-            paged(world, request, comments)
+            let comments = find(world, id, number).comments.iter().collect();
+            paged(world, request, comments, |one| comment(world, one))
         }
         ("POST", "/comments") if is_locked => Reply::error(403, "Unable to create comment because issue is locked."),
         ("POST", "/comments") => {
@@ -181,12 +181,12 @@ fn list(world: &World, request: &Request, id: u64) -> Reply {
     if request.query("direction") != Some("asc") {
         items.reverse();
     }
-    paged(world, request, items.into_iter().map(|one| one.as_said(item(world, id, one))).collect())
+    paged(world, request, items, |one| one.as_said(item(world, id, one)))
 }
 
-fn paged(world: &World, request: &Request, all: Vec<Value>) -> Reply {
+fn paged<T>(world: &World, request: &Request, all: Vec<T>, json: impl Fn(T) -> Value) -> Reply {
     let (shown, page, last) = page(request, all, 30);
-    let reply = Reply::ok(Value::Array(shown));
+    let reply = Reply::ok(shown.into_iter().map(json).collect());
     match links(world, request, page, last) {
         Some(links) => reply.header("link", &links),
         None => reply,

@@ -49,7 +49,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
         "/user" => Reply::ok(user(world, world.owner)),
         "/users" => {
             let found = request.query("username").and_then(|login| world.find_user(login));
-            paged(world, request, found.map(|id| user(world, id)).into_iter().collect())
+            paged(world, request, found.into_iter().collect(), |id| user(world, id))
         }
         "/personal_access_tokens/self" => Reply::ok(json!({ "id": 1, "scopes": ["api"], "active": true })),
         _ => match world.find_repository(ForgeKind::GitLab, &parameters[0]) {
@@ -77,8 +77,8 @@ fn in_project(world: &mut World, request: &Request, project: u64, route: &str, p
             }))
         }
         ("GET", "/labels") => {
-            let labels = world.repositories[&project].labels.iter().map(|name| json!({ "name": name })).collect();
-            paged(world, request, labels)
+            let labels = world.repositories[&project].labels.iter().collect();
+            paged(world, request, labels, |name| json!({ "name": name }))
         }
         ("POST", "/labels") => {
             let Some(name) = text(request, "name") else { return Reply::error(400, "name is missing") };
@@ -114,11 +114,11 @@ fn in_item(world: &mut World, request: &Request, at: At, route: &str, parameters
         ("GET", "") => Reply::ok(find(world, at).as_said(item(world, at.project, find(world, at)))),
         ("PUT", "") => update(world, request, at),
         ("GET", "/notes") => {
-            let mut notes: Vec<Value> = find(world, at).comments.iter().map(|one| note(world, one)).collect();
+            let mut notes: Vec<&CommentState> = find(world, at).comments.iter().collect();
             if request.query("sort") != Some("asc") {
                 notes.reverse();
             }
-            paged(world, request, notes)
+            paged(world, request, notes, |one| note(world, one))
         }
         ("POST", "/notes") => add_note(world, request, at),
         ("DELETE", "/notes/{note_id}") => {
@@ -216,13 +216,13 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
     if request.query("sort") != Some("asc") {
         items.reverse();
     }
-    paged(world, request, items.into_iter().map(|one| one.as_said(item(world, project, one))).collect())
+    paged(world, request, items, |one| one.as_said(item(world, project, one)))
 }
 
-fn paged(world: &World, request: &Request, all: Vec<Value>) -> Reply {
+fn paged<T>(world: &World, request: &Request, all: Vec<T>, json: impl Fn(T) -> Value) -> Reply {
     let (shown, page, last) = page(request, all, 20);
     let next = if page < last { (page + 1).to_string() } else { String::new() };
-    let reply = Reply::ok(Value::Array(shown))
+    let reply = Reply::ok(shown.into_iter().map(json).collect())
         .header("x-page", &page)
         .header("x-total-pages", &last)
         .header("x-next-page", &next);
