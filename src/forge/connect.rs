@@ -47,16 +47,8 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => {
-            let mut forge = GitHub::new(&host.base_url, token)?;
-            forge.host_mut().set_write_interval(write_interval);
-            Arc::new(forge)
-        }
-        ForgeKind::GitLab => {
-            let mut forge = GitLab::new(&host.base_url, token)?;
-            forge.host_mut().set_write_interval(write_interval);
-            Arc::new(forge)
-        }
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_write_interval(write_interval)),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_write_interval(write_interval)),
     })
 }
 
@@ -114,7 +106,10 @@ mod tests {
         check(b"\xff\xfe", false);
         check("x".repeat(20_000).as_bytes(), false);
         assert!(matches!(connect(&host(folder.path().to_owned()), Duration::ZERO), Err(ConnectError::NoToken { .. })));
-        assert!(matches!(connect(&host(folder.path().join("none")), Duration::ZERO), Err(ConnectError::Unreadable { .. })));
+        assert!(matches!(
+            connect(&host(folder.path().join("none")), Duration::ZERO),
+            Err(ConnectError::Unreadable { .. })
+        ));
     }
 
     #[test]
