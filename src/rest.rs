@@ -13,6 +13,7 @@ mod page;
 mod problem;
 pub mod routes;
 mod web;
+mod webhook;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use problem::{Place, Problem};
 pub use routes::configuration::{ConfigurationDoor, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
+pub use webhook::WebhookDoor;
 
 use crate::domain::host::Origin;
 use crate::http::{self, Limits};
@@ -91,6 +93,11 @@ pub fn router(state: RestState) -> Router {
 /// paths.
 pub fn network_router(state: &RestState) -> Router {
     open(state.clone()).merge(auth::authenticated(closed(state.clone()), state))
+}
+
+/// `router`, and before it the door for webhooks, wherever that is configured to be.
+pub fn with_webhooks(router: Router, door: WebhookDoor) -> Router {
+    router.layer(axum::middleware::from_fn_with_state(door, webhook::take))
 }
 
 /// The routes of a coordinator without its server.

@@ -14,7 +14,7 @@ use crate::domain::host::{AllowedHosts, HostName};
 use crate::http::{self, Limits, problem};
 use crate::mcp::{self, McpServer};
 use crate::peer::Peer;
-use crate::rest::{self, RestState};
+use crate::rest::{self, RestState, WebhookDoor};
 
 /// Most connections at the same time, where descriptors allow it: a thousand agents may wait for messages.
 const MAX_CONNECTIONS: usize = 2048;
@@ -66,6 +66,7 @@ impl Door {
         self,
         mcp: &McpServer,
         rest: &RestState,
+        webhooks: WebhookDoor,
         allowed: Vec<HostName>,
     ) -> impl Future<Output = ()> + use<> {
         let cancel = rest.closing.clone();
@@ -75,6 +76,7 @@ impl Door {
             .fallback(problem::no_such_route)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(CatchPanicLayer::custom(problem::panicked));
+        let router = rest::with_webhooks(router, webhooks);
         let router = http::guarded(router, AllowedHosts::new(self.address, allowed));
         let router = http::with_security_headers(router);
         let limits = Limits::of(http::share_of_descriptors(8, MAX_CONNECTIONS));

@@ -18,7 +18,7 @@ use crate::domain::pair::{Backoff, StartLimit};
 use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::nudge::Nudge;
-use crate::rest::{self, ConfigurationDoor, RestState};
+use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 use crate::store::sqlite::SqliteStore;
@@ -165,7 +165,8 @@ impl Server {
         if let Some(http) = doors.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
-            parts.spawn(http.serve(&mcp_server, &rest_state, allowed));
+            let webhooks = WebhookDoor { forges: self.forges.subscribe(), pokes: self.forge_pokes.clone() };
+            parts.spawn(http.serve(&mcp_server, &rest_state, webhooks, allowed));
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));

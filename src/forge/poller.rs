@@ -26,6 +26,8 @@ use crate::telemetry::ErrorChain;
 const N_QUESTIONS: usize = 8;
 /// Pages of changes that are read at one look; what is left comes with the next.
 const MAX_CHANGE_PAGES: u32 = 20;
+/// Between two looks, however often somebody pokes.
+const MIN_DISTANCE: Duration = Duration::from_secs(1);
 /// A repository that doesn't answer is asked again after at most so long.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
@@ -76,8 +78,11 @@ impl Poller {
             let next_at = self.seat.gated_until().map_or(began_at + wait, |until| until.max(began_at + wait));
             tokio::select! {
                 () = tokio::time::sleep_until(next_at) => {}
-                // Not before the host may be asked again.
-                () = pokes.woken() => tokio::time::sleep_until(self.seat.gated_until().unwrap_or(began_at)).await,
+                // Not before the host may be asked again, nor for each of a thousand changes at once.
+                () = pokes.woken() => {
+                    let soonest = began_at + MIN_DISTANCE.min(self.habits.poll_interval);
+                    tokio::time::sleep_until(self.seat.gated_until().map_or(soonest, |until| until.max(soonest))).await;
+                }
             }
         }
     }

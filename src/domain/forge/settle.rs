@@ -162,3 +162,6 @@ fn ended(mut item: ForgeItem, end: ItemEnd, work: Work<'_>, texts: Texts, now: T
     }
     item.owing(Owed::Folder { place: Place::Completed })
 }
+
+#[cfg(test)]
+mod tests;

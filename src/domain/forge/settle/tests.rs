@@ -1,0 +1,245 @@
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, LabelNames};
+use crate::domain::key::{InstanceKey, Purpose};
+use crate::domain::language::Language;
+use crate::domain::task::Priority;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+fn item(state: ItemState) -> ForgeItem {
+    ForgeItem {
+        id: "019aa".parse().expect("an id"),
+        key: ItemKey {
+            forge: ForgeKind::GitHub,
+            host: "api.github.com".to_owned(),
+            repository: "acme/shop".to_owned(),
+            kind: ItemKind::Issue,
+            number: 7,
+        },
+        agent: "agt".parse().expect("an id"),
+        project: "prj".parse().expect("an id"),
+        task: "tsk".parse().expect("an id"),
+        title: "Login".to_owned(),
+        url: String::new(),
+        state,
+        owed: Vec::new(),
+        n_attempts: 0,
+        retry_at: None,
+        last_error: None,
+        n_comments: 0,
+        is_missing: false,
+        n_resumed: 0,
+        created_at: NOW,
+        ended_at: None,
+        revision: 1,
+    }
+}
+
+fn task(status: TaskStatus) -> Task {
+    Task {
+        id: "tsk".parse().expect("an id"),
+        project: "prj".parse().expect("an id"),
+        parent: None,
+        title: "Login".to_owned(),
+        description: String::new(),
+        status,
+        priority: Priority::Medium,
+        assignee: Some("agt".parse().expect("an id")),
+        dependencies: Vec::new(),
+        blocked_reason: (status == TaskStatus::Blocked).then(|| "why".to_owned()),
+        created_at: NOW,
+        status_since: NOW,
+        revision: 3,
+    }
+}
+
+fn execution(result: Option<ReportResult>) -> Execution {
+    Execution {
+        id: "exe".parse().expect("an id"),
+        launch: "lch".parse().expect("an id"),
+        task: "tsk".parse().expect("an id"),
+        key: InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task),
+        started_at: NOW,
+        ended_at: Some(NOW),
+        result,
+        summary: Some("/close it".to_owned()),
+        next_steps: None,
+        progress: None,
+        findings: None,
+        outcome: None,
+        usage: crate::domain::Usage::default(),
+        failure: None,
+        revision: 1,
+    }
+}
+
+const TEXTS: Texts = Texts::new(Language::English);
+
+/// The names of what is owed.
+fn owed(item: &ForgeItem) -> Vec<String> {
+    item.owed.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn check(
+    state: ItemState,
+    status: Option<TaskStatus>,
+    is_alive: bool,
+    last: Option<ReportResult>,
+    expected: Option<(&str, &[&str])>,
+) {
+    let (task, execution) = (status.map(task), last.map(|result| execution(Some(result))));
+    let work = Work { task: task.as_ref(), is_alive, last: execution.as_ref() };
+    let settled = settle(&item(state), work, TEXTS, NOW);
+    let found = settled.as_ref().map(|item| (item.state.as_str(), owed(item)));
+    let expected = expected.map(|(state, owed)| (state, owed.iter().map(|&owed| owed.to_owned()).collect::<Vec<_>>()));
+    assert_eq!(found, expected);
+}
+
+const PROCESSING: ItemState = ItemState::Active(Standing::Processing);
+
+#[test]
+fn a_done_task_is_told_when_its_agent_is_gone() {
+    let (done, success) = (Some(TaskStatus::Done), Some(ReportResult::Success));
+    check(PROCESSING, done, true, success, None);
+    let told: &[&str] = &["folder running", "label done", "comment 1", "folder completed"];
+    check(PROCESSING, done, false, success, Some(("done", told)));
+}
+
+#[test]
+fn a_stop_comes_after_the_end_of_the_tree_and_in_its_order() {
+    let stopping = ItemState::Stopping(StopCause::Unassigned);
+    let cancelled = Some(TaskStatus::Cancelled);
+    check(stopping.clone(), cancelled, true, None, None);
+    let told: &[&str] = &["folder running", "label stopped", "comment 1", "folder completed"];
+    check(stopping, cancelled, false, None, Some(("stopped", told)));
+}
+
+#[test]
+fn nothing_is_written_to_what_is_gone() {
+    for cause in [StopCause::Gone, StopCause::Moved] {
+        let told: &[&str] = &["folder running", "folder completed"];
+        check(ItemState::Stopping(cause), Some(TaskStatus::Cancelled), false, None, Some(("stopped", told)));
+    }
+}
+
+#[test]
+fn a_failure_and_a_block_are_told_and_a_new_try_too() {
+    let blocked = Some(TaskStatus::Blocked);
+    let told: &[&str] = &["label failed", "comment 1"];
+    check(PROCESSING, blocked, false, Some(ReportResult::Failed), Some(("failed", told)));
+    let told: &[&str] = &["label blocked", "comment 1"];
+    check(PROCESSING, blocked, false, Some(ReportResult::Blocked), Some(("blocked", told)));
+    check(PROCESSING, blocked, true, Some(ReportResult::Blocked), None);
+    let again: &[&str] = &["label processing"];
+    check(ItemState::Active(Standing::Failed), Some(TaskStatus::InProgress), false, None, Some(("processing", again)));
+}
+
+#[test]
+fn a_task_that_a_person_cancels_or_deletes_stops_the_item() {
+    for status in [Some(TaskStatus::Cancelled), None] {
+        check(PROCESSING, status, true, None, Some(("stopping", &[])));
+        let told: &[&str] = &["folder running", "label stopped", "comment 1", "folder completed"];
+        check(PROCESSING, status, false, None, Some(("stopped", told)));
+    }
+}
+
+#[test]
+fn a_pause_is_told_when_the_agent_is_gone_and_never_as_done() {
+    let blocked = Some(TaskStatus::Blocked);
+    check(ItemState::Pausing, blocked, true, None, None);
+    let told: &[&str] = &["folder running", "label paused", "comment 1", "folder paused"];
+    check(ItemState::Pausing, blocked, false, None, Some(("paused", told)));
+    check(ItemState::Paused { since: NOW }, blocked, false, None, None);
+}
+
+#[test]
+fn what_is_resumed_goes_on_and_what_is_not_wanted_any_more_stops() {
+    let paused = item(ItemState::Paused { since: NOW });
+    let on = resumed(&paused, Eligibility::Eligible, TEXTS, NOW).expect("it is paused");
+    assert_eq!((on.state.clone(), on.n_resumed), (PROCESSING, 1));
+    assert_eq!(owed(&on), ["folder running", "label processing", "comment 1"]);
+    let off = resumed(&paused, Eligibility::Not(StopCause::Unassigned), TEXTS, NOW).expect("it is paused");
+    assert_eq!(off.state, ItemState::Stopping(StopCause::Unassigned));
+    assert_eq!(resumed(&item(PROCESSING), Eligibility::Eligible, TEXTS, NOW), None);
+}
+
+#[test]
+fn what_was_paused_for_too_long_is_completed_as_expired() {
+    let work = Work { task: None, is_alive: false, last: None };
+    let over = expired(&item(ItemState::Paused { since: NOW }), work, TEXTS, NOW);
+    assert_eq!(over.state, ItemState::Ended(ItemEnd::Expired));
+    assert_eq!(owed(&over), ["folder running", "label stopped", "comment 1", "folder completed"]);
+}
+
+#[test]
+fn a_claim_that_is_not_wanted_any_more_is_taken_back() {
+    let claiming = ForgeItem { owed: vec![Owed::Claim], ..item(ItemState::Claiming { after_comment: Some(3) }) };
+    let stopped = stopping(&claiming, StopCause::Unassigned, NOW).expect("it is open");
+    assert_eq!(owed(&stopped), ["withdraw", "label stopped"]);
+    let gone = stopping(&claiming, StopCause::Gone, NOW).expect("it is open");
+    assert!(gone.owed.is_empty() && !gone.is_open());
+    assert_eq!(owed(&lost(&claiming)), ["withdraw"]);
+    assert_eq!(owed(&won(&claiming)), ["folder running", "label processing"]);
+}
+
+#[test]
+fn an_end_drops_what_was_only_on_the_way() {
+    let owing = item(PROCESSING).owing(Owed::Label { state: LabelState::Processing }).saying("Resumed".to_owned());
+    let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
+    let done = settle(&owing, work, TEXTS, NOW).expect("it is done");
+    assert_eq!(owed(&done), ["comment 1", "folder running", "label done", "comment 2", "folder completed"]);
+}
+
+#[test]
+fn what_agents_write_commands_nothing_in_either_language() {
+    let execution = execution(Some(ReportResult::Success));
+    for language in [Language::English, Language::Japanese] {
+        let texts = Texts::new(language);
+        let said = [
+            texts.finished(Some(&execution), NOW),
+            texts.put_aside(Standing::Failed, Some("/assign @me"), Some(&execution), NOW),
+            texts.stopped(StopCause::Unassigned, Some(&execution), NOW),
+            texts.paused(Some(&execution), NOW),
+        ];
+        for text in said {
+            assert!(!text.lines().any(|line| line.trim_start().starts_with('/')), "{text}");
+        }
+    }
+}
+
+proptest! {
+    /// Settling what is settled changes nothing, whatever happened to the task, and an end is for good.
+    #[test]
+    fn settling_twice_is_settling_once(
+        status in proptest::option::of(select(TaskStatus::ALL)),
+        is_alive: bool,
+        result in proptest::option::of(select(&[ReportResult::Success, ReportResult::Failed, ReportResult::Blocked][..])),
+        state in select(vec![
+            PROCESSING,
+            ItemState::Active(Standing::Blocked),
+            ItemState::Active(Standing::Failed),
+            ItemState::Stopping(StopCause::Closed),
+            ItemState::Pausing,
+            ItemState::Paused { since: NOW },
+            ItemState::Ended(ItemEnd::Done),
+        ]),
+    ) {
+        let (task, execution) = (status.map(task), execution(result));
+        let work = Work { task: task.as_ref(), is_alive, last: Some(&execution) };
+        let first = settle(&item(state.clone()), work, TEXTS, NOW);
+        if let Some(first) = first {
+            prop_assert_eq!(settle(&first, work, TEXTS, NOW), None);
+            prop_assert!(is_alive <= !matches!(first.state, ItemState::Ended(_)), "ended with a living agent");
+            if let Some(label) = first.state.label() {
+                let names = LabelNames::default();
+                let delta = names.delta(label, None);
+                prop_assert_eq!(delta.add, vec![names.of(label).to_owned()]);
+                prop_assert_eq!(delta.remove.len(), names.all().len() - 1);
+            }
+        }
+    }
+}
