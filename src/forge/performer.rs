@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
@@ -75,7 +76,7 @@ impl Performer {
         let mut running = FuturesUnordered::new();
         loop {
             let mut look_at = None;
-            match self.seat.service.forge_items().await {
+            match self.items(&mut running, &mut at_work).await {
                 Ok(items) => {
                     let now = self.seat.service.time();
                     for item in items.into_iter().filter(|item| self.seat.has(item)) {
@@ -101,6 +102,24 @@ impl Performer {
                 () = news.woken() => {}
                 () = sleep_until(look_at) => {}
                 served = next(&mut running) => {
+                    at_work.remove(&served);
+                }
+            }
+        }
+    }
+
+    /// The items, with those that are being served going on meanwhile: they may hold the connections to the store that this waits
+    /// for.
+    async fn items<F: Future<Output = ItemId>>(
+        &self,
+        running: &mut FuturesUnordered<F>,
+        at_work: &mut BTreeSet<ItemId>,
+    ) -> Result<Vec<ForgeItem>, ServiceError> {
+        let mut items = pin!(self.seat.service.forge_items());
+        loop {
+            tokio::select! {
+                items = &mut items => return items,
+                served = next(running) => {
                     at_work.remove(&served);
                 }
             }

@@ -15,6 +15,7 @@ use super::look::{Look, Within};
 use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::config::{TaskStop, WatchedRepository};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::{
     Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Owed, Rules, StopCause, task_text,
 };
@@ -196,12 +197,7 @@ impl Poller {
     }
 
     /// Items as a list shows them: what is free is taken, what doesn't look right is looked into.
-    async fn take_in(
-        &mut self,
-        items: &[ItemFacts],
-        rules: &Rules,
-        problem: &mut Option<String>,
-    ) {
+    async fn take_in(&mut self, items: &[ItemFacts], rules: &Rules, problem: &mut Option<String>) {
         let ours = match self.ours().await {
             Ok(ours) => ours,
             Err(error) => {
@@ -245,7 +241,9 @@ impl Poller {
             title,
             url: item.url.clone(),
         };
-        self.seat.service.take_item(&new).await.map(drop).map_err(|error| said(&error))
+        self.seat.service.take_item(&new).await.map_err(|error| said(&error))?;
+        crash_point::reach(CrashPoint::ItemTaken);
+        Ok(())
     }
 
     /// Asks for each item by itself and does what its answer means.
@@ -312,6 +310,7 @@ impl Poller {
             Eligibility::Eligible => {
                 if matches!(item.state, ItemState::Paused { .. }) && !service.are_starts_held() {
                     service.resume_item(&item.id, Eligibility::Eligible).await?;
+                    crash_point::reach(CrashPoint::ItemResumed);
                 } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
                     service.retry_item(&item.id).await?;
                 }
@@ -335,6 +334,7 @@ impl Poller {
             return Ok(Judged::AskAgain);
         }
         self.seat.service.stop_item(&item.id, cause).await?;
+        crash_point::reach(CrashPoint::ItemStopWanted);
         Ok(Judged::Finally)
     }
 

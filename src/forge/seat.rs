@@ -1,5 +1,6 @@
 //! What those who talk to one host share: the forge, by which rules it is read, whether it is to be left alone, and how it is.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 /// A host, as its poller and its performer see it.
 pub(super) struct Seat {
     pub(super) config: ForgeHost,
+    /// For the first entry of an address: the repositories there that later entries watch.
+    of_others: Option<BTreeSet<String>>,
     pub(super) is_dry_run: bool,
     write_interval: Duration,
     pub(super) service: Arc<Service>,
@@ -42,8 +45,14 @@ pub(super) enum Unanswered {
 }
 
 impl Seat {
-    pub(super) fn new(config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
+    /// That of the `n`th entry of the configuration.
+    pub(super) fn new(n: usize, forges: &Forges, service: Arc<Service>) -> Self {
         let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
+        let config = forges.hosts[n].clone();
+        let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
+        let is_first = !forges.hosts[..n].iter().any(|other| is_twin(&other));
+        let later = forges.hosts[n + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
+        let of_others = is_first.then(|| later.map(|watched| watched.name.clone()).collect());
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
             project: repository.project.clone(),
@@ -63,6 +72,7 @@ impl Seat {
         };
         service.report_forge(&status);
         let seat = Self {
+            of_others,
             forge: Mutex::default(),
             rules: Mutex::default(),
             gate: Mutex::default(),
@@ -76,9 +86,12 @@ impl Seat {
         seat
     }
 
-    /// Whether an item is of this host.
+    /// Whether an item is seen to by this entry: those of its repositories, and, by the first entry of an address, those of
+    /// repositories that nobody watches any more.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
-        item.key.forge == self.config.kind && item.key.host == self.config.host
+        let is_watched = || self.config.repositories.iter().any(|watched| watched.name == item.key.repository);
+        let is_left = || self.of_others.as_ref().is_some_and(|others| !others.contains(&item.key.repository));
+        item.key.forge == self.config.kind && item.key.host == self.config.host && (is_watched() || is_left())
     }
 
     /// Reads the token again: a file of it may have another one.

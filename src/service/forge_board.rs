@@ -53,14 +53,17 @@ pub struct RepositoryStatus {
     pub problem: Option<String>,
 }
 
+/// By kind, name, and the first repository: a host may have several entries, each with a token of its own.
+type Hosts = BTreeMap<(ForgeKind, String, Option<String>), ForgeStatus>;
+
 #[derive(Debug, Default)]
 pub(super) struct ForgeBoard {
-    hosts: Mutex<BTreeMap<(ForgeKind, String), ForgeStatus>>,
+    hosts: Mutex<Hosts>,
     is_held: AtomicBool,
 }
 
 impl ForgeBoard {
-    fn hosts(&self) -> MutexGuard<'_, BTreeMap<(ForgeKind, String), ForgeStatus>> {
+    fn hosts(&self) -> MutexGuard<'_, Hosts> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +83,8 @@ impl ForgeHealth {
 impl Service {
     /// Keeps the newest word about a host for everyone who looks.
     pub fn report_forge(&self, status: &ForgeStatus) {
-        let key = (status.forge, status.host.clone());
+        let first = status.repositories.first().map(|repository| repository.name.clone());
+        let key = (status.forge, status.host.clone(), first);
         let before = self.forges.hosts().insert(key, status.clone());
         if before.is_none_or(|before| before.health != status.health) {
             self.waiting.reports.wake();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::settle::{Work, settle};
 use crate::domain::forge::{ForgeItem, ItemState};
 use crate::nudge::sleep_until;
@@ -59,8 +60,12 @@ impl Service {
         let Some(after) = settle(&item, work, self.forge_texts(), self.now()) else { return Ok(()) };
         let expect = vec![Expect::TaskAt(item.task.clone(), task.as_ref().map_or(0, |task| task.revision))];
         match self.commit(Commit { expect, changes: self.item_changes(Some(&item), after) }).await {
+            Ok(()) => {
+                crash_point::reach(CrashPoint::ItemSettled);
+                Ok(())
+            }
             // Somebody else changed it: that is news, and there is another look.
-            Ok(()) | Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => Ok(()),
+            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => Ok(()),
             Err(CommitError::Store(error)) => Err(error.into()),
         }
     }
