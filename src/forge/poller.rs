@@ -241,7 +241,11 @@ impl Poller {
             title,
             url: item.url.clone(),
         };
-        self.seat.service.take_item(&new).await.map_err(|error| said(&error))?;
+        let in_vain = |error| {
+            let WatchedRepository { agent, project, .. } = &self.watched;
+            format!("items can't be given to agent `{agent}` in project `{project}`: {}", said(&error))
+        };
+        self.seat.service.take_item(&new).await.map_err(in_vain)?;
         crash_point::reach(CrashPoint::ItemTaken);
         Ok(())
     }

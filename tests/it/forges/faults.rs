@@ -126,7 +126,7 @@ fn a_limited_host_is_left_alone_as_a_whole_and_asked_again_when_it_allows_it() {
 
 /// While an item itself is asked for in vain, nobody concludes anything of it; then its bot is unassigned indeed.
 #[track_caller]
-fn check_item(forge: ForgeKind, fault: Fault) {
+fn check_item(forge: ForgeKind, fault: &Fault) {
     let (bed, issue) = at_work(forge, "");
     let item = routes(forge).1;
     bed.fake.fail(item, Times::Always, fault.clone());
@@ -171,7 +171,7 @@ fn unclear() -> Vec<Fault> {
 fn an_unclear_answer_about_an_item_ends_nothing() {
     std::thread::scope(|scope| {
         for forge in BOTH {
-            scope.spawn(move || unclear().into_iter().for_each(|fault| check_item(forge, fault)));
+            scope.spawn(move || unclear().iter().for_each(|fault| check_item(forge, fault)));
         }
     });
 }

@@ -85,10 +85,10 @@ fn a_project_and_an_agent_that_are_not_there_are_told_until_they_are() {
     let daemon = Daemon::running(&Bed::settings(&fake, ForgeKind::GitHub, ""));
     let bed = Bed { fake, daemon, forge: ForgeKind::GitHub };
     let issue = bed.issue("Login fails");
-    bed.until_problem("Agent agt not found");
+    bed.until_problem("agent `agt` in project `prj`: Agent not found");
     bed.daemon.steps("agt", WORKS);
     bed.daemon.done(&["agent", "add", "agt"]);
-    bed.until_problem("Project prj not found");
+    bed.until_problem("Project not found");
     bed.daemon.project("prj");
     bed.until_problem("not assigned");
     assert!(bed.items().is_empty() && n_writes(&bed) == 0);
@@ -118,6 +118,20 @@ fn labels_may_have_any_name() {
         issue.assign(BOT).label("🤖 AGENT");
         bed.until("done");
         assert_eq!(issue.labels(), ["a/b", &done]);
+    }
+}
+
+#[test]
+fn a_label_that_no_forge_takes_is_refused_with_the_configuration() {
+    for (forge, max) in [(ForgeKind::GitHub, 50), (ForgeKind::GitLab, 255)] {
+        let fake = Fake::start();
+        for (n, is_right) in [(max, true), (max + 1, false)] {
+            let daemon = Daemon::configured(&Bed::settings(&fake, forge, &format!("done_label: {}", "ü".repeat(n))));
+            let said = daemon.cli(&["check"]);
+            assert_eq!(said.code == 0, is_right, "{said:?}");
+            let text = said.stdout + &said.stderr;
+            assert!(is_right || text.contains("done_label") && text.contains(&max.to_string()), "{text}");
+        }
     }
 }
 

@@ -120,7 +120,7 @@ fn two_daemons_whose_answers_are_lost_do_each_item_once() {
     for (forge, comments) in [(ForgeKind::GitHub, "POST *comments"), (ForgeKind::GitLab, "POST *notes")] {
         let mut rivals = Rivals::new(forge);
         let issues = rivals.issues();
-        rivals.fake.fail(comments, Times::N(N_ITEMS as u32), Fault::LostAnswer);
+        rivals.fake.fail(comments, Times::N(12), Fault::LostAnswer);
         rivals.fake.fail("POST *labels", Times::N(4), Fault::LostAnswer);
         rivals.fake.fail("DELETE *", Times::N(4), Fault::LostAnswer);
         rivals.daemons.iter_mut().for_each(Daemon::spawn);
