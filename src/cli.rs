@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod execution;
 mod forge;
+mod forge_items;
 mod history;
 mod http_bridge;
 mod http_door;
@@ -47,6 +48,7 @@ use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId, ServerAddress};
 use client::Client;
 use error::CliError;
+use forge::ForgeCommand;
 
 /// Runs fleets of AI coding agents the way an init system runs services.
 #[derive(Debug, Parser)]
@@ -71,9 +73,9 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
-    /// GitHub and GitLab: check that tokens, rights and labels are in order
+    /// Forges: list the items that are worked on, check that tokens, rights and labels are in order
     #[command(subcommand)]
-    Forge(forge::ForgeCommand),
+    Forge(ForgeCommand),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
@@ -158,6 +160,9 @@ enum Question {
     Notice(notice::NoticeCommand),
     /// Print what happens, as it happens
     Events(events::EventsArguments),
+    /// A part of `forge`, whose other parts need no daemon.
+    #[command(skip)]
+    Forge(forge_items::ForgeItemCommand),
     /// Projects: list, show, add, set
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -200,7 +205,13 @@ pub fn main() -> ExitCode {
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
-        Command::Forge(forge) => finish(load(file, &environment).and_then(|loaded| forge.run(&loaded.config))),
+        Command::Forge(ForgeCommand::Check(check)) => {
+            finish(load(file, &environment).and_then(|loaded| check.check(&loaded.config.forges)))
+        }
+        Command::Forge(ForgeCommand::Items(items)) => {
+            let asked = find_daemon(file, &environment).and_then(|at| ask(Question::Forge(items), at, &environment));
+            finish(asked)
+        }
         Command::Ask(question) => {
             finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
         }
@@ -286,6 +297,7 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
+            Question::Forge(forge) => forge.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

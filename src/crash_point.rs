@@ -32,6 +32,13 @@ pub enum CrashPoint {
     EndSeen,
     EndReported,
     FolderMoved,
+    ItemLookedAt,
+    ItemLabelled,
+    ItemClaimed,
+    ItemWon,
+    ItemRelabelled,
+    ItemCommented,
+    ItemFolderMoved,
 }
 
 /// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with

@@ -14,15 +14,29 @@ mod connect;
 pub mod contexts;
 pub mod github;
 pub mod gitlab;
+mod look;
+mod performer;
+mod poller;
+mod seat;
+mod signal;
 mod wire;
 
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture, FutureExt as _};
+use tokio::sync::watch;
+
+use crate::config::Forges;
+use crate::nudge::Nudge;
+use crate::service::Service;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
 pub use connect::{ConnectError, connect, is_open_to_others};
+pub use signal::is_paused;
 pub use wire::{Host, HostError};
 
 /// A question to a forge.
@@ -192,3 +206,53 @@ pub trait Forge: Send + Sync + 'static {
 
 /// So many comments of an item are looked at: far more than anybody writes on one.
 pub const MAX_COMMENTS: usize = 3_000;
+
+/// Watches all hosts of the newest configuration as long as it is polled, and does what is owed to them. Being woken, it looks at
+/// once. Dropping it, or another configuration, is as a crash: nothing is lost.
+pub async fn watch(
+    service: Arc<Service>,
+    state_dir: &Path,
+    mut config: watch::Receiver<Forges>,
+    pokes: Nudge,
+) -> Infallible {
+    loop {
+        let newest = config.borrow_and_update().clone();
+        service.forget_forges();
+        tokio::select! {
+            never = watch_hosts(&service, state_dir, &newest, &pokes) => match never {},
+            changed = config.changed() => {
+                if changed.is_err() {
+                    future::pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
+async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Nudge) -> Infallible {
+    if config.hosts.is_empty() {
+        service.hold_starts(false);
+        return future::pending().await;
+    }
+    let habits = poller::Habits {
+        poll_interval: config.poll_interval,
+        task_stop: config.task_stop.clone(),
+        paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
+    };
+    let contexts = Arc::new(contexts::Contexts::new(state_dir));
+    let mut parts: Vec<BoxFuture<'_, Infallible>> = vec![
+        service.settle_forge_items().boxed(),
+        signal::follow(service, &config.pause_resume, config.poll_interval, pokes).boxed(),
+    ];
+    for host in &config.hosts {
+        let seat = Arc::new(seat::Seat::new(host.clone(), config, Arc::clone(service)));
+        let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
+        parts.push(performer.work(service.forge_news()).boxed());
+        for repository in &host.repositories {
+            let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
+            parts.push(poller.watch(pokes.listen()).boxed());
+        }
+    }
+    let (never, ..) = future::select_all(parts).await;
+    match never {}
+}

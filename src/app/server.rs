@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use tokio::net::UnixListener;
+use tokio::sync::watch;
 
 use super::parts::Parts;
 use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
-use crate::config::{Config, Environment, StoreUrl};
+use crate::config::{Config, Environment, Forges, StoreUrl};
 use crate::domain::Secret;
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::nudge::Nudge;
 use crate::rest::{self, ConfigurationDoor, RestState};
@@ -28,6 +30,10 @@ pub(super) struct Server {
     mcp: McpServer,
     /// Where the configuration has none.
     made_token: Secret,
+    /// What the watcher of forges goes by.
+    forges: watch::Sender<Forges>,
+    /// Makes it look at once.
+    forge_pokes: Nudge,
     /// As it was last applied.
     manifest: Mutex<Option<Manifest>>,
     /// Held for the life of the daemon.
@@ -69,10 +75,21 @@ impl Server {
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
+        // Before anything can be started.
+        service.hold_starts(!config.forges.hosts.is_empty() && forge::is_paused(&config.forges.pause_resume));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
         let locks = [lock, store_lock];
-        let server = Self { store, service, mcp, made_token, manifest: manifest_before, _locks: locks };
+        let server = Self {
+            store,
+            service,
+            mcp,
+            made_token,
+            forges: watch::Sender::new(config.forges.clone()),
+            forge_pokes: Nudge::new(),
+            manifest: manifest_before,
+            _locks: locks,
+        };
         server.learn_from(config, manifest, invocation).await?;
         Ok(server)
     }
@@ -106,6 +123,11 @@ impl Server {
     pub(super) fn reconfigure(&self, config: &Config) {
         self.service.reconfigure(settings(config, &self.made_token));
         self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
+        self.forges.send_if_modified(|forges| {
+            let is_news = *forges != config.forges;
+            forges.clone_from(&config.forges);
+            is_news
+        });
     }
 
     /// Binds the sockets that weren't inherited.
@@ -156,6 +178,11 @@ impl Server {
         let (told, serves) = (Arc::clone(service), serving.clone());
         parts.spawn(async move {
             serves.run_until_cancelled(told.hand_out_events()).await;
+        });
+        let (watching, serves) = (Arc::clone(service), serving.clone());
+        let (forges, pokes, state_dir) = (self.forges.subscribe(), self.forge_pokes.clone(), config.state_dir.clone());
+        parts.spawn(async move {
+            serves.run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes))).await;
         });
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {

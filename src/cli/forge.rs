@@ -1,4 +1,5 @@
-//! `forge check`: is all in order at the forges? Reads the configuration and asks the hosts; no daemon is needed.
+//! `forge`, and in it `forge check`: is all in order at the forges? That reads the configuration and asks the hosts; no daemon is
+//! needed.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -10,8 +11,9 @@ use futures::{FutureExt as _, StreamExt as _};
 use serde::Serialize;
 
 use super::error::CliError;
+use super::forge_items::ForgeItemCommand;
 use super::output::{self, Form};
-use crate::config::{Config, ForgeHost, ForgeToken};
+use crate::config::{ForgeHost, ForgeToken, Forges};
 use crate::domain::printable;
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
 use crate::forge::{connect, is_open_to_others};
@@ -20,20 +22,25 @@ use crate::telemetry::ErrorChain;
 /// After so long a person wants to know what is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What can be asked of forges.
+/// What can be asked about forges.
 #[derive(Debug, Subcommand)]
 pub(super) enum ForgeCommand {
+    #[command(flatten)]
+    Items(ForgeItemCommand),
     /// Look whether each host and repository of the configuration is ready: token, bot, rights, labels
     ///
     /// Asks the forges themselves, with the tokens of the configuration; no daemon is needed. The exit code is 1 if something
     /// keeps items from being worked on.
-    Check {
-        /// Create the labels that are missing
-        #[arg(long)]
-        create_labels: bool,
-        #[command(flatten)]
-        form: Form,
-    },
+    Check(CheckArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// Create the labels that are missing
+    #[arg(long)]
+    create_labels: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 #[derive(Serialize)]
@@ -43,12 +50,12 @@ struct Answer<'a> {
     hosts: &'a [HostReport],
 }
 
-impl ForgeCommand {
-    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        let Self::Check { create_labels, form } = self;
+impl CheckArguments {
+    pub(super) fn check(self, forges: &Forges) -> Result<(), CliError> {
+        let Self { create_labels, form } = self;
         let missing = if create_labels { MissingLabels::Create } else { MissingLabels::Report };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let reports = runtime.block_on(check_all(&config.forges.hosts, missing));
+        let reports = runtime.block_on(check_all(forges, missing));
         let is_good = reports.iter().all(HostReport::is_good);
         if form.json {
             output::print_json(&Answer { is_good, hosts: &reports })?;
@@ -60,8 +67,10 @@ impl ForgeCommand {
 }
 
 /// All hosts at once, so that one that hangs delays no other; in the order of the configuration.
-async fn check_all(hosts: &[ForgeHost], missing: MissingLabels) -> Vec<HostReport> {
-    let checks = hosts.iter().enumerate().map(|(i, host)| check_one(host, missing).map(move |report| (i, report)));
+async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
+    let Forges { hosts, write_interval, .. } = forges;
+    let check_at = |(i, host)| check_one(host, *write_interval, missing).map(move |report| (i, report));
+    let checks = hosts.iter().enumerate().map(check_at);
     let mut checks: FuturesUnordered<_> = checks.collect();
     let mut reports = Vec::with_capacity(hosts.len());
     let mut patience = tokio::time::interval_at(tokio::time::Instant::now() + PATIENCE, PATIENCE);
@@ -86,8 +95,8 @@ async fn check_all(hosts: &[ForgeHost], missing: MissingLabels) -> Vec<HostRepor
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-async fn check_one(host: &ForgeHost, missing: MissingLabels) -> HostReport {
-    let mut report = match connect(host) {
+async fn check_one(host: &ForgeHost, write_interval: Duration, missing: MissingLabels) -> HostReport {
+    let mut report = match connect(host, write_interval) {
         Ok(forge) => check(host, &*forge, missing).await,
         Err(error) => {
             let finding = Finding::problem(ErrorChain(&error).to_string(), "set `token` or `token_file`");

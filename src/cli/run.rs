@@ -58,7 +58,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        app::run(role, loaded, environment, &invocation, inherited?, signals, guard.level()).await
+        Box::pin(app::run(role, loaded, environment, &invocation, inherited?, signals, guard.level())).await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();

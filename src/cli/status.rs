@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::activity::{doing, short, trouble, used};
 use super::client::Client;
 use super::error::CliError;
+use super::forge_items;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::config::Standing;
 use crate::domain::Timestamp;
@@ -114,6 +115,10 @@ fn describe(status: &StatusBody) -> String {
     if !status.parked.is_empty() {
         let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
         parts.push(parked.join("\n"));
+    }
+    parts.extend(forge_items::of_hosts(&status.forges, status.pause_file, status.at));
+    if !status.forge_items.is_empty() {
+        parts.push(lines(&forge_items::item_rows(&status.forge_items, status.at)));
     }
     if status.server.is_none() && status.coordinators.is_empty() {
         parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());

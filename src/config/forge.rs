@@ -26,6 +26,8 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Forges {
     /// How often hosts are asked for what is new, and for what became of the items that are worked on.
     pub poll_interval: Duration,
+    /// Between two writes to a host, at least.
+    pub write_interval: Duration,
     /// Everything is read, and what would be written is only logged.
     pub dry_run: bool,
     /// `None`: forges are only asked.
@@ -83,6 +85,7 @@ impl Forges {
     pub fn below(state_dir: &Path) -> Self {
         Self {
             poll_interval: Duration::from_secs(30),
+            write_interval: Duration::from_secs(1),
             dry_run: false,
             webhook: None,
             hosts: Vec::new(),
@@ -112,11 +115,14 @@ impl Forges {
         let default = Self::below(state_dir);
         let mut forge = top.section("forge");
         let poll_interval = forge.duration("poll_interval", default.poll_interval, Duration::from_millis(100)..=DAY);
+        let write_interval =
+            forge.duration("write_interval", default.write_interval, Duration::ZERO..=Duration::from_mins(1));
         let dry_run = switch(&mut forge, "dry_run", default.dry_run);
         let webhook = forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
         drop(forge);
         Self {
             poll_interval,
+            write_interval,
             dry_run,
             webhook,
             hosts: host::read_all(top),

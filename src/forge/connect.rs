@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::github::GitHub;
 use super::gitlab::GitLab;
@@ -31,11 +32,12 @@ pub enum ConnectError {
     Host(#[from] HostError),
 }
 
-/// Reads the token and makes what asks `host`. Nothing is sent. Blocks for the time that reading a small file takes.
+/// Reads the token, as it is now, and makes what asks `host`, with so much time between two writes at least. Nothing is sent.
+/// Blocks for the time that reading a small file takes.
 ///
 /// # Errors
 /// A token file that can't be read or holds none, and a host that no request can be made for.
-pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
+pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
     let token = match &host.token {
         ForgeToken::Given(token) => token.clone(),
         ForgeToken::File(path) => {
@@ -46,8 +48,16 @@ pub fn connect(host: &ForgeHost) -> Result<Arc<dyn Forge>, ConnectError> {
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?),
-        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?),
+        ForgeKind::GitHub => {
+            let mut forge = GitHub::new(&host.base_url, token)?;
+            forge.host_mut().set_write_interval(write_interval);
+            Arc::new(forge)
+        }
+        ForgeKind::GitLab => {
+            let mut forge = GitLab::new(&host.base_url, token)?;
+            forge.host_mut().set_write_interval(write_interval);
+            Arc::new(forge)
+        }
     })
 }
 
@@ -92,7 +102,7 @@ mod tests {
         let path = folder.path().join("token");
         let check = |text: &[u8], is_token: bool| {
             fs::write(&path, text).unwrap();
-            let connected = connect(&host(path.clone()));
+            let connected = connect(&host(path.clone()), Duration::ZERO);
             assert_eq!(connected.is_ok(), is_token, "{:?}", String::from_utf8_lossy(text));
             if let Err(error) = connected {
                 assert!(error.to_string().contains("token`"), "{error}");
@@ -104,8 +114,11 @@ mod tests {
         check(b"one\ntwo\n", false);
         check(b"\xff\xfe", false);
         check("x".repeat(20_000).as_bytes(), false);
-        assert!(matches!(connect(&host(folder.path().to_owned())), Err(ConnectError::NoToken { .. })));
-        assert!(matches!(connect(&host(folder.path().join("none"))), Err(ConnectError::Unreadable { .. })));
+        assert!(matches!(connect(&host(folder.path().to_owned()), Duration::ZERO), Err(ConnectError::NoToken { .. })));
+        assert!(matches!(
+            connect(&host(folder.path().join("none")), Duration::ZERO),
+            Err(ConnectError::Unreadable { .. })
+        ));
     }
 
     #[test]

@@ -90,11 +90,6 @@ impl Look {
             self.since = newest.map(str::to_owned);
         }
     }
-
-    /// Begins anew: what was known is of another time.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

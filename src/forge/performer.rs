@@ -127,7 +127,7 @@ impl Performer {
 
     async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
         let error = ErrorChain(undone).to_string();
-        let what = said(owed);
+        let what = owed.to_string();
         match next_after(undone, owed, item.n_attempts) {
             Next::Wait => {
                 tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits");
@@ -155,6 +155,9 @@ impl Performer {
             return self.put_folder(item, *place).await;
         }
         if self.seat.is_dry_run {
+            if item.n_attempts == 0 {
+                tracing::info!(item = %item.key, host = item.key.host, %owed, "dry run: would write to a forge");
+            }
             return Err(Undone::DryRun);
         }
         let forge = self.seat.forge()?;
@@ -201,7 +204,9 @@ impl Performer {
         let comments = self.comment(forge, item, Marker::CLAIM, &text).await?;
         crash_point::reach(CrashPoint::ItemClaimed);
         let claims = comments.iter().filter(|comment| comment.id > after_comment).filter_map(|comment| {
-            Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM).map(|marker| (comment.id, marker.item))
+            Marker::find(&comment.body)
+                .filter(|marker| marker.number == Marker::CLAIM)
+                .map(|marker| (comment.id, marker.item))
         });
         if claims.min().is_some_and(|(_, first)| first != item.id) {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
@@ -248,7 +253,7 @@ impl Performer {
         let body = Marker { item: item.id.clone(), number }.mark(text);
         self.seat.ask(forge.add_comment(&key.repository, key.kind, key.number, &body)).await?;
         crash_point::reach(CrashPoint::ItemCommented);
-        if number == Marker::CLAIM { self.comments(forge, item).await } else { Ok(comments) }
+        Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
     }
 
     async fn put_folder(&self, item: &ForgeItem, place: Place) -> Result<(), Undone> {
@@ -326,19 +331,11 @@ fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
         // There is nothing any more to write to.
         ForgeError::NotFound { .. } | ForgeError::Moved { .. } if *owed != Owed::Claim => Next::GiveUp,
         // A locked conversation takes no comments, and an odd one is never taken.
-        ForgeError::Forbidden { .. } if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) => Next::GiveUp,
+        ForgeError::Forbidden { .. } if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) => {
+            Next::GiveUp
+        }
         ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
         _ => Next::TryAgain,
-    }
-}
-
-const fn said(owed: &Owed) -> &'static str {
-    match owed {
-        Owed::Claim => "claim",
-        Owed::Withdraw => "withdraw",
-        Owed::Label { .. } => "label",
-        Owed::Comment { .. } => "comment",
-        Owed::Folder { .. } => "folder",
     }
 }
 

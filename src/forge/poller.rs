@@ -183,11 +183,10 @@ impl Poller {
         for item in items {
             let within = (item.kind, item.number);
             match ours.iter().find(|our| (our.key.kind, our.key.number) == within) {
-                Some(our) => {
-                    if is_suspect(our, item, rules, self.seat.service.are_starts_held()) {
-                        suspects.insert(within);
-                    }
+                Some(our) if is_suspect(our, item, rules, self.seat.service.are_starts_held()) => {
+                    suspects.insert(within);
                 }
+                Some(_) => {}
                 None if rules.is_free(item) => {
                     if let Err(error) = self.take(item).await {
                         *problem = Some(error);
@@ -222,12 +221,7 @@ impl Poller {
     }
 
     /// Asks for each item by itself and does what its answer means.
-    async fn judge_all(
-        &self,
-        forge: &dyn Forge,
-        rules: &Rules,
-        suspects: BTreeSet<Within>,
-    ) -> Result<(), String> {
+    async fn judge_all(&self, forge: &dyn Forge, rules: &Rules, suspects: BTreeSet<Within>) -> Result<(), String> {
         let now = self.seat.service.time();
         let mut asked = Vec::new();
         for item in self.ours().await? {

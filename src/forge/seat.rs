@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Forge, ForgeError, connect};
-use crate::config::ForgeHost;
+use crate::config::{ForgeHost, Forges};
 use crate::domain::forge::{ForgeItem, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
@@ -15,6 +15,7 @@ use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 pub(super) struct Seat {
     pub(super) config: ForgeHost,
     pub(super) is_dry_run: bool,
+    write_interval: Duration,
     pub(super) service: Arc<Service>,
     /// `None` while there is no usable token.
     forge: Mutex<Option<Arc<dyn Forge>>>,
@@ -41,7 +42,8 @@ pub(super) enum Unanswered {
 }
 
 impl Seat {
-    pub(super) fn new(config: ForgeHost, is_dry_run: bool, service: Arc<Service>) -> Self {
+    pub(super) fn new(config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
+        let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
             project: repository.project.clone(),
@@ -59,7 +61,7 @@ impl Seat {
             is_dry_run,
             repositories: repositories.collect(),
         };
-        service.report_forge(status.clone());
+        service.report_forge(&status);
         let seat = Self {
             forge: Mutex::default(),
             rules: Mutex::default(),
@@ -67,6 +69,7 @@ impl Seat {
             status: Mutex::new(status),
             config,
             is_dry_run,
+            write_interval,
             service,
         };
         seat.renew();
@@ -80,11 +83,11 @@ impl Seat {
 
     /// Reads the token again: a file of it may have another one.
     pub(super) fn renew(&self) {
-        match connect(&self.config) {
+        match connect(&self.config, self.write_interval) {
             Ok(forge) => *lock(&self.forge) = Some(forge),
             Err(error) => {
                 let error = crate::telemetry::ErrorChain(&error).to_string();
-                self.set_health(ForgeHealth::Unauthorized, Some(error));
+                self.set_health(ForgeHealth::Unauthorized, Some(&error));
             }
         }
     }
@@ -105,10 +108,7 @@ impl Seat {
     }
 
     /// The answer to `question`, with what it says of the host taken to heart.
-    pub(super) async fn ask<T>(
-        &self,
-        question: impl Future<Output = Result<T, ForgeError>>,
-    ) -> Result<T, Unanswered> {
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, ForgeError>>) -> Result<T, Unanswered> {
         let answer = question.await;
         match &answer {
             // They say something of what was asked for; the host is well.
@@ -120,11 +120,11 @@ impl Seat {
                 | ForgeError::Refused { .. },
             ) => self.set_health(ForgeHealth::Ok, None),
             Err(error @ ForgeError::Unauthorized { .. }) => {
-                self.set_health(ForgeHealth::Unauthorized, Some(error.to_string()));
+                self.set_health(ForgeHealth::Unauthorized, Some(&error.to_string()));
             }
             Err(error @ ForgeError::Limited { wait, .. }) => self.close(*wait, error),
             Err(error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. })) => {
-                self.set_health(ForgeHealth::Unavailable, Some(error.to_string()));
+                self.set_health(ForgeHealth::Unavailable, Some(&error.to_string()));
             }
         }
         answer.map_err(Unanswered::Failed)
@@ -157,11 +157,16 @@ impl Seat {
             let repository = status.repositories.iter().find(|repository| repository.name == name);
             repository.and_then(|repository| repository.problem.clone())
         };
-        if let Some(problem) = problem(&after).filter(|problem| self::differs(problem, problem_of(&before, name))) {
-            tracing::warn!(host = self.config.host, repository = name, problem, "a repository of a forge has a problem");
+        if let Some(problem) = problem(&after).filter(|problem| differs(problem, problem_of(&before, name))) {
+            tracing::warn!(
+                host = self.config.host,
+                repository = name,
+                problem,
+                "a repository of a forge has a problem"
+            );
         }
         if after != before {
-            self.service.report_forge(after);
+            self.service.report_forge(&after);
         }
     }
 
@@ -169,11 +174,11 @@ impl Seat {
         let until = Instant::now() + wait;
         lock(&self.gate).until = Some(until);
         let until = self.service.time() + wait;
-        self.set_health(ForgeHealth::Limited(until), Some(error.to_string()));
+        self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
     }
 
     /// Each change is said once.
-    fn set_health(&self, health: ForgeHealth, error: Option<String>) {
+    fn set_health(&self, health: ForgeHealth, error: Option<&str>) {
         let mut status = lock(&self.status);
         let before = status.health;
         if before == health && error.is_none() {
@@ -181,7 +186,7 @@ impl Seat {
         }
         status.health = health;
         if error.is_some() {
-            status.last_error.clone_from(&error);
+            status.last_error = error.map(str::to_owned);
         }
         let after = status.clone();
         drop(status);
@@ -191,7 +196,9 @@ impl Seat {
                 ForgeHealth::Unauthorized => {
                     tracing::error!(host, forge, error, "a forge does not take the token; a person must renew it");
                 }
-                ForgeHealth::Limited(until) => tracing::warn!(host, forge, error, %until, "a forge asked to be left alone"),
+                ForgeHealth::Limited(until) => {
+                    tracing::warn!(host, forge, error, %until, "a forge asked to be left alone");
+                }
                 ForgeHealth::Unavailable => {
                     tracing::warn!(host, forge, error, "a forge did not answer; will ask again");
                 }
@@ -199,7 +206,7 @@ impl Seat {
                 ForgeHealth::Unknown => {}
             }
         }
-        self.service.report_forge(after);
+        self.service.report_forge(&after);
     }
 }
 

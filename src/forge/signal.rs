@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::config::PauseResume;
 use crate::folder_watch::Folders;
+use crate::nudge::Nudge;
 use crate::service::Service;
 use crate::telemetry::ErrorChain;
 
@@ -18,7 +19,12 @@ pub fn is_paused(settings: &PauseResume) -> bool {
 }
 
 /// Follows the file as long as it is polled. Cancel-safe.
-pub(super) async fn follow(service: &Arc<Service>, settings: &PauseResume, poll_interval: Duration) -> Infallible {
+pub(super) async fn follow(
+    service: &Arc<Service>,
+    settings: &PauseResume,
+    poll_interval: Duration,
+    pokes: &Nudge,
+) -> Infallible {
     let look_interval = poll_interval * settings.check_interval;
     let folders = settings.signal_file.parent().and_then(watched);
     loop {
@@ -29,6 +35,7 @@ pub(super) async fn follow(service: &Arc<Service>, settings: &PauseResume, poll_
                 tracing::warn!(%file, "the pause file is there: nothing is started, and work of forges is paused");
             } else {
                 tracing::info!(%file, "the pause file is gone: work goes on");
+                pokes.wake();
             }
         }
         if is_held && let Err(error) = pause_all(service).await {
@@ -55,7 +62,9 @@ fn watched(folder: &Path) -> Option<Folders> {
         Ok(folders)
     });
     folders
-        .inspect_err(|error| tracing::warn!(folder = %folder.display(), %error, "the pause file is looked for, not heard of"))
+        .inspect_err(
+            |error| tracing::warn!(folder = %folder.display(), %error, "the pause file is looked for, not heard of"),
+        )
         .ok()
 }
 

@@ -6,7 +6,10 @@
 pub(super) mod answer;
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
@@ -36,6 +39,8 @@ pub struct Host {
     token: Secret,
     dialect: &'static Dialect,
     patience: Duration,
+    write_interval: Duration,
+    next_write_at: Mutex<Option<Instant>>,
 }
 
 /// What differs between forges in every request.
@@ -148,7 +153,8 @@ impl Host {
         let name = root.split_once("://").map_or(root, |(_, rest)| rest).to_owned();
         let http = http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
-        let host = Self { http, base, name, token, dialect, patience: PATIENCE };
+        let (next_write_at, write_interval) = (Mutex::default(), Duration::ZERO);
+        let host = Self { http, base, name, token, dialect, patience: PATIENCE, write_interval, next_write_at };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
             _ => Err(HostError::Token { host: host.name }),
@@ -165,6 +171,22 @@ impl Host {
         self.patience = patience;
     }
 
+    /// How far writes are apart, at least.
+    pub fn set_write_interval(&mut self, interval: Duration) {
+        self.write_interval = interval;
+    }
+
+    /// Returns when the next write may be sent. Cancel-safe: who doesn't write any more only leaves a gap.
+    async fn pace(&self) {
+        let at = {
+            let mut next_at = self.next_write_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = next_at.map_or_else(Instant::now, |next| next.max(Instant::now()));
+            *next_at = Some(at + self.write_interval);
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+
     fn credentials(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("{}{}", self.dialect.token.1, self.token.reveal())).ok()?;
         value.set_sensitive(true);
@@ -177,6 +199,9 @@ impl Host {
     /// [`ForgeError`] for each answer of 300 and above but 304.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response, ForgeError> {
         let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
+        if ask.method != Method::GET {
+            self.pace().await;
+        }
         let answered = tokio::time::timeout(self.patience, async {
             let pauses: &[Duration] = if ask.method == Method::GET { &PAUSES } else { &[] };
             let mut pauses = pauses.iter();

@@ -10,6 +10,7 @@ pub mod coordinator;
 pub mod credentials;
 pub mod events;
 pub mod executions;
+pub mod forge;
 mod history;
 pub mod launches;
 pub mod manifest;
@@ -52,6 +53,7 @@ pub(super) fn api() -> Api {
         .merge(executions::routes())
         .merge(notices::routes())
         .merge(events::routes())
+        .merge(forge::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())

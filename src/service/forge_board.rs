@@ -79,7 +79,7 @@ impl ForgeHealth {
 
 impl Service {
     /// Keeps the newest word about a host for everyone who looks.
-    pub fn report_forge(&self, status: ForgeStatus) {
+    pub fn report_forge(&self, status: &ForgeStatus) {
         let key = (status.forge, status.host.clone());
         let before = self.forges.hosts().insert(key, status.clone());
         if before.is_none_or(|before| before.health != status.health) {

@@ -10,7 +10,7 @@ use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::task::Actor;
-use crate::domain::{InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp};
+use crate::domain::{Execution, InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
 use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
 
@@ -53,6 +53,11 @@ impl Service {
     /// The item that a task was made of.
     pub async fn forge_item_of_task(&self, task: &TaskId) -> Result<Option<ForgeItem>, ServiceError> {
         Ok(self.store.forge_item_of_task(task).await?)
+    }
+
+    /// The work of agents on an item, the newest first.
+    pub async fn executions_of_item(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
+        Ok(self.store.executions_of_task(&item.task).await?)
     }
 
     /// Writes down that an item is to be worked on; `None` if it is already. There is no task before it is sure that nobody else

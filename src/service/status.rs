@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
-use crate::domain::{Account, Instance, InstanceKey, Launch, PairRecord, Timestamp};
+use crate::domain::{Account, ForgeItem, Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
-use super::{Service, ServiceError};
+use super::{ForgeStatus, Service, ServiceError};
 
 /// A coordinator's view of itself, as of its last cycle that changed something.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,6 +132,11 @@ pub struct StatusView {
     pub held: Vec<PairRecord>,
     /// Accounts whose agents are not started.
     pub parked: Vec<Account>,
+    /// The pause file is there.
+    pub are_starts_held: bool,
+    pub forges: Vec<ForgeStatus>,
+    /// Items for which there is something to do.
+    pub forge_items: Vec<ForgeItem>,
 }
 
 /// How many ended launches `status` shows.
@@ -150,6 +155,9 @@ impl Service {
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
             parked: self.store.parked_accounts().await?,
+            are_starts_held: self.are_starts_held(),
+            forges: self.forges(),
+            forge_items: self.forge_items().await?,
         })
     }
 

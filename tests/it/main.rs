@@ -14,6 +14,7 @@ mod events;
 mod faults;
 mod footprint;
 mod forge;
+mod forges;
 mod http;
 mod isolation;
 mod layering;

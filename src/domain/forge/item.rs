@@ -10,6 +10,7 @@
 //!                               Pausing ── tree empty ───────►
 //! ```
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,19 @@ impl Place {
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Completed => "completed",
+        }
+    }
+}
+
+/// What it is about, without its text.
+impl fmt::Display for Owed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim => f.write_str("claim"),
+            Self::Withdraw => f.write_str("withdraw"),
+            Self::Label { state } => write!(f, "label {}", state.as_str()),
+            Self::Comment { number, .. } => write!(f, "comment {number}"),
+            Self::Folder { place } => write!(f, "folder {}", place.as_str()),
         }
     }
 }

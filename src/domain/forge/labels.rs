@@ -34,6 +34,19 @@ pub struct LabelDelta {
     pub remove: Vec<String>,
 }
 
+impl LabelState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Processing => "processing",
+            Self::Done => "done",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
 impl LabelDelta {
     pub const fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()

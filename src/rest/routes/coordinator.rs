@@ -68,6 +68,9 @@ impl From<CoordinatorLook> for StatusBody {
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
             parked: Vec::new(),
+            pause_file: false,
+            forges: Vec::new(),
+            forge_items: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
         }

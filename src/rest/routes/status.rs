@@ -18,6 +18,7 @@ use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
 };
 use crate::rest::api::{Api, about};
+use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
@@ -51,6 +52,15 @@ pub struct StatusBody {
     /// Providers whose accounts failed, and wait.
     #[serde(default)]
     pub parked: Vec<ParkedBody>,
+    /// The pause file is there: nothing is started, and work of forges is paused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pause_file: bool,
+    /// The forges that are watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forges: Vec<ForgeBody>,
+    /// Their items for which there is something to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forge_items: Vec<ForgeItemBody>,
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
@@ -214,6 +224,9 @@ impl From<StatusView> for StatusBody {
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
             parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
+            pause_file: view.are_starts_held,
+            forges: view.forges.into_iter().map(ForgeBody::from).collect(),
+            forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
         }

@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use super::instances::{InstanceRow, instance_rows};
 use super::look::{Frame, Place, rendered};
 use super::shown::{LaunchRow, When};
+use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody};
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StopTarget};
@@ -37,6 +38,9 @@ struct Overview {
     deferred: Vec<DeferredBody>,
     parked: Vec<ParkedBody>,
     coordinators: Vec<CoordinatorBody>,
+    pause_file: bool,
+    forges: Vec<ForgeBody>,
+    forge_items: Vec<ForgeItemBody>,
     ended: Vec<LaunchRow>,
     counters: Counters,
 }
@@ -74,6 +78,9 @@ impl Overview {
             deferred: status.deferred,
             parked: status.parked,
             coordinators: status.coordinators,
+            pause_file: status.pause_file,
+            forges: status.forges,
+            forge_items: status.forge_items,
             ended,
             counters: status.counters,
         })

@@ -12,6 +12,7 @@ use super::look::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
 use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InForm, InPath, InQuery, given, parsed};
+use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit};
 
@@ -54,6 +55,8 @@ struct ShownTask {
     priority: Priority,
     assignee: Option<Face>,
     blocked_reason: Option<String>,
+    /// The item of a forge that it was made of: how it is called, and where it is.
+    source: Option<(String, Option<String>)>,
     parent: Option<(TaskId, String)>,
     dependencies: Vec<Task>,
     dependency_ids: String,
@@ -162,9 +165,12 @@ async fn part(frame: Frame, State(state): State<RestState>, InPath(id): InPath<T
         Some(parent) => Some((parent.clone(), state.service.task(parent).await?.task.title)),
         None => None,
     };
+    let item = state.service.forge_item_of_task(&id).await?;
+    let source = item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
     let task = view.task;
     let leads_to = leads_to(task.status);
     let task = ShownTask {
+        source,
         parent,
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
         dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),

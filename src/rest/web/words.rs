@@ -185,6 +185,12 @@ texts! {
     paused_since: "Paused since", "一時停止中:";
     no_coordinator: "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.", "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
     coordinators: "Coordinators", "コーディネーター一覧";
+    pause_file: "The pause file is there: nothing is started, and work of forges is paused.", "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
+    forges: "Forges", "フォージ";
+    forge_items: "Items of forges", "フォージの項目";
+    owed: "Still to be done:", "未完了:";
+    tried_again: "tried again", "再試行:";
+    dry_run: "dry run", "試行のみ";
     heard: "heard", "最終応答";
     gone: "not heard of", "応答なし";
     counters: "Since its start", "起動後の累計";
@@ -254,6 +260,42 @@ impl Words {
             "ending" => self.ending,
             "ended" => self.ended,
             other => other,
+        }
+    }
+
+    /// How a forge is.
+    pub(super) fn of_forge_health(&self, health: &str) -> &'static str {
+        let (english, japanese) = match health {
+            "ok" => ("answers", "正常"),
+            "unauthorized" => ("does not take the token", "トークン無効"),
+            "limited" => ("asked to be left alone", "制限中"),
+            "unavailable" => ("does not answer", "応答なし"),
+            _ => ("not asked yet", "未確認"),
+        };
+        match self.language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+
+    /// How far the work on an item of a forge is.
+    pub(super) fn of_item_state(&self, state: &str) -> &'static str {
+        let (english, japanese) = match state {
+            "claiming" => ("being claimed", "取得中"),
+            "processing" => ("in progress", "処理中"),
+            "blocked" => ("blocked", "ブロック"),
+            "failed" => ("failed", "失敗"),
+            "pausing" => ("being paused", "一時停止処理中"),
+            "paused" => ("paused", "一時停止"),
+            "stopping" => ("being stopped", "停止処理中"),
+            "done" => ("done", "完了"),
+            "stopped" => ("stopped", "停止"),
+            "expired" => ("expired", "期限切れ"),
+            _ => ("elsewhere", "他で処理中"),
+        };
+        match self.language {
+            Language::English => english,
+            Language::Japanese => japanese,
         }
     }
 

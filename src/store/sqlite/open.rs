@@ -286,6 +286,7 @@ fn migrations() -> Migrator {
         migration(6, "accounts", include_str!("migrations/0006_accounts.sql")),
         migration(7, "credentials", include_str!("migrations/0007_credentials.sql")),
         migration(8, "history", include_str!("migrations/0008_history.sql")),
+        migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
     ])
 }
 

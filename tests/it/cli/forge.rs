@@ -13,7 +13,7 @@ use crate::forge::fake::{Fake, Fault, TOKEN, Times};
 fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
     let daemon = Daemon::configured("");
     daemon.write("coordinator_config.yaml", settings);
-    daemon.write("token", &format!("{TOKEN}\n"));
+    daemon.write("token", format!("{TOKEN}\n"));
     let for_all = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(daemon.folder().join("token"), for_all).unwrap();
     let folder = daemon.config().parent().unwrap().to_owned();
@@ -37,7 +37,8 @@ fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
 fn both(fake: &Fake) -> String {
     let (github, gitlab) = (fake.enterprise_url(), fake.gitlab_url());
     format!(
-        "github: {{ base_url: \"{github}\", token: {TOKEN}, bot_name: robot, \
+        "forge: {{ write_interval: 0 }}\n\
+         github: {{ base_url: \"{github}\", token: {TOKEN}, bot_name: robot, \
          repositories: {{ ann/site: {{ project_id: p, agent: a }} }} }}\n\
          gitlab: {{ base_url: \"{gitlab}\", token: {TOKEN}, bot_name: Robot, \
          projects: {{ ann/site: {{ project_id: p, agent: a }} }} }}\n"
@@ -102,7 +103,7 @@ fn a_host_that_hangs_is_named_and_delays_no_other() {
     repository.add_member("robot");
     fake.fail("GET /user", Times::Always, Fault::Hang);
     let daemon = Daemon::configured("");
-    daemon.write("coordinator_config.yaml", &both(&fake));
+    daemon.write("coordinator_config.yaml", both(&fake));
     let mut command = daemon.command();
     command.args(["forge", "check", "--create-labels"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut checking = command.spawn().unwrap();

@@ -1,0 +1,92 @@
+//! How forges and their items are shown: in `status`, and by `forge list`.
+
+use clap::Subcommand;
+use comfy_table::Table;
+
+use super::client::Client;
+use super::error::CliError;
+use super::output::{Form, ago, print_json, print_table, table};
+use crate::domain::Timestamp;
+use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
+use crate::service::world::{SystemWorld, World};
+
+/// A line for each host, and one for each repository that has a problem; `None` where there is nothing to tell.
+pub(super) fn of_hosts(hosts: &[ForgeBody], has_pause_file: bool, now: Timestamp) -> Option<String> {
+    let mut told = Vec::new();
+    if has_pause_file {
+        told.push("The pause file is there: nothing is started, and work of forges is paused.".to_owned());
+    }
+    for host in hosts {
+        let until = host.limited_until.map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
+        let error = host.last_error.as_ref().filter(|_| host.health != "ok");
+        let error = error.map_or_else(String::new, |error| format!(": {error}"));
+        let is_dry = if host.dry_run { ", dry run" } else { "" };
+        let n_items: usize = host.repositories.iter().map(|repository| repository.n_assigned).sum();
+        told.push(format!(
+            "{} {}: {}{until}{is_dry}, {n_items} items in {} repositories{error}",
+            host.forge,
+            host.host,
+            host.health,
+            host.repositories.len()
+        ));
+        let problems = host.repositories.iter().filter_map(|repository| {
+            let problem = repository.problem.as_ref()?;
+            Some(format!("  {}: {problem}", repository.name))
+        });
+        told.extend(problems);
+    }
+    (!told.is_empty()).then(|| told.join("\n"))
+}
+
+pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
+    let mut rows = table(&["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED", "URL"]);
+    for item in items {
+        let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+        let mut owed = item.owed.join(", ");
+        if let Some(error) = &item.last_error {
+            let again = item.retry_at.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
+            owed = format!("{owed}: {error}{again}");
+        }
+        rows.add_row([
+            item.item.clone(),
+            format!("{}{cause}", item.state),
+            item.agent_id.to_string(),
+            item.task_id.to_string(),
+            ago(item.ended_at.unwrap_or(item.created_at), now),
+            if owed.is_empty() { "-".to_owned() } else { owed },
+            item.url.clone(),
+        ]);
+    }
+    rows
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ForgeItemCommand {
+    /// List the items that are worked on, with what is still owed for them
+    List {
+        /// Those that are over, the newest end first
+        #[arg(long)]
+        ended: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+impl ForgeItemCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self::List { ended, limit, form } = self;
+        list(client, ended, limit, form).await
+    }
+}
+
+async fn list(client: &Client, ended: bool, limit: usize, form: Form) -> Result<(), CliError> {
+    let items: Vec<ForgeItemBody> = client.get(&format!("/forge/items?ended={ended}&limit={limit}")).await?;
+    if form.json {
+        return print_json(&items);
+    }
+    let world: &dyn World = &SystemWorld;
+    print_table(&item_rows(&items, world.now()), "No items.")
+}

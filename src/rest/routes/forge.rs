@@ -1,0 +1,188 @@
+//! `/forge`: the forges that are watched, and the items that are worked on, with what is still owed for them.
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKind, Owed, StopCause};
+use crate::domain::{AgentId, ItemId, ProjectId, TaskId, Timestamp};
+use crate::rest::api::{Api, about};
+use crate::rest::extract::InQuery;
+use crate::rest::page::{Page, limit_of};
+use crate::rest::{Problem, RestState};
+use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus};
+
+/// A host.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForgeBody {
+    pub forge: ForgeKind,
+    pub host: String,
+    /// `unknown` before the first look, `ok`, `unauthorized`, `limited`, `unavailable`.
+    pub health: String,
+    /// Of a host that asked to be left alone: until when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<Timestamp>,
+    /// The last one, also if it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Nothing is written there, and nothing new is taken.
+    #[serde(default)]
+    pub dry_run: bool,
+    pub repositories: Vec<RepositoryBody>,
+}
+
+/// A watched repository.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryBody {
+    pub name: String,
+    pub project_id: ProjectId,
+    pub agent_id: AgentId,
+    /// The last look that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_at: Option<Timestamp>,
+    /// Open items that the bot is assigned to, as far as the last look went.
+    pub n_assigned: usize,
+    /// Of these, those that somebody else works on.
+    pub n_elsewhere: usize,
+    /// What keeps it from being looked at, or its items from being taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// An item that is, or was, worked on.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForgeItemBody {
+    pub id: ItemId,
+    /// As people write it: `owner/name#7`.
+    pub item: String,
+    pub forge: ForgeKind,
+    pub host: String,
+    #[serde(rename = "type")]
+    pub kind: ItemKind,
+    pub url: String,
+    pub title: String,
+    pub agent_id: AgentId,
+    pub project_id: ProjectId,
+    /// The task that is, or will be, made of it.
+    pub task_id: TaskId,
+    /// `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
+    pub state: String,
+    /// Why it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<StopCause>,
+    /// What is still to be done at the forge and in the folders, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owed: Vec<String>,
+    /// How often the first of these has failed.
+    #[serde(default)]
+    pub n_attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// Which items to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForgeItemQuery {
+    /// Those that are over, the newest end first, instead of those for which there is something to do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+    /// At most so many; 100 without it, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+impl ForgeItemBody {
+    /// Whether a browser may follow its link: what a forge says is not trusted so far.
+    pub fn has_safe_url(&self) -> bool {
+        is_safe_link(&self.url)
+    }
+}
+
+/// Whether a link is one to a web page.
+pub fn is_safe_link(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+impl From<ForgeStatus> for ForgeBody {
+    fn from(status: ForgeStatus) -> Self {
+        Self {
+            health: status.health.as_str().to_owned(),
+            limited_until: match status.health {
+                ForgeHealth::Limited(until) => Some(until),
+                _ => None,
+            },
+            forge: status.forge,
+            host: status.host,
+            last_error: status.last_error,
+            dry_run: status.is_dry_run,
+            repositories: status.repositories.into_iter().map(RepositoryBody::from).collect(),
+        }
+    }
+}
+
+impl From<RepositoryStatus> for RepositoryBody {
+    fn from(status: RepositoryStatus) -> Self {
+        let RepositoryStatus { name, project, agent, seen_at, n_assigned, n_elsewhere, problem } = status;
+        Self { name, project_id: project, agent_id: agent, seen_at, n_assigned, n_elsewhere, problem }
+    }
+}
+
+impl From<ForgeItem> for ForgeItemBody {
+    fn from(item: ForgeItem) -> Self {
+        Self {
+            item: item.key.to_string(),
+            state: item.state.as_str().to_owned(),
+            cause: item.state.cause(),
+            owed: item.owed.iter().map(Owed::to_string).collect(),
+            id: item.id,
+            forge: item.key.forge,
+            host: item.key.host,
+            kind: item.key.kind,
+            url: item.url,
+            title: item.title,
+            agent_id: item.agent,
+            project_id: item.project,
+            task_id: item.task,
+            n_attempts: item.n_attempts,
+            retry_at: item.retry_at,
+            last_error: item.last_error,
+            created_at: item.created_at,
+            ended_at: item.ended_at,
+        }
+    }
+}
+
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get("/forge/hosts", hosts, about("The forges that are watched, and how they are").gives::<Vec<ForgeBody>>())
+        .get(
+            "/forge/items",
+            items,
+            about("The items of forges that are worked on").query::<ForgeItemQuery>().gives::<Vec<ForgeItemBody>>(),
+        )
+}
+
+async fn hosts(State(state): State<RestState>) -> Json<Vec<ForgeBody>> {
+    Json(state.service.forges().into_iter().map(ForgeBody::from).collect())
+}
+
+async fn items(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<ForgeItemQuery>,
+    raw: RawQuery,
+) -> Result<Page<ForgeItemBody>, Problem> {
+    let limit = limit_of(query.limit)?;
+    let mut items =
+        if query.ended { state.service.past_forge_items(limit).await? } else { state.service.forge_items().await? };
+    items.truncate(limit);
+    Ok(Page::of(items, limit, raw, |item: &ForgeItem| item.id.to_string()).map(ForgeItemBody::from))
+}

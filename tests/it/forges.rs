@@ -1,0 +1,105 @@
+//! Items of forges become work, and taking the bot off them stops it (seed 002): the real daemon, the scripted agent, and a server
+//! that has both APIs.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod life;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_coordinator::domain::forge::ForgeKind;
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+use crate::forge::fake::{Fake, Item, TOKEN};
+use crate::support::until_some_within;
+
+/// The watched repository.
+pub const NAME: &str = "ann/site";
+pub const BOT: &str = "robot";
+/// Comments and labels are written one a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A daemon with an agent, and a forge with a repository that it watches.
+pub struct Bed {
+    pub fake: Fake,
+    pub daemon: Daemon,
+    pub forge: ForgeKind,
+}
+
+impl Bed {
+    /// The agent takes these steps for each item.
+    pub fn new(forge: ForgeKind, steps: &[&str]) -> Self {
+        Self::with(forge, steps, "")
+    }
+
+    /// The same with more settings.
+    pub fn with(forge: ForgeKind, steps: &[&str], settings: &str) -> Self {
+        let fake = Fake::start();
+        fake.repository(forge, NAME);
+        let text = format!("{}\n{settings}", Self::settings(&fake, forge, ""));
+        let daemon = Daemon::running(&text);
+        daemon.project("prj");
+        daemon.agent("agt", "prj", steps);
+        Self { fake, daemon, forge }
+    }
+
+    /// The configuration of the forge; `more` goes to its host.
+    pub fn settings(fake: &Fake, forge: ForgeKind, more: &str) -> String {
+        let (section, repositories) = match forge {
+            ForgeKind::GitHub => ("github", "repositories"),
+            ForgeKind::GitLab => ("gitlab", "projects"),
+        };
+        let url = fake.url(forge);
+        format!(
+            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s }}\n\
+             {section}:\n  base_url: {url}\n  token: {TOKEN}\n  bot_name: {BOT}\n  {more}\n  {repositories}:\n    {NAME}: {{ project_id: prj, agent: agt }}\n"
+        )
+    }
+
+    /// An issue with the bot's label, assigned to it.
+    pub fn issue(&self, title: &str) -> Item {
+        let issue = self.fake.repository(self.forge, NAME).issue(title);
+        issue.label("coding agent").assign(BOT);
+        issue
+    }
+
+    /// What the daemon says of its items that are not over.
+    pub fn items(&self) -> Vec<Value> {
+        self.daemon.status()["forge_items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The only item, open or over, once it is in this state with nothing owed.
+    #[track_caller]
+    pub fn until(&self, state: &str) -> Value {
+        let found = || {
+            let mut items = self.items();
+            let ended: Value = self.daemon.json(&["forge", "list", "--ended"]);
+            items.extend(ended.as_array().unwrap().iter().cloned());
+            items.into_iter().find(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
+        };
+        until_some_within(PATIENCE, found, || {
+            format!("waited in vain for an item that is {state}: {:?}\n{}", self.items(), self.daemon.log())
+        })
+    }
+
+    /// The folder of an item.
+    pub fn folder(&self, place: &str, item: &Value) -> PathBuf {
+        self.daemon.state().join("contexts").join(place).join(item["id"].as_str().unwrap())
+    }
+
+    pub fn read(&self, place: &str, item: &Value, file: &str) -> Value {
+        let path = self.folder(place, item).join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub fn task(&self, item: &Value) -> Value {
+        self.daemon.json(&["task", "show", item["task_id"].as_str().unwrap()])
+    }
+}
+
+/// How many comments have this text in them.
+pub fn n_comments(item: &Item, text: &str) -> usize {
+    item.comments().iter().filter(|comment| comment.contains(text)).count()
+}
