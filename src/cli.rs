@@ -48,7 +48,6 @@ use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId, ServerAddress};
 use client::Client;
 use error::CliError;
-use forge::ForgeCommand;
 
 /// Runs fleets of AI coding agents the way an init system runs services.
 #[derive(Debug, Parser)]
@@ -73,9 +72,9 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
-    /// Forges: list the items that are worked on, check that tokens, rights and labels are in order
+    /// GitHub and GitLab: check that tokens, rights and labels are in order
     #[command(subcommand)]
-    Forge(ForgeCommand),
+    Forge(forge::ForgeCommand),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer: how an agent can be a shell script
@@ -160,9 +159,6 @@ enum Question {
     Notice(notice::NoticeCommand),
     /// Print what happens, as it happens
     Events(events::EventsArguments),
-    /// A part of `forge`, whose other parts need no daemon.
-    #[command(skip)]
-    Forge(forge_items::ForgeItemCommand),
     /// Projects: list, show, add, set
     #[command(subcommand)]
     Project(project::ProjectCommand),
@@ -205,13 +201,7 @@ pub fn main() -> ExitCode {
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
-        Command::Forge(ForgeCommand::Check(check)) => {
-            finish(load(file, &environment).and_then(|loaded| check.check(&loaded.config.forges)))
-        }
-        Command::Forge(ForgeCommand::Items(items)) => {
-            let asked = find_daemon(file, &environment).and_then(|at| ask(Question::Forge(items), at, &environment));
-            finish(asked)
-        }
+        Command::Forge(forge) => finish(forge.run(file, &environment)),
         Command::Ask(question) => {
             finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
         }
@@ -297,7 +287,6 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
-            Question::Forge(forge) => forge.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

@@ -1,8 +1,8 @@
-//! `forge`, and in it `forge check`: is all in order at the forges? That reads the configuration and asks the hosts; no daemon is
-//! needed.
+//! `forge check`: is all in order at the forges? Reads the configuration and asks the hosts; no daemon is needed.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -10,10 +10,11 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use serde::Serialize;
 
+use super::client::Client;
 use super::error::CliError;
-use super::forge_items::ForgeItemCommand;
+use super::forge_items;
 use super::output::{self, Form};
-use crate::config::{ForgeHost, ForgeToken, Forges};
+use crate::config::{Environment, ForgeHost, ForgeToken, Forges};
 use crate::domain::printable;
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
 use crate::forge::{connect, is_open_to_others};
@@ -22,25 +23,31 @@ use crate::telemetry::ErrorChain;
 /// After so long a person wants to know what is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What can be asked about forges.
+/// What can be asked of forges.
 #[derive(Debug, Subcommand)]
 pub(super) enum ForgeCommand {
-    #[command(flatten)]
-    Items(ForgeItemCommand),
     /// Look whether each host and repository of the configuration is ready: token, bot, rights, labels
     ///
     /// Asks the forges themselves, with the tokens of the configuration; no daemon is needed. The exit code is 1 if something
     /// keeps items from being worked on.
-    Check(CheckArguments),
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct CheckArguments {
-    /// Create the labels that are missing
-    #[arg(long)]
-    create_labels: bool,
-    #[command(flatten)]
-    form: Form,
+    Check {
+        /// Create the labels that are missing
+        #[arg(long)]
+        create_labels: bool,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// List the items that are worked on, with what is still owed for them
+    List {
+        /// Those that are over, the newest end first
+        #[arg(long)]
+        ended: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        form: Form,
+    },
 }
 
 #[derive(Serialize)]
@@ -50,27 +57,39 @@ struct Answer<'a> {
     hosts: &'a [HostReport],
 }
 
-impl CheckArguments {
-    pub(super) fn check(self, forges: &Forges) -> Result<(), CliError> {
-        let Self { create_labels, form } = self;
-        let missing = if create_labels { MissingLabels::Create } else { MissingLabels::Report };
+impl ForgeCommand {
+    pub(super) fn run(self, file: Option<&Path>, environment: &Environment) -> Result<(), CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let reports = runtime.block_on(check_all(forges, missing));
-        let is_good = reports.iter().all(HostReport::is_good);
-        if form.json {
-            output::print_json(&Answer { is_good, hosts: &reports })?;
-        } else {
-            print(&reports)?;
+        match self {
+            Self::Check { create_labels, form } => {
+                let missing = if create_labels { MissingLabels::Create } else { MissingLabels::Report };
+                let config = super::load(file, environment)?.config;
+                report(&runtime.block_on(check_all(&config.forges, missing)), form)
+            }
+            Self::List { ended, limit, form } => {
+                let places = super::find_daemon(file, environment)?;
+                let client = Client::new(places.control_socket, places.coordinator_socket);
+                runtime.block_on(forge_items::list(&client, ended, limit, form))
+            }
         }
-        if is_good { Ok(()) } else { Err(CliError::Failed("not all is in order at the forges".to_owned())) }
     }
+}
+
+fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
+    let is_good = reports.iter().all(HostReport::is_good);
+    if form.json {
+        output::print_json(&Answer { is_good, hosts: reports })?;
+    } else {
+        print(reports)?;
+    }
+    if is_good { Ok(()) } else { Err(CliError::Failed("not all is in order at the forges".to_owned())) }
 }
 
 /// All hosts at once, so that one that hangs delays no other; in the order of the configuration.
 async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
-    let Forges { hosts, write_interval, .. } = forges;
-    let check_at = |(i, host)| check_one(host, *write_interval, missing).map(move |report| (i, report));
-    let checks = hosts.iter().enumerate().map(check_at);
+    let (hosts, interval) = (&forges.hosts, forges.write_interval);
+    let checks =
+        hosts.iter().enumerate().map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
     let mut checks: FuturesUnordered<_> = checks.collect();
     let mut reports = Vec::with_capacity(hosts.len());
     let mut patience = tokio::time::interval_at(tokio::time::Instant::now() + PATIENCE, PATIENCE);

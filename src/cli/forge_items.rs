@@ -1,6 +1,5 @@
 //! How forges and their items are shown: in `status`, and by `forge list`.
 
-use clap::Subcommand;
 use comfy_table::Table;
 
 use super::client::Client;
@@ -60,29 +59,8 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
     rows
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum ForgeItemCommand {
-    /// List the items that are worked on, with what is still owed for them
-    List {
-        /// Those that are over, the newest end first
-        #[arg(long)]
-        ended: bool,
-        /// At most so many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
-        #[command(flatten)]
-        form: Form,
-    },
-}
-
-impl ForgeItemCommand {
-    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
-        let Self::List { ended, limit, form } = self;
-        list(client, ended, limit, form).await
-    }
-}
-
-async fn list(client: &Client, ended: bool, limit: usize, form: Form) -> Result<(), CliError> {
+/// Lists items: those for which there is something to do, or those that are over.
+pub(super) async fn list(client: &Client, ended: bool, limit: usize, form: Form) -> Result<(), CliError> {
     let items: Vec<ForgeItemBody> = client.get(&format!("/forge/items?ended={ended}&limit={limit}")).await?;
     if form.json {
         return print_json(&items);

@@ -438,7 +438,8 @@ impl Launch {
                     | StopReason::Unassigned
                     | StopReason::Closed
                     | StopReason::Gone
-                    | StopReason::Moved),
+                    | StopReason::Moved
+                    | StopReason::Paused),
                 ),
             ) => return Outcome::Stopped(reason),
             (None, Some(StopReason::Reported | StopReason::LoggedOut) | None) => {}

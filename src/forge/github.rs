@@ -4,6 +4,7 @@
 //! what they mean for a task is decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde::Deserialize;
@@ -90,15 +91,24 @@ struct Numbered {
 impl GitHub {
     /// `base_url` is `https://api.github.com`, or that of an own server: `https://ghe.example/api/v3`.
     pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
-        Ok(Self { host: Host::new(base_url, token, &DIALECT)? })
+        let host = Host::new(base_url, token, &DIALECT)?;
+        match host.name() {
+            "github.com" | "www.github.com" => Err(HostError::BaseUrl {
+                url: base_url.to_owned(),
+                problem: "that is the site for people, whose API is at `https://api.github.com`",
+            }),
+            _ => Ok(Self { host }),
+        }
     }
 
     pub const fn host(&self) -> &Host {
         &self.host
     }
 
-    pub const fn host_mut(&mut self) -> &mut Host {
-        &mut self.host
+    /// With another limit than 20 s for a question together with its repeats.
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.host.set_patience(patience);
+        self
     }
 
     async fn list_page(

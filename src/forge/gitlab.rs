@@ -4,6 +4,7 @@
 //! decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde::Deserialize;
@@ -112,8 +113,10 @@ impl GitLab {
         &self.host
     }
 
-    pub const fn host_mut(&mut self) -> &mut Host {
-        &mut self.host
+    /// With another limit than 20 s for a question together with its repeats.
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.host.set_patience(patience);
+        self
     }
 
     async fn list_page(

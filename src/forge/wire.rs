@@ -38,6 +38,7 @@ pub struct Host {
     name: String,
     token: Secret,
     dialect: &'static Dialect,
+    /// How long a question may take, together with its repeats.
     patience: Duration,
     write_interval: Duration,
     next_write_at: Mutex<Option<Instant>>,
@@ -166,8 +167,7 @@ impl Host {
         &self.name
     }
 
-    /// How long a question may take, together with its repeats.
-    pub fn set_patience(&mut self, patience: Duration) {
+    pub(super) const fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Each call is one commit, and repeating it changes nothing. What the forge says is judged by `domain::forge`.
 
+use std::time::Duration;
+
 use crate::domain::event::NewEvent;
 use crate::domain::forge::item::ItemState;
 use crate::domain::forge::settle;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
-use crate::domain::launch::LaunchEvent;
+use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
 use crate::domain::{Execution, InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
@@ -167,10 +169,16 @@ impl Service {
             let Some(task) = task else { return Ok((Commit::default(), ())) };
             let reason = Some(settle::PAUSE_REASON);
             let moved = self.move_task(&task, TaskStatus::Blocked, reason, Actor::Person).await?;
-            let mut changes = moved.changes;
+            let (mut expect, mut changes) = (moved.expect, moved.changes);
+            // Who hasn't asked for it yet can't be told, and will find nothing to do.
+            let mut idle = self.launches_on(&item).await?;
+            idle.retain(|launch| launch.task.is_none());
+            let stopped = self.stop_all(&idle, StopReason::Paused).await?;
+            expect.extend(stopped.expect);
+            changes.extend(stopped.changes);
             self.tell_agents(&mut changes, None).await?;
             changes.extend(self.item_changes(Some(&item), after));
-            Ok((Commit { expect: moved.expect, changes }, ()))
+            Ok((Commit { expect, changes }, ()))
         })
         .await
     }
@@ -271,16 +279,10 @@ impl Service {
         after: ForgeItem,
         cause: StopCause,
     ) -> Result<(Commit, ()), ServiceError> {
-        let (mut expect, mut changes) = (Vec::new(), Vec::new());
-        let now = self.now();
-        if let Some(reason) = cause.stop_reason() {
-            for launch in self.launches_on(item).await? {
-                let event = LaunchEvent::StopWanted { reason, at: now, patience: std::time::Duration::ZERO };
-                let stop = self.commit_by(&launch, &event, now).await?;
-                expect.extend(stop.expect);
-                changes.extend(stop.changes);
-            }
-        }
+        let Commit { mut expect, mut changes } = match cause.stop_reason() {
+            Some(reason) => self.stop_all(&self.launches_on(item).await?, reason).await?,
+            None => Commit::default(),
+        };
         if let Some(task) = self.store.task(&item.task).await?.filter(|task| task.status.is_open()) {
             let moved = self.move_task(&task, TaskStatus::Cancelled, None, Actor::Person).await?;
             expect.extend(moved.expect);
@@ -289,6 +291,17 @@ impl Service {
         }
         changes.extend(self.item_changes(Some(item), after));
         Ok((Commit { expect, changes }, ()))
+    }
+
+    async fn stop_all(&self, launches: &[Launch], reason: StopReason) -> Result<Commit, StoreError> {
+        let (mut all, now) = (Commit::default(), self.now());
+        let event = LaunchEvent::StopWanted { reason, at: now, patience: Duration::ZERO };
+        for launch in launches {
+            let stop = self.commit_by(launch, &event, now).await?;
+            all.expect.extend(stop.expect);
+            all.changes.extend(stop.changes);
+        }
+        Ok(all)
     }
 
     async fn begin_again(&self, item: &ForgeItem, after: ForgeItem) -> Result<(Commit, ()), ServiceError> {

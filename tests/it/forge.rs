@@ -1,44 +1,88 @@
 //! The clients of GitHub and GitLab against a server that has both APIs.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod answers;
+mod documented;
 pub mod fake;
+mod items;
+mod places;
+
+use std::time::Duration;
 
 use agent_coordinator::domain::Secret;
-use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemKind, LabelDelta};
+use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemFacts};
 use agent_coordinator::forge::github::GitHub;
 use agent_coordinator::forge::gitlab::GitLab;
 use agent_coordinator::forge::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing, Page};
 
-use self::fake::{Fake, Fault, Item, OWNER, Repository, TOKEN, Times};
+use self::fake::{Fake, Item, OWNER, Repository, TOKEN};
 
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 const NAME: &str = "ann/site";
 
-fn client(fake: &Fake, forge: ForgeKind) -> Box<dyn Forge> {
-    let token = Secret::new(TOKEN);
-    match forge {
-        ForgeKind::GitHub => Box::new(GitHub::new(&fake.github_url(), token).unwrap()),
-        ForgeKind::GitLab => Box::new(GitLab::new(&fake.gitlab_url(), token).unwrap()),
+/// A forge with a repository, and our client of it.
+struct Bed {
+    fake: Fake,
+    repository: Repository,
+    client: Box<dyn Forge>,
+}
+
+impl Bed {
+    fn new(forge: ForgeKind) -> Self {
+        Self::with_patience(forge, Duration::from_secs(20))
+    }
+
+    fn with_patience(forge: ForgeKind, patience: Duration) -> Self {
+        let fake = Fake::start();
+        let client = client(&fake.url(forge), forge, patience);
+        Self { repository: fake.repository(forge, NAME), fake, client }
+    }
+
+    fn assigned(&self) -> Listing {
+        Listing::Assigned { bot: ForgeUser { id: Some(self.fake.user(OWNER)), login: OWNER.to_owned() } }
+    }
+
+    async fn page(&self, listing: &Listing, page: u32, etag: Option<&str>) -> Result<Conditional<Page>, ForgeError> {
+        self.client.list(NAME, self.client.feeds()[0], listing, page, etag).await
+    }
+
+    /// All pages, with their number.
+    async fn all(&self, feed: Feed, listing: &Listing) -> (Vec<ItemFacts>, u32) {
+        let mut items = Vec::new();
+        for n in 1.. {
+            let page = fresh(self.client.list(NAME, feed, listing, n, None).await.unwrap());
+            items.extend(page.items);
+            if !page.has_more {
+                return (items, n);
+            }
+        }
+        unreachable!("the numbers don't end")
+    }
+
+    async fn find(&self, item: &Item) -> Result<FoundItem, ForgeError> {
+        Ok(fresh(self.client.item(NAME, item.kind, item.number, None).await?).0)
+    }
+
+    async fn facts(&self, item: &Item) -> ItemFacts {
+        match self.find(item).await.unwrap() {
+            FoundItem::Here(facts) => *facts,
+            other => panic!("{other:?}"),
+        }
     }
 }
 
-#[tokio::test]
-async fn an_item_is_found_labelled_and_commented() {
-    for forge in BOTH {
-        let fake = Fake::start();
-        let client = client(&fake, forge);
-        let issue = fake.repository(forge, NAME).issue("Login");
-        issue.label("coding agent").assign(OWNER);
-        let bot = client.user("Robot").await.unwrap().unwrap();
-        let feed = client.feeds()[0];
-        let page = client.list(NAME, feed, &Listing::Assigned { bot }, 1, None).await.unwrap();
-        let Conditional::Fresh(page) = page else { panic!("{page:?}") };
-        assert_eq!(page.items.len(), 1);
-        let delta =
-            LabelDelta { add: vec!["coding agent processing".to_owned()], remove: vec!["coding agent".to_owned()] };
-        client.change_labels(NAME, issue.kind, issue.number, &delta).await.unwrap();
-        assert_eq!(issue.labels(), ["coding agent processing"]);
-        client.add_comment(NAME, issue.kind, issue.number, "Hello.").await.unwrap();
-        assert_eq!(issue.comments(), ["Hello."]);
+fn client(url: &str, forge: ForgeKind, patience: Duration) -> Box<dyn Forge> {
+    let token = Secret::new(TOKEN);
+    match forge {
+        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_patience(patience)),
+        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_patience(patience)),
+    }
+}
+
+#[track_caller]
+fn fresh<T: std::fmt::Debug>(answer: Conditional<T>) -> T {
+    match answer {
+        Conditional::Fresh(fresh) => fresh,
+        Conditional::NotModified => panic!("not modified"),
     }
 }

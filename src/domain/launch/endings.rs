@@ -42,6 +42,8 @@ pub enum StopReason {
     Gone,
     /// That item is part of another repository now.
     Moved,
+    /// Its work was paused before it asked for it.
+    Paused,
     /// The server does not know it any more, or knows it as ended.
     Unknown,
 }
@@ -66,6 +68,7 @@ impl StopReason {
             Self::Closed => "closed",
             Self::Gone => "gone",
             Self::Moved => "moved",
+            Self::Paused => "paused",
             Self::Unknown => "unknown",
         }
     }

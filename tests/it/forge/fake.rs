@@ -297,13 +297,11 @@ fn sent(reply: &Reply, end: End) -> Answer {
 
 /// Whose request this is, with the values of its route's parameters.
 fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
-    let (forge, routes, prefix, path) = match request.path.strip_prefix(GITLAB) {
-        Some(path) => (ForgeKind::GitLab, gitlab::ROUTES, "/api/v4", path),
-        None => {
-            let path = request.path.strip_prefix("/api/v3").unwrap_or(&request.path);
-            (ForgeKind::GitHub, github::ROUTES, "", path)
-        }
-    };
+    let gitlab = request.path.strip_prefix(GITLAB).map(|path| (ForgeKind::GitLab, gitlab::ROUTES, "/api/v4", path));
+    let (forge, routes, prefix, path) = gitlab.unwrap_or_else(|| {
+        let path = request.path.strip_prefix("/api/v3").unwrap_or(&request.path);
+        (ForgeKind::GitHub, github::ROUTES, "", path)
+    });
     routes.iter().find_map(|route| {
         let (method, template) = route.split_once(' ').unwrap();
         let template_path = template.strip_prefix(prefix).unwrap();

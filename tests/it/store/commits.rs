@@ -44,7 +44,7 @@ const MESSAGES: [&str; 3] = ["m1", "m2", "m3"];
 /// What agents are started with; nobody with the second one.
 const AI_TYPES: [&str; 2] = ["claude", "codex"];
 const PURPOSES: [Purpose; 2] = [Purpose::Task, Purpose::Chat];
-const STOP_REASONS: [StopReason; 18] = [
+const STOP_REASONS: [StopReason; 19] = [
     StopReason::Reported,
     StopReason::LoggedOut,
     StopReason::Person,
@@ -62,6 +62,7 @@ const STOP_REASONS: [StopReason; 18] = [
     StopReason::Closed,
     StopReason::Gone,
     StopReason::Moved,
+    StopReason::Paused,
     StopReason::Unknown,
 ];
 const REPORTS: [ReportResult; 3] = [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];

@@ -140,7 +140,7 @@ async fn n_open(store: &SqliteStore) -> usize {
 async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open_with(&path, Settings { max_pages: Some(60), ..IMPATIENT }).await.unwrap();
+    let store = SqliteStore::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
     made(&store, vec![Change::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");

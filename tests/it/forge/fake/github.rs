@@ -48,7 +48,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
 
 fn account(world: &World, request: &Request, parameters: &[String]) -> Reply {
     if request.route == "/user" {
-        return Reply::ok(user(world, world.owner)).header("x-oauth-scopes", "repo, read:user");
+        return Reply::ok(user(world, world.owner)).header("x-oauth-scopes", &"repo, read:user");
     }
     match world.find_user(&parameters[0]) {
         Some(id) => Reply::ok(user(world, id)),
@@ -71,8 +71,8 @@ fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, par
         }
         ("GET", "/issues") => list(world, request, id),
         ("GET", "/labels") => {
-            let labels = world.repositories[&id].labels.iter().map(|name| label(name)).collect();
-            paged(world, request, labels)
+            let labels = world.repositories[&id].labels.iter().collect();
+            paged(world, request, labels, |name| label(name))
         }
         ("POST", "/labels") => create_label(world, request, id),
         ("GET", "/assignees/{assignee}") => {
@@ -81,22 +81,18 @@ fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, par
             if is_member { Reply::new(204, Value::Null) } else { Reply::error(404, "Not Found") }
         }
         ("DELETE", "/issues/comments/{comment_id}") => {
-            let items = world.state(id).items.iter_mut();
-            let removed = items.map(|item| {
+            let mut is_removed = false;
+            for item in &mut world.state(id).items {
                 let n_before = item.comments.len();
                 item.comments.retain(|comment| comment.id != number());
-                item.comments.len() < n_before
-            });
-            if removed.fold(false, |any, this| any || this) {
-                Reply::new(204, Value::Null)
-            } else {
-                Reply::error(404, "Not Found")
+                is_removed |= item.comments.len() < n_before;
             }
+            if is_removed { Reply::new(204, Value::Null) } else { Reply::error(404, "Not Found") }
         }
         (_, route) => match world.find_item(id, ANY, number()).map(|item| (item.away.clone(), item.is_locked)) {
             None => Reply::error(404, "Not Found"),
             Some((Some(Away::Gone(status)), _)) => Reply::error(status, "This issue was deleted"),
-            Some((Some(Away::Moved { url, .. }), _)) => Reply::error(301, "Moved Permanently").header("location", url),
+            Some((Some(Away::Moved { url, .. }), _)) => Reply::error(301, "Moved Permanently").header("location", &url),
             Some((None, is_locked)) => in_item(world, request, id, route, parameters, is_locked),
         },
     }
@@ -118,8 +114,8 @@ fn in_item(
             Reply::ok(said)
         }
         ("GET", "/comments") => {
-            let comments = find(world, id, number).comments.iter().map(|one| comment(world, one)).collect();
-            paged(world, request, comments)
+            let comments = find(world, id, number).comments.iter().collect();
+            paged(world, request, comments, |one| comment(world, one))
         }
         ("POST", "/comments") if is_locked => Reply::error(403, "Unable to create comment because issue is locked."),
         ("POST", "/comments") => {
@@ -140,7 +136,9 @@ fn in_item(
             }
             world.state(id).labels.extend(names.iter().cloned());
             let labels = world.change(id, ANY, number, |item, _| {
-                names.iter().for_each(|name| item.add_label(name));
+                for name in &names {
+                    item.add_label(name);
+                }
                 labels_of(item)
             });
             Reply::ok(labels.unwrap())
@@ -168,11 +166,8 @@ fn find(world: &World, id: u64, number: u64) -> &ItemState {
 }
 
 fn list(world: &World, request: &Request, id: u64) -> Reply {
-    let assignee = match request.query("assignee") {
-        // An account that doesn't exist is assigned to nothing.
-        Some(login) => Some(world.find_user(login).unwrap_or(0)),
-        None => None,
-    };
+    // An account that doesn't exist is assigned to nothing.
+    let assignee = request.query("assignee").map(|login| world.find_user(login).unwrap_or(0));
     let since = request.query("since").map(|since| since.parse::<Timestamp>().unwrap().as_second());
     let state = request.query("state").unwrap_or("open");
     let is_wanted = |item: &ItemState| {
@@ -186,14 +181,14 @@ fn list(world: &World, request: &Request, id: u64) -> Reply {
     if request.query("direction") != Some("asc") {
         items.reverse();
     }
-    paged(world, request, items.into_iter().map(|one| one.as_said(item(world, id, one))).collect())
+    paged(world, request, items, |one| one.as_said(item(world, id, one)))
 }
 
-fn paged(world: &World, request: &Request, all: Vec<Value>) -> Reply {
+fn paged<T>(world: &World, request: &Request, all: Vec<T>, json: impl Fn(T) -> Value) -> Reply {
     let (shown, page, last) = page(request, all, 30);
-    let reply = Reply::ok(Value::Array(shown));
+    let reply = Reply::ok(shown.into_iter().map(json).collect());
     match links(world, request, page, last) {
-        Some(links) => reply.header("link", links),
+        Some(links) => reply.header("link", &links),
         None => reply,
     }
 }

@@ -49,7 +49,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
         "/user" => Reply::ok(user(world, world.owner)),
         "/users" => {
             let found = request.query("username").and_then(|login| world.find_user(login));
-            paged(world, request, found.map(|id| user(world, id)).into_iter().collect())
+            paged(world, request, found.into_iter().collect(), |id| user(world, id))
         }
         "/personal_access_tokens/self" => Reply::ok(json!({ "id": 1, "scopes": ["api"], "active": true })),
         _ => match world.find_repository(ForgeKind::GitLab, &parameters[0]) {
@@ -77,8 +77,8 @@ fn in_project(world: &mut World, request: &Request, project: u64, route: &str, p
             }))
         }
         ("GET", "/labels") => {
-            let labels = world.repositories[&project].labels.iter().map(|name| json!({ "name": name })).collect();
-            paged(world, request, labels)
+            let labels = world.repositories[&project].labels.iter().collect();
+            paged(world, request, labels, |name| json!({ "name": name }))
         }
         ("POST", "/labels") => {
             let Some(name) = text(request, "name") else { return Reply::error(400, "name is missing") };
@@ -114,11 +114,11 @@ fn in_item(world: &mut World, request: &Request, at: At, route: &str, parameters
         ("GET", "") => Reply::ok(find(world, at).as_said(item(world, at.project, find(world, at)))),
         ("PUT", "") => update(world, request, at),
         ("GET", "/notes") => {
-            let mut notes: Vec<Value> = find(world, at).comments.iter().map(|one| note(world, one)).collect();
+            let mut notes: Vec<&CommentState> = find(world, at).comments.iter().collect();
             if request.query("sort") != Some("asc") {
                 notes.reverse();
             }
-            paged(world, request, notes)
+            paged(world, request, notes, |one| note(world, one))
         }
         ("POST", "/notes") => add_note(world, request, at),
         ("DELETE", "/notes/{note_id}") => {
@@ -152,7 +152,9 @@ fn update(world: &mut World, request: &Request, at: At) -> Reply {
     }
     world.state(at.project).labels.extend(added.iter().cloned());
     world.change(at.project, at.kind, at.number, |item, _| {
-        added.iter().for_each(|name| item.add_label(name));
+        for name in &added {
+            item.add_label(name);
+        }
         for name in &removed {
             item.remove_label(name);
         }
@@ -180,11 +182,12 @@ fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
             }
         }
     });
-    let kept: Vec<&str> = body.lines().filter(|line| !matches!(line.trim(), "/close" | "/unassign")).collect();
+    let is_command = |line: &str| matches!(line.trim(), "/close" | "/unassign");
+    let kept: String = body.split_inclusive('\n').filter(|line| !is_command(line)).collect();
     if kept.is_empty() {
         return Reply::new(202, json!({ "commands_changes": {}, "summary": ["Closed this issue."] }));
     }
-    let added = world.add_comment(at.project, at.kind, at.number, Some(owner), &kept.join("\n"), false).unwrap();
+    let added = world.add_comment(at.project, at.kind, at.number, Some(owner), &kept, false).unwrap();
     Reply::new(201, note(world, &added))
 }
 
@@ -213,16 +216,18 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
     if request.query("sort") != Some("asc") {
         items.reverse();
     }
-    paged(world, request, items.into_iter().map(|one| one.as_said(item(world, project, one))).collect())
+    paged(world, request, items, |one| one.as_said(item(world, project, one)))
 }
 
-fn paged(world: &World, request: &Request, all: Vec<Value>) -> Reply {
+fn paged<T>(world: &World, request: &Request, all: Vec<T>, json: impl Fn(T) -> Value) -> Reply {
     let (shown, page, last) = page(request, all, 20);
     let next = if page < last { (page + 1).to_string() } else { String::new() };
-    let reply =
-        Reply::ok(Value::Array(shown)).header("x-page", page).header("x-total-pages", last).header("x-next-page", next);
+    let reply = Reply::ok(shown.into_iter().map(json).collect())
+        .header("x-page", &page)
+        .header("x-total-pages", &last)
+        .header("x-next-page", &next);
     match links(world, request, page, last) {
-        Some(links) => reply.header("link", links),
+        Some(links) => reply.header("link", &links),
         None => reply,
     }
 }

@@ -98,7 +98,7 @@ impl Reply {
         Self::new(status, json!({ "message": message }))
     }
 
-    pub fn header(mut self, name: &str, value: impl ToString) -> Self {
+    pub fn header(mut self, name: &str, value: &impl ToString) -> Self {
         self.headers.push((name.to_owned(), value.to_string()));
         self
     }
