@@ -32,8 +32,7 @@ pub enum ConnectError {
     Host(#[from] HostError),
 }
 
-/// Reads the token, as it is now, and makes what asks `host`, with so much time between two writes at least. Nothing is sent.
-/// Blocks for the time that reading a small file takes.
+/// Reads the token and makes what asks `host`. Nothing is sent. Blocks for the time that reading a small file takes.
 ///
 /// # Errors
 /// A token file that can't be read or holds none, and a host that no request can be made for.
@@ -48,16 +47,8 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => {
-            let mut forge = GitHub::new(&host.base_url, token)?;
-            forge.host_mut().set_write_interval(write_interval);
-            Arc::new(forge)
-        }
-        ForgeKind::GitLab => {
-            let mut forge = GitLab::new(&host.base_url, token)?;
-            forge.host_mut().set_write_interval(write_interval);
-            Arc::new(forge)
-        }
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_write_interval(write_interval)),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_write_interval(write_interval)),
     })
 }
 

@@ -37,7 +37,7 @@ fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
 fn both(fake: &Fake) -> String {
     let (github, gitlab) = (fake.enterprise_url(), fake.gitlab_url());
     format!(
-        "forge: {{ write_interval: 0 }}\n\
+        "forge: {{ write_interval: 0s }}\n\
          github: {{ base_url: \"{github}\", token: {TOKEN}, bot_name: robot, \
          repositories: {{ ann/site: {{ project_id: p, agent: a }} }} }}\n\
          gitlab: {{ base_url: \"{gitlab}\", token: {TOKEN}, bot_name: Robot, \
