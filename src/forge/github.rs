@@ -105,6 +105,12 @@ impl GitHub {
         &self.host
     }
 
+    /// With writes that are so far apart, at least.
+    pub const fn with_write_interval(mut self, interval: Duration) -> Self {
+        self.host.set_write_interval(interval);
+        self
+    }
+
     /// With another limit than 20 s for a question together with its repeats.
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.host.set_patience(patience);

@@ -172,7 +172,7 @@ impl Host {
     }
 
     /// How far writes are apart, at least.
-    pub fn set_write_interval(&mut self, interval: Duration) {
+    pub(super) const fn set_write_interval(&mut self, interval: Duration) {
         self.write_interval = interval;
     }
 

@@ -61,6 +61,7 @@ impl Unmirrored {
 
 /// Whom a commit concerns.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a listener of its own")]
 struct Concerned {
     coordinators: bool,
     deadlines: bool,

@@ -18,7 +18,7 @@ use crate::support::until_some_within;
 pub const NAME: &str = "ann/site";
 pub const BOT: &str = "robot";
 /// Comments and labels are written one a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A daemon with an agent, and a forge with a repository that it watches.
 pub struct Bed {
