@@ -7,12 +7,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Forge, ForgeError, connect};
-use crate::config::{ForgeHost, Forges};
+use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::{ForgeItem, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer see it.
 pub(super) struct Seat {
+    /// In the configuration.
+    place: usize,
     pub(super) config: ForgeHost,
     pub(super) is_dry_run: bool,
     write_interval: Duration,
@@ -42,7 +44,7 @@ pub(super) enum Unanswered {
 }
 
 impl Seat {
-    pub(super) fn new(config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
+    pub(super) fn new(place: usize, config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
         let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
@@ -61,8 +63,9 @@ impl Seat {
             is_dry_run,
             repositories: repositories.collect(),
         };
-        service.report_forge(&status);
+        service.report_forge(place, &status);
         let seat = Self {
+            place,
             forge: Mutex::default(),
             rules: Mutex::default(),
             gate: Mutex::default(),
@@ -76,9 +79,17 @@ impl Seat {
         seat
     }
 
-    /// Whether an item is of this host.
+    /// Whether an item is of this host, and of one of the repositories that this token is for.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
-        item.key.forge == self.config.kind && item.key.host == self.config.host
+        let ForgeItem { key, .. } = item;
+        // The same host may be configured with several tokens, each for some of its repositories.
+        let is_ours = |repository: &WatchedRepository| repository.name == key.repository;
+        key.forge == self.config.kind && key.host == self.config.host && self.config.repositories.iter().any(is_ours)
+    }
+
+    /// Whether the token was refused.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        lock(&self.status).health == ForgeHealth::Unauthorized
     }
 
     /// Reads the token again: a file of it may have another one.
@@ -166,7 +177,7 @@ impl Seat {
             );
         }
         if after != before {
-            self.service.report_forge(&after);
+            self.service.report_forge(self.place, &after);
         }
     }
 
@@ -206,7 +217,7 @@ impl Seat {
                 ForgeHealth::Unknown => {}
             }
         }
-        self.service.report_forge(&after);
+        self.service.report_forge(self.place, &after);
     }
 }
 

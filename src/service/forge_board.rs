@@ -55,12 +55,12 @@ pub struct RepositoryStatus {
 
 #[derive(Debug, Default)]
 pub(super) struct ForgeBoard {
-    hosts: Mutex<BTreeMap<(ForgeKind, String), ForgeStatus>>,
+    hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
     is_held: AtomicBool,
 }
 
 impl ForgeBoard {
-    fn hosts(&self) -> MutexGuard<'_, BTreeMap<(ForgeKind, String), ForgeStatus>> {
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<usize, ForgeStatus>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,10 +78,9 @@ impl ForgeHealth {
 }
 
 impl Service {
-    /// Keeps the newest word about a host for everyone who looks.
-    pub fn report_forge(&self, status: &ForgeStatus) {
-        let key = (status.forge, status.host.clone());
-        let before = self.forges.hosts().insert(key, status.clone());
+    /// Keeps the newest word about a host, the `place`th of the configuration, for everyone who looks.
+    pub fn report_forge(&self, place: usize, status: &ForgeStatus) {
+        let before = self.forges.hosts().insert(place, status.clone());
         if before.is_none_or(|before| before.health != status.health) {
             self.waiting.reports.wake();
         }
@@ -92,7 +91,7 @@ impl Service {
         self.forges.hosts().clear();
     }
 
-    /// The hosts, by kind and name.
+    /// The hosts, in the order of the configuration.
     pub fn forges(&self) -> Vec<ForgeStatus> {
         self.forges.hosts().values().cloned().collect()
     }
