@@ -36,9 +36,11 @@ struct Gate {
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// The host asked to be left alone, or there is no token: nothing was sent.
-    #[error("not asked: {0}")]
-    NotAsked(String),
+    /// The host asked to be left alone for that many seconds more: nothing was sent.
+    #[error("the host asked to be left alone for {0} s more")]
+    Closed(u64),
+    #[error("there is no usable token")]
+    NoToken,
     #[error(transparent)]
     Failed(#[from] ForgeError),
 }
@@ -106,11 +108,10 @@ impl Seat {
     /// The forge, to ask something of it by [`Seat::ask`].
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
         if let Some(until) = self.gated_until() {
-            let wait = until.saturating_duration_since(Instant::now()).as_secs();
-            return Err(Unanswered::NotAsked(format!("the host asked to be left alone for {wait} s more")));
+            return Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()));
         }
         let forge = lock(&self.forge).clone();
-        forge.ok_or_else(|| Unanswered::NotAsked("there is no usable token".to_owned()))
+        forge.ok_or(Unanswered::NoToken)
     }
 
     /// When it may be asked again; `None` if it may.
