@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod life;
+mod seen;
 
 use std::path::PathBuf;
 use std::time::Duration;
