@@ -39,6 +39,8 @@ pub enum CrashPoint {
     ItemRelabelled,
     ItemCommented,
     ItemFolderMoved,
+    ItemOwedDone,
+    ItemOwedNoted,
 }
 
 /// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with

@@ -83,6 +83,11 @@ impl Look {
         Read { items, whole: Some(std::mem::take(&mut self.seen)) }
     }
 
+    /// All items of the list, each as it was when its page was read.
+    pub(super) fn items(&self) -> impl Iterator<Item = &ItemFacts> {
+        self.pages.values().flat_map(|page| &page.items)
+    }
+
     /// Takes what has changed.
     pub(super) fn note_changes(&mut self, items: &[ItemFacts]) {
         let newest = items.iter().map(|item| item.updated_at.as_str()).filter(|at| !at.is_empty()).max();
@@ -139,6 +144,7 @@ mod tests {
         look.note_changes(&[item(2, "t9"), item(3, "t8")]);
         assert_eq!(look.changes_since(), Some("t9"));
         assert!(look.take(Conditional::NotModified).whole.is_none());
+        assert_eq!(look.items().map(|item| item.number).collect::<Vec<_>>(), [1, 2]);
         // It has become shorter.
         assert_eq!(look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()), Some(1));
     }

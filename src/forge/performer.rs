@@ -166,7 +166,12 @@ impl Performer {
         let performed = self.perform(item, &owed).await;
         let is_done = performed.is_ok();
         let done = match performed {
-            Ok(()) => self.seat.service.owed_is_done(id, &owed, None).await,
+            Ok(()) => {
+                crash_point::reach(CrashPoint::ItemOwedDone);
+                let noted = self.seat.service.owed_is_done(id, &owed, None).await;
+                crash_point::reach(CrashPoint::ItemOwedNoted);
+                noted
+            }
             Err(undone) => self.note(item, &owed, &undone).await,
         };
         if let Err(error) = done {
@@ -230,6 +235,10 @@ impl Performer {
         let ItemState::Claiming { after_comment } = item.state else { return Ok(()) };
         let rules = self.seat.rules().await.map_err(Undone::Refused)?;
         let comments = self.comments(forge, item).await?;
+        // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
+        if after_comment.is_some_and(|after| is_of_another(&comments, item, after)) {
+            return Ok(service.lose_item(&item.id).await?);
+        }
         // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
@@ -257,12 +266,7 @@ impl Performer {
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
         let comments = self.comment(forge, item, Marker::CLAIM, &text).await?;
         crash_point::reach(CrashPoint::ItemClaimed);
-        let claims = comments.iter().filter(|comment| comment.id > after_comment).filter_map(|comment| {
-            Marker::find(&comment.body)
-                .filter(|marker| marker.number == Marker::CLAIM)
-                .map(|marker| (comment.id, marker.item))
-        });
-        if claims.min().is_some_and(|(_, first)| first != item.id) {
+        if is_of_another(&comments, item, after_comment) {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
             return Ok(service.lose_item(&item.id).await?);
         }
@@ -370,6 +374,15 @@ fn find(comments: &[Comment], item: &ForgeItem, number: u32) -> Option<u64> {
         Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
     comments.iter().find(is_it).map(|comment| comment.id)
+}
+
+/// Whether somebody else was the first who claimed an item, of those who did so after this comment.
+fn is_of_another(comments: &[Comment], item: &ForgeItem, after_comment: u64) -> bool {
+    let claims = comments.iter().filter(|comment| comment.id > after_comment).filter_map(|comment| {
+        let marker = Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM)?;
+        Some((comment.id, marker.item))
+    });
+    claims.min().is_some_and(|(_, first)| first != item.id)
 }
 
 /// What a failure means: what can't be helped by waiting is given up, all else is tried until it is done.

@@ -39,6 +39,15 @@ pub(super) struct Habits {
     pub(super) paused_task_expiry: Duration,
 }
 
+/// What an answer about an item was good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// What it means is done.
+    Finally,
+    /// There was none, or its time hasn't come: the next look asks again.
+    AskAgain,
+}
+
 /// One watched repository.
 pub(super) struct Poller {
     seat: Arc<Seat>,
@@ -47,16 +56,16 @@ pub(super) struct Poller {
     looks: BTreeMap<Feed, Look>,
     n_looks: u64,
     n_failures: u32,
-    n_elsewhere: usize,
+    /// Items of ours that a list didn't show as they should be, until the forge said of each how it is.
+    suspects: BTreeSet<Within>,
     /// What it would take, said once (dry run).
     said: BTreeSet<Within>,
 }
 
 impl Poller {
     pub(super) fn new(seat: Arc<Seat>, watched: WatchedRepository, habits: Habits) -> Self {
-        let looks = BTreeMap::new();
-        let said = BTreeSet::new();
-        Self { seat, watched, habits, looks, n_looks: 0, n_failures: 0, n_elsewhere: 0, said }
+        let (looks, suspects, said) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { seat, watched, habits, looks, n_looks: 0, n_failures: 0, suspects, said }
     }
 
     /// Looks as long as it is polled, and at once when woken. Cancel-safe: what was decided is stored as a whole.
@@ -94,24 +103,31 @@ impl Poller {
         let rules = self.seat.rules().await?;
         let forge = self.seat.forge().map_err(|error| error.to_string())?;
         self.n_looks += 1;
-        self.n_elsewhere = 0;
-        let mut suspects = BTreeSet::new();
-        let mut n_assigned = 0;
-        let mut problem = None;
+        let (mut problem, mut unanswered) = (None, None);
         for feed in forge.feeds() {
-            match self.read_feed(&*forge, *feed, &rules, &mut suspects, &mut problem).await {
-                Ok(n) => n_assigned += n,
+            match self.read_feed(&*forge, *feed, &rules, &mut problem).await {
+                Ok(()) => {}
                 Err(Unanswered::Failed(error @ (ForgeError::NotFound { .. } | ForgeError::Moved { .. }))) => {
                     // Each item says for itself what became of it.
                     self.looks.remove(feed);
-                    suspects.extend(self.ours().await?.iter().map(|item| (item.key.kind, item.key.number)));
+                    let ours = self.ours().await?.into_iter().map(|item| within(&item));
+                    self.suspects.extend(ours.filter(|within| kinds_of(*feed).contains(&within.0)));
                     problem = Some(format!("{error}; `forge check` tells more"));
                 }
-                Err(error) => return Err(error.to_string()),
+                // As of a project that has no merge requests.
+                Err(Unanswered::Failed(error @ ForgeError::Forbidden { .. })) => {
+                    problem = Some(format!("{error}; `forge check` tells more"));
+                }
+                // It says nothing of the other lists, nor of what is suspected.
+                Err(error) => unanswered = Some(error.to_string()),
             }
         }
-        self.judge_all(&*forge, &rules, suspects).await?;
-        let (seen_at, n_elsewhere) = (self.seat.service.time(), self.n_elsewhere);
+        self.judge_all(&*forge, &rules).await?;
+        if let Some(unanswered) = unanswered {
+            return Err(unanswered);
+        }
+        let (n_assigned, n_elsewhere) = self.count(&rules).await?;
+        let seen_at = self.seat.service.time();
         self.seat.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
             status.n_assigned = n_assigned;
@@ -121,32 +137,41 @@ impl Poller {
         Ok(())
     }
 
-    /// Reads what there is to read of a list now; how many items are on it, as far as that is known.
+    /// How many items are on the lists, and how many of these somebody else has.
+    async fn count(&self, rules: &Rules) -> Result<(usize, usize), String> {
+        let ours: BTreeSet<Within> = self.ours().await?.iter().map(within).collect();
+        let is_elsewhere = |item: &&ItemFacts| {
+            !ours.contains(&(item.kind, item.number))
+                && rules.judge(item, None) == Eligibility::Eligible
+                && !rules.is_free(item)
+        };
+        let all = || self.looks.values().flat_map(Look::items);
+        Ok((all().count(), all().filter(is_elsewhere).count()))
+    }
+
+    /// Reads what there is to read of a list now.
     async fn read_feed(
         &mut self,
         forge: &dyn Forge,
         feed: Feed,
         rules: &Rules,
-        suspects: &mut BTreeSet<Within>,
         problem: &mut Option<String>,
-    ) -> Result<usize, Unanswered> {
+    ) -> Result<(), Unanswered> {
         let mut look = self.looks.remove(&feed).unwrap_or_default();
         let repository = self.watched.name.clone();
         let bot = rules.bot.clone();
-        let mut n_assigned = 0;
         loop {
             let (page, etag) = look.question();
             let listing = Listing::Assigned { bot: bot.clone() };
             let answer = self.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
-            n_assigned += read.items.len();
-            self.take_in(&read.items, rules, suspects, problem).await;
+            self.take_in(&read.items, rules, problem).await;
             if let Some(whole) = &read.whole {
                 let kinds = kinds_of(feed);
-                let ours = self.ours().await.unwrap_or_default().into_iter();
-                let missing = ours.map(|item| (item.key.kind, item.key.number));
-                suspects.extend(missing.filter(|within| kinds.contains(&within.0) && !whole.contains(within)));
+                let ours = self.ours().await.unwrap_or_default();
+                let missing = ours.iter().map(within);
+                self.suspects.extend(missing.filter(|within| kinds.contains(&within.0) && !whole.contains(within)));
             }
             if !is_first || read.whole.is_some() {
                 break;
@@ -157,7 +182,7 @@ impl Poller {
                 let listing = Listing::ChangedSince(since.clone());
                 let answer = self.seat.ask(forge.list(&repository, feed, &listing, page, None)).await?;
                 let Conditional::Fresh(changed) = answer else { break };
-                self.take_in(&changed.items, rules, suspects, problem).await;
+                self.take_in(&changed.items, rules, problem).await;
                 look.note_changes(&changed.items);
                 if !changed.has_more {
                     break;
@@ -165,7 +190,7 @@ impl Poller {
             }
         }
         self.looks.insert(feed, look);
-        Ok(n_assigned)
+        Ok(())
     }
 
     /// Items as a list shows them: what is free is taken, what doesn't look right is looked into.
@@ -173,7 +198,6 @@ impl Poller {
         &mut self,
         items: &[ItemFacts],
         rules: &Rules,
-        suspects: &mut BTreeSet<Within>,
         problem: &mut Option<String>,
     ) {
         let ours = match self.ours().await {
@@ -184,10 +208,10 @@ impl Poller {
             }
         };
         for item in items {
-            let within = (item.kind, item.number);
-            match ours.iter().find(|our| (our.key.kind, our.key.number) == within) {
+            let here = (item.kind, item.number);
+            match ours.iter().find(|our| within(our) == here) {
                 Some(our) if is_suspect(our, item, rules, self.seat.service.are_starts_held()) => {
-                    suspects.insert(within);
+                    self.suspects.insert(here);
                 }
                 Some(_) => {}
                 None if rules.is_free(item) => {
@@ -195,7 +219,6 @@ impl Poller {
                         *problem = Some(error);
                     }
                 }
-                None if rules.judge(item, None) == Eligibility::Eligible => self.n_elsewhere += 1,
                 None => {}
             }
         }
@@ -224,23 +247,31 @@ impl Poller {
     }
 
     /// Asks for each item by itself and does what its answer means.
-    async fn judge_all(&self, forge: &dyn Forge, rules: &Rules, suspects: BTreeSet<Within>) -> Result<(), String> {
+    async fn judge_all(&mut self, forge: &dyn Forge, rules: &Rules) -> Result<(), String> {
         let now = self.seat.service.time();
+        let suspects = std::mem::take(&mut self.suspects);
         let mut asked = Vec::new();
         for item in self.ours().await? {
             if let ItemState::Paused { since } = item.state
                 && now.since(since) >= self.habits.paused_task_expiry
             {
                 self.seat.service.expire_item(&item.id).await.map_err(|error| said(&error))?;
-            } else if is_watched(&item) && (item.is_missing || suspects.contains(&(item.key.kind, item.key.number))) {
+            } else if is_watched(&item) && (item.is_missing || suspects.contains(&within(&item))) {
                 asked.push(item);
             }
         }
-        let judged = stream::iter(asked).map(|item| self.judge(forge, rules, item)).buffer_unordered(N_QUESTIONS);
-        judged.collect::<Vec<_>>().await.into_iter().collect()
+        self.suspects = asked.iter().map(within).collect();
+        let judged = stream::iter(asked).map(async |item| (within(&item), self.judge(forge, rules, item).await));
+        let judged: Vec<_> = judged.buffer_unordered(N_QUESTIONS).collect().await;
+        for (within, judged) in judged {
+            if judged? == Judged::Finally {
+                self.suspects.remove(&within);
+            }
+        }
+        Ok(())
     }
 
-    async fn judge(&self, forge: &dyn Forge, rules: &Rules, item: ForgeItem) -> Result<(), String> {
+    async fn judge(&self, forge: &dyn Forge, rules: &Rules, item: ForgeItem) -> Result<Judged, String> {
         let ItemKey { repository, kind, number, .. } = &item.key;
         let revision = item.revision;
         let answer = self.seat.ask(forge.item(repository, *kind, *number, None)).await;
@@ -248,9 +279,9 @@ impl Poller {
         // As it is now: it may have come further while the forge was asked.
         let item = service.forge_item(&item.id).await.map_err(|error| said(&error))?;
         // What the forge said of it is of before or after that; the next look tells.
-        let Some(item) = item.filter(|item| item.revision == revision) else { return Ok(()) };
+        let Some(item) = item.filter(|item| item.revision == revision) else { return Ok(Judged::AskAgain) };
         let done = match answer {
-            Ok(Conditional::NotModified) => Ok(()),
+            Ok(Conditional::NotModified) => Ok(Judged::AskAgain),
             Ok(Conditional::Fresh((FoundItem::Here(facts), _))) => self.act(rules, &item, &facts).await,
             Ok(Conditional::Fresh((FoundItem::Moved(to), _))) => {
                 tracing::info!(item = %item.key, to, "a forge item was moved");
@@ -259,18 +290,18 @@ impl Poller {
             Ok(Conditional::Fresh((FoundItem::Gone, _))) => match service.note_missing(&item.id, true).await {
                 // Once may be a mistake of the forge, or of the token.
                 Ok(true) => self.stop(&item, StopCause::Gone).await,
-                other => other.map(drop),
+                other => other.map(|_| Judged::AskAgain),
             },
             // Seed 002 §8.1: what can't be asked goes on.
             Err(error) => {
                 tracing::debug!(item = %item.key, %error, "a forge item could not be looked at; its work goes on");
-                Ok(())
+                Ok(Judged::AskAgain)
             }
         };
         done.map_err(|error| said(&error))
     }
 
-    async fn act(&self, rules: &Rules, item: &ForgeItem, facts: &ItemFacts) -> Result<(), ServiceError> {
+    async fn act(&self, rules: &Rules, item: &ForgeItem, facts: &ItemFacts) -> Result<Judged, ServiceError> {
         let service = &self.seat.service;
         if item.is_missing {
             service.note_missing(&item.id, false).await?;
@@ -282,24 +313,27 @@ impl Poller {
                 } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
                     service.retry_item(&item.id).await?;
                 }
-                Ok(())
+                Ok(Judged::Finally)
             }
             // Labels that we are about to set are no word of people.
             Eligibility::Not(StopCause::Unlabelled)
                 if item.owed.iter().any(|owed| matches!(owed, Owed::Label { .. })) =>
             {
-                Ok(())
+                Ok(Judged::Finally)
             }
             Eligibility::Not(cause) => self.stop(item, cause).await,
         }
     }
 
-    async fn stop(&self, item: &ForgeItem, cause: StopCause) -> Result<(), ServiceError> {
-        let is_checked = self.n_looks.is_multiple_of(u64::from(self.habits.task_stop.check_interval));
-        if self.habits.task_stop.enabled && is_checked {
-            self.seat.service.stop_item(&item.id, cause).await?;
+    async fn stop(&self, item: &ForgeItem, cause: StopCause) -> Result<Judged, ServiceError> {
+        if !self.habits.task_stop.enabled {
+            return Ok(Judged::Finally);
         }
-        Ok(())
+        if !self.n_looks.is_multiple_of(u64::from(self.habits.task_stop.check_interval)) {
+            return Ok(Judged::AskAgain);
+        }
+        self.seat.service.stop_item(&item.id, cause).await?;
+        Ok(Judged::Finally)
     }
 
     /// Our items of this repository that the forge has a say in.
@@ -318,6 +352,10 @@ impl Poller {
             number,
         }
     }
+}
+
+const fn within(item: &ForgeItem) -> Within {
+    (item.key.kind, item.key.number)
 }
 
 /// Whether the forge has a say in it: what is being claimed is looked at by who claims it, and what is over is over.

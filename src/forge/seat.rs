@@ -107,11 +107,14 @@ impl Seat {
 
     /// The forge, to ask something of it by [`Seat::ask`].
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
-        if let Some(until) = self.gated_until() {
-            return Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()));
-        }
+        self.check_gate()?;
         let forge = lock(&self.forge).clone();
         forge.ok_or(Unanswered::NoToken)
+    }
+
+    fn check_gate(&self) -> Result<(), Unanswered> {
+        let Some(until) = self.gated_until() else { return Ok(()) };
+        Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()))
     }
 
     /// When it may be asked again; `None` if it may.
@@ -119,8 +122,9 @@ impl Seat {
         lock(&self.gate).until.filter(|until| *until > Instant::now())
     }
 
-    /// The answer to `question`, with what it says of the host taken to heart.
+    /// The answer to `question`, with what it says of the host taken to heart. Not asked while the host is to be left alone.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, ForgeError>>) -> Result<T, Unanswered> {
+        self.check_gate()?;
         let answer = question.await;
         match &answer {
             // They say something of what was asked for; the host is well.
@@ -184,13 +188,22 @@ impl Seat {
 
     fn close(&self, wait: Duration, error: &ForgeError) {
         let until = Instant::now() + wait;
-        lock(&self.gate).until = Some(until);
+        {
+            let mut gate = lock(&self.gate);
+            if gate.until.is_some_and(|before| before >= until) {
+                return;
+            }
+            gate.until = Some(until);
+        }
         let until = self.service.time() + wait;
         self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
     }
 
-    /// Each change is said once.
+    /// Each change is said once. What was asked before the host asked to be left alone says nothing new.
     fn set_health(&self, health: ForgeHealth, error: Option<&str>) {
+        if self.gated_until().is_some() && !matches!(health, ForgeHealth::Limited(_)) {
+            return;
+        }
         let mut status = lock(&self.status);
         let before = status.health;
         if before == health && error.is_none() {

@@ -85,10 +85,12 @@ impl Rules {
         }
     }
 
-    /// Whether an item that isn't ours may be taken: with the label of those that are worked on, somebody works on it.
+    /// Whether an item that isn't ours may be taken. With the label of those that are worked on, somebody works on it; with one of
+    /// those that were put aside, it is with whoever did so: the bot's label asks them.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
-        self.judge(item, None) == Eligibility::Eligible
-            && !item.labels.iter().any(|label| is_same(label, &self.labels.processing))
+        let LabelNames { processing, paused, blocked, failed, .. } = &self.labels;
+        let is_held = |label: &String| [processing, paused, blocked, failed].iter().any(|held| is_same(label, held));
+        self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
     }
 
     /// Whether people ask again for what was put aside: the bot's label is back on an item that is blocked or failed.
@@ -161,6 +163,13 @@ mod tests {
         assert!(rules.is_free(&item(&["Coding Agent"], &bot)));
         assert!(!rules.is_free(&item(&["coding agent", "coding agent processing"], &bot)));
         assert!(!rules.is_free(&item(&["coding agent processing"], &bot)));
+        for held in ["paused", "blocked", "failed"] {
+            let held = format!("coding agent {held}");
+            assert!(!rules.is_free(&item(&["coding agent", &held], &bot)), "{held}: whoever has it is asked again");
+        }
+        for over in ["coding agent stopped", "coding agent done"] {
+            assert!(rules.is_free(&item(&["coding agent", over], &bot)), "{over}");
+        }
     }
 
     #[test]

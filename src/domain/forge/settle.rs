@@ -72,11 +72,11 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
         ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } => {
             Some(ForgeItem { state: ItemState::Stopping(cause), ..item.clone() })
         }
-        ItemState::Claiming { .. } => {
+        ItemState::Claiming { after_comment } => {
             let mut item = ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
-            // Nothing was done yet: what was said of it is taken back.
+            // Nothing was done yet: what was said of it is taken back, if anything was.
             item.owed = Vec::new();
-            Some(if cause.leaves_an_item() {
+            Some(if cause.leaves_an_item() && after_comment.is_some() {
                 item.owing(Owed::Withdraw).owing(Owed::Label { state: LabelState::Stopped })
             } else {
                 ForgeItem { ended_at: Some(now), ..item }
