@@ -72,7 +72,7 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
-    /// GitHub and GitLab: check that tokens, rights and labels are in order
+    /// GitHub and GitLab: check that all is in order there, list the items that are worked on
     #[command(subcommand)]
     Forge(forge::ForgeCommand),
     #[command(flatten)]

@@ -244,8 +244,8 @@ async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, 
         service.settle_forge_items().boxed(),
         signal::follow(service, &config.pause_resume, config.poll_interval, pokes).boxed(),
     ];
-    for (n, host) in config.hosts.iter().enumerate() {
-        let seat = Arc::new(seat::Seat::new(n, config, Arc::clone(service)));
+    for (place, host) in config.hosts.iter().enumerate() {
+        let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
         let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
         parts.push(performer.work(service.forge_news()).boxed());
         for repository in &host.repositories {

@@ -295,6 +295,8 @@ pub trait Store: Send + Sync + 'static {
     fn paused_since(&self) -> Answer<'_, Option<Timestamp>>;
 
     fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>>;
+    /// The one for which there is something to do.
+    fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>>;
     /// The newest that was made into this task.
     fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>>;
     /// Those for which there is still something to do, by creation, then id.

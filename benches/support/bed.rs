@@ -165,7 +165,7 @@ impl Bed {
         self.folder.path().join("log")
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 

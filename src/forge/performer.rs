@@ -4,10 +4,11 @@
 //! Doing a thing twice is as doing it once: labels are changed by what is there, comments are looked for before they are posted.
 //! So a daemon may die between any two steps, and an answer may be lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt as _, future};
@@ -30,6 +31,11 @@ use crate::telemetry::ErrorChain;
 
 /// Items that are served at the same time: one whose forge hangs delays no other.
 const N_AT_ONCE: usize = 8;
+/// From a change to the look at all items; with some that are due already, others can wait a little.
+const SOON: Duration = Duration::from_millis(10);
+const LATER: Duration = Duration::from_millis(500);
+/// After the store didn't answer.
+const RETRY: Duration = Duration::from_secs(5);
 /// So often something that the forge refuses is tried before it is given up.
 const MAX_REFUSALS: u32 = 5;
 
@@ -59,7 +65,7 @@ enum Undone {
 /// What to do after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Nothing was tried: it stays as it is.
+    /// Nothing was tried: it stays as it is until the host may be asked again.
     Wait,
     TryAgain,
     GiveUp,
@@ -74,32 +80,38 @@ impl Performer {
     pub(super) async fn work(self, mut news: Wakeups) -> Infallible {
         let mut at_work: BTreeSet<ItemId> = BTreeSet::new();
         let mut running = FuturesUnordered::new();
+        let mut due = VecDeque::new();
+        // When all items are looked at next; those that are due are served meanwhile.
+        let mut look_at = Some(Instant::now());
         loop {
-            let mut look_at = None;
-            match self.items(&mut running, &mut at_work).await {
-                Ok(items) => {
-                    let now = self.seat.service.time();
-                    for item in items.into_iter().filter(|item| self.seat.has(item)) {
-                        let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
-                        let gated_until = self.seat.gated_until().filter(|_| is_asked);
-                        if item.due(now).is_some() && gated_until.is_none() {
-                            if running.len() < N_AT_ONCE && at_work.insert(item.id.clone()) {
-                                running.push(self.serve(item));
-                            }
-                        } else if !item.owed.is_empty() {
-                            let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
-                            let at = (Instant::now() + wait).max(gated_until.unwrap_or_else(Instant::now));
-                            look_at = Some(look_at.map_or(at, |earlier: Instant| earlier.min(at)));
+            if look_at.is_some_and(|at| at <= Instant::now()) {
+                // Those at work go on meanwhile: they may hold the connections to the store that this waits for.
+                let mut looking = pin!(self.due());
+                (due, look_at) = loop {
+                    tokio::select! {
+                        found = &mut looking => break found,
+                        served = next(&mut running) => {
+                            at_work.remove(&served);
                         }
                     }
-                }
-                Err(error) => {
-                    tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
-                    look_at = Some(Instant::now() + std::time::Duration::from_secs(5));
+                };
+            }
+            while running.len() < N_AT_ONCE
+                && let Some(id) = due.pop_front()
+            {
+                if at_work.insert(id.clone()) {
+                    running.push(self.serve(id));
                 }
             }
+            if let Some(until) = self.seat.gated_until() {
+                look_at = Some(look_at.map_or(until, |at| at.min(until)));
+            }
             tokio::select! {
-                () = news.woken() => {}
+                () = news.woken() => {
+                    // Not for each of a thousand that change together.
+                    let soon = Instant::now() + if due.is_empty() { SOON } else { LATER };
+                    look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
+                }
                 () = sleep_until(look_at) => {}
                 served = next(&mut running) => {
                     at_work.remove(&served);
@@ -108,45 +120,79 @@ impl Performer {
         }
     }
 
-    /// The items, with those that are being served going on meanwhile: they may hold the connections to the store that this waits
-    /// for.
-    async fn items<F: Future<Output = ItemId>>(
-        &self,
-        running: &mut FuturesUnordered<F>,
-        at_work: &mut BTreeSet<ItemId>,
-    ) -> Result<Vec<ForgeItem>, ServiceError> {
-        let mut items = pin!(self.seat.service.forge_items());
+    /// The items for which there is something to do now, what ends first, and when the next one will be.
+    async fn due(&self) -> (VecDeque<ItemId>, Option<Instant>) {
+        let items = match self.seat.service.forge_items().await {
+            Ok(items) => items,
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
+                return (VecDeque::new(), Some(Instant::now() + RETRY));
+            }
+        };
+        let (now, mut due, mut next_at) = (self.seat.service.time(), VecDeque::new(), None);
+        for item in items.into_iter().filter(|item| self.seat.has(item) && !item.owed.is_empty()) {
+            let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
+            let gated_until = self.seat.gated_until().filter(|_| is_asked);
+            if item.due(now).is_none() || gated_until.is_some() {
+                let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
+                let at = (Instant::now() + wait).max(gated_until.unwrap_or_else(Instant::now));
+                next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
+            } else if matches!(item.state, ItemState::Claiming { .. }) {
+                due.push_back(item.id);
+            } else {
+                // People wait for the word that it was stopped, not for one more to be begun.
+                due.push_front(item.id);
+            }
+        }
+        (due, next_at)
+    }
+
+    /// Does what is owed for an item, one thing after the other, and notes what came of it.
+    async fn serve(&self, id: ItemId) -> ItemId {
         loop {
-            tokio::select! {
-                items = &mut items => return items,
-                served = next(running) => {
-                    at_work.remove(&served);
+            let item = match self.seat.service.forge_item(&id).await {
+                Ok(item) => item,
+                Err(error) => {
+                    tracing::warn!(error = %ErrorChain(&error), "could not read a forge item; will try again");
+                    None
                 }
+            };
+            let now = self.seat.service.time();
+            match item.filter(|item| item.due(now).is_some()) {
+                Some(item) => {
+                    if !self.do_next(&item).await {
+                        return id;
+                    }
+                }
+                None => return id,
             }
         }
     }
 
-    /// Does the first thing that is owed, and notes what came of it.
-    async fn serve(&self, item: ForgeItem) -> ItemId {
-        let id = item.id.clone();
-        let Some(owed) = item.owed.first().cloned() else { return id };
-        let done = match self.perform(&item, &owed).await {
+    /// Does the first thing that is owed. Whether it is done, or given up.
+    async fn do_next(&self, item: &ForgeItem) -> bool {
+        let id = &item.id;
+        let Some(owed) = item.owed.first().cloned() else { return false };
+        let performed = self.perform(item, &owed).await;
+        let is_done = performed.is_ok();
+        let done = match performed {
             Ok(()) => {
                 crash_point::reach(CrashPoint::ItemOwedDone);
-                let noted = self.seat.service.owed_is_done(&id, &owed, None).await;
+                let noted = self.seat.service.owed_is_done(id, &owed, None).await;
                 crash_point::reach(CrashPoint::ItemOwedNoted);
                 noted
             }
-            Err(undone) => self.note(&item, &owed, &undone).await,
+            Err(undone) => self.note(item, &owed, &undone).await,
         };
         if let Err(error) = done {
             tracing::warn!(
                 item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
             );
             // Not at once: the store is in trouble.
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(RETRY).await;
+            return false;
         }
-        id
+        is_done
     }
 
     async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
@@ -154,9 +200,8 @@ impl Performer {
         let what = owed.to_string();
         match next_after(undone, owed, item.n_attempts) {
             Next::Wait => {
-                tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits");
-                // Until something changes, or the host may be asked again.
-                self.seat.service.owed_has_failed(&item.id, owed, &error).await
+                tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits for its host");
+                Ok(())
             }
             Next::TryAgain => {
                 if matches!(undone, Undone::Folder(_)) {
@@ -354,7 +399,7 @@ fn is_of_another(comments: &[Comment], item: &ForgeItem, after_comment: u64) -> 
 fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
-            Undone::DryRun | Undone::Unanswered(Unanswered::NotAsked(_)) => Next::Wait,
+            Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
             _ => Next::TryAgain,
         };
     };

@@ -98,9 +98,7 @@ impl Poller {
     }
 
     async fn look(&mut self) -> Result<(), String> {
-        if self.seat.service.forges().iter().any(|status| {
-            status.host == self.seat.config.host && status.health == crate::service::ForgeHealth::Unauthorized
-        }) {
+        if self.seat.is_unauthorized() {
             self.seat.renew();
         }
         let rules = self.seat.rules().await?;

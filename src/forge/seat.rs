@@ -14,6 +14,8 @@ use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer see it.
 pub(super) struct Seat {
+    /// In the configuration.
+    place: usize,
     pub(super) config: ForgeHost,
     /// For the first entry of an address: the repositories there that later entries watch.
     of_others: Option<BTreeSet<String>>,
@@ -37,21 +39,21 @@ struct Gate {
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// The host asked to be left alone, or there is no token: nothing was sent.
-    #[error("not asked: {0}")]
-    NotAsked(String),
+    /// The host asked to be left alone for that many seconds more: nothing was sent.
+    #[error("the host asked to be left alone for {0} s more")]
+    Closed(u64),
+    #[error("there is no usable token")]
+    NoToken,
     #[error(transparent)]
     Failed(#[from] ForgeError),
 }
 
 impl Seat {
-    /// That of the `n`th entry of the configuration.
-    pub(super) fn new(n: usize, forges: &Forges, service: Arc<Service>) -> Self {
+    pub(super) fn new(place: usize, config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
         let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
-        let config = forges.hosts[n].clone();
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
-        let is_first = !forges.hosts[..n].iter().any(|other| is_twin(&other));
-        let later = forges.hosts[n + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
+        let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
+        let later = forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
         let of_others = is_first.then(|| later.map(|watched| watched.name.clone()).collect());
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
@@ -70,8 +72,9 @@ impl Seat {
             is_dry_run,
             repositories: repositories.collect(),
         };
-        service.report_forge(&status);
+        service.report_forge(place, &status);
         let seat = Self {
+            place,
             of_others,
             forge: Mutex::default(),
             rules: Mutex::default(),
@@ -86,12 +89,19 @@ impl Seat {
         seat
     }
 
-    /// Whether an item is seen to by this entry: those of its repositories, and, by the first entry of an address, those of
-    /// repositories that nobody watches any more.
+    /// Whether an item is of this host, and of one of the repositories that this token is for. What is owed to a repository that
+    /// nobody watches any more is done with the first token of its host.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
-        let is_watched = || self.config.repositories.iter().any(|watched| watched.name == item.key.repository);
-        let is_left = || self.of_others.as_ref().is_some_and(|others| !others.contains(&item.key.repository));
-        item.key.forge == self.config.kind && item.key.host == self.config.host && (is_watched() || is_left())
+        let ForgeItem { key, .. } = item;
+        // The same host may be configured with several tokens, each for some of its repositories.
+        let is_ours = || self.config.repositories.iter().any(|repository| repository.name == key.repository);
+        let is_left = || self.of_others.as_ref().is_some_and(|others| !others.contains(&key.repository));
+        key.forge == self.config.kind && key.host == self.config.host && (is_ours() || is_left())
+    }
+
+    /// Whether the token was refused.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        lock(&self.status).health == ForgeHealth::Unauthorized
     }
 
     /// Reads the token again: a file of it may have another one.
@@ -109,13 +119,12 @@ impl Seat {
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
         self.check_gate()?;
         let forge = lock(&self.forge).clone();
-        forge.ok_or_else(|| Unanswered::NotAsked("there is no usable token".to_owned()))
+        forge.ok_or(Unanswered::NoToken)
     }
 
     fn check_gate(&self) -> Result<(), Unanswered> {
         let Some(until) = self.gated_until() else { return Ok(()) };
-        let wait = until.saturating_duration_since(Instant::now()).as_secs();
-        Err(Unanswered::NotAsked(format!("the host asked to be left alone for {wait} s more")))
+        Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()))
     }
 
     /// When it may be asked again; `None` if it may.
@@ -183,7 +192,7 @@ impl Seat {
             );
         }
         if after != before {
-            self.service.report_forge(&after);
+            self.service.report_forge(self.place, &after);
         }
     }
 
@@ -232,7 +241,7 @@ impl Seat {
                 ForgeHealth::Unknown => {}
             }
         }
-        self.service.report_forge(&after);
+        self.service.report_forge(self.place, &after);
     }
 }
 

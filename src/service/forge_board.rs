@@ -53,17 +53,14 @@ pub struct RepositoryStatus {
     pub problem: Option<String>,
 }
 
-/// By kind, name, and the first repository: a host may have several entries, each with a token of its own.
-type Hosts = BTreeMap<(ForgeKind, String, Option<String>), ForgeStatus>;
-
 #[derive(Debug, Default)]
 pub(super) struct ForgeBoard {
-    hosts: Mutex<Hosts>,
+    hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
     is_held: AtomicBool,
 }
 
 impl ForgeBoard {
-    fn hosts(&self) -> MutexGuard<'_, Hosts> {
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<usize, ForgeStatus>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,11 +78,9 @@ impl ForgeHealth {
 }
 
 impl Service {
-    /// Keeps the newest word about a host for everyone who looks.
-    pub fn report_forge(&self, status: &ForgeStatus) {
-        let first = status.repositories.first().map(|repository| repository.name.clone());
-        let key = (status.forge, status.host.clone(), first);
-        let before = self.forges.hosts().insert(key, status.clone());
+    /// Keeps the newest word about a host, the `place`th of the configuration, for everyone who looks.
+    pub fn report_forge(&self, place: usize, status: &ForgeStatus) {
+        let before = self.forges.hosts().insert(place, status.clone());
         if before.is_none_or(|before| before.health != status.health) {
             self.waiting.reports.wake();
         }
@@ -96,7 +91,7 @@ impl Service {
         self.forges.hosts().clear();
     }
 
-    /// The hosts, by kind and name.
+    /// The hosts, in the order of the configuration.
     pub fn forges(&self) -> Vec<ForgeStatus> {
         self.forges.hosts().values().cloned().collect()
     }

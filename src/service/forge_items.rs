@@ -72,8 +72,7 @@ impl Service {
         let task: TaskId = self.world.new_id(TaskId::PREFIX);
         self.transact(|| async {
             self.check_assignable(Some(&new.agent), &new.project).await?;
-            let open = self.store.open_forge_items().await?;
-            if open.iter().any(|item| item.key == new.key) {
+            if self.store.open_forge_item(&new.key).await?.is_some() {
                 return Ok((Commit::default(), None));
             }
             let item = ForgeItem {
@@ -350,13 +349,8 @@ impl Service {
                 project: Some(after.project.clone()),
                 task: Some(after.task.clone()),
                 detail: Some(format!("{} {}", after.key, after.state.as_str())),
-                ..bare("forge.item", self.now())
+                ..bare(ITEM_EVENT, self.now())
             };
-            tracing::info!(
-                item = %after.key, host = after.key.host, item_id = %after.id, task_id = %after.task, agent_id = %after.agent,
-                project_id = %after.project, state = after.state.as_str(),
-                reason = after.state.cause().map(tracing::field::display), "forge item"
-            );
             changes.push(Change::Event(event));
         }
         changes.push(Change::ForgeItem(after));
@@ -366,4 +360,31 @@ impl Service {
     pub(super) fn forge_texts(&self) -> Texts {
         Texts::new(self.settings().language)
     }
+}
+
+/// What tells that an item has another state.
+const ITEM_EVENT: &str = "forge.item";
+
+/// The items that come to another state by these changes.
+pub(super) fn changed_items(changes: &[Change]) -> Vec<ForgeItem> {
+    let told: Vec<&TaskId> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Event(event) if event.kind == ITEM_EVENT => event.task.as_ref(),
+            _ => None,
+        })
+        .collect();
+    let is_told = |change: &Change| match change {
+        Change::ForgeItem(item) if told.contains(&&item.task) => Some(item.clone()),
+        _ => None,
+    };
+    changes.iter().filter_map(is_told).collect()
+}
+
+pub(super) fn log_item(item: &ForgeItem) {
+    let (host, state, reason) = (&item.key.host, item.state.as_str(), item.state.cause().map(tracing::field::display));
+    tracing::info!(
+        item = %item.key, host, state, reason, item_id = %item.id, task_id = %item.task, agent_id = %item.agent,
+        project_id = %item.project, "forge item"
+    );
 }

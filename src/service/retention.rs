@@ -22,8 +22,9 @@ impl Service {
         let n_launches = self.forget_launches().await?;
         let n_events = self.forget_events().await?;
         let n_chats = self.forget_messages().await?;
-        if n_launches + n_events + n_chats > 0 {
-            tracing::info!(n_launches, n_events, n_chats, "what was old is forgotten");
+        let n_items = self.forget_forge_items().await?;
+        if n_launches + n_events + n_chats + n_items > 0 {
+            tracing::info!(n_launches, n_events, n_chats, n_items, "what was old is forgotten");
         }
         Ok(())
     }
@@ -67,6 +68,24 @@ impl Service {
         }
         let n_forgotten = u64::try_from(up_to - oldest + 1).unwrap_or(0);
         counters::FORGOTTEN.add_many("event", n_forgotten);
+        Ok(n_forgotten)
+    }
+
+    async fn forget_forge_items(&self) -> Result<u64, ServiceError> {
+        let before = self.settings().retention.history_before(self.now_by_age());
+        let past = self.store.past_forge_items(before, PAGE).await?;
+        let n_forgotten = past.len() as u64;
+        if !past.is_empty() {
+            let changes = past.into_iter().map(Change::ForgetItem).collect();
+            match self.commit(Commit { expect: Vec::new(), changes }).await {
+                Ok(()) => {}
+                Err(CommitError::Store(error)) => return Err(error.into()),
+                Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
+                    return Err(ServiceError::Contended);
+                }
+            }
+            counters::FORGOTTEN.add_many("forge_item", n_forgotten);
+        }
         Ok(n_forgotten)
     }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
-use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose};
+use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose, TaskId};
 use crate::nudge::{Nudge, Nudges};
 use crate::store::{Change, Commit, CommitError, StoreError};
 
 use super::Service;
 use super::accounts::log_accounts;
 use super::audit::Audit;
+use super::forge_items::{changed_items, log_item};
 use super::told::untold;
 
 /// Everybody who may be waiting for a change.
@@ -28,12 +29,53 @@ pub(super) struct Waiting {
     pub(super) deadlines: Nudge,
     /// Whoever does what is owed for items of forges: there is something new to do.
     pub(super) forges: Nudge,
+    /// Whoever settles those items.
+    pub(super) forge_work: ForgeWork,
     /// Streams whose readers may be shut out.
     pub(super) credentials: Nudges<CredentialId>,
     /// Whoever hands out events.
     pub(super) events: Nudge,
     /// The same one: coordinators say something else of themselves.
     pub(super) reports: Nudge,
+}
+
+/// What has changed that may concern items of forges, as long as somebody wants to know.
+#[derive(Clone, Default)]
+pub(super) struct ForgeWork {
+    changed: Arc<Mutex<Option<ChangedWork>>>,
+    pub(super) nudge: Nudge,
+}
+
+/// Tasks that are others now, and whether a launch is.
+#[derive(Debug, Default)]
+pub(super) struct ChangedWork {
+    pub(super) tasks: BTreeSet<TaskId>,
+    pub(super) has_launches: bool,
+}
+
+impl ForgeWork {
+    /// What has changed since the last call; from the first one on it is kept in mind.
+    pub(super) fn take(&self) -> ChangedWork {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).replace(ChangedWork::default()).unwrap_or_default()
+    }
+
+    /// One task is to be looked at once more.
+    pub(super) fn again(&self, task: &TaskId) {
+        self.add(vec![task.clone()], false);
+    }
+
+    /// Nobody wants to know any more.
+    pub(super) fn forget(&self) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn add(&self, tasks: Vec<TaskId>, has_launches: bool) {
+        if let Some(changed) = self.changed.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            changed.tasks.extend(tasks);
+            changed.has_launches |= has_launches;
+            self.nudge.wake();
+        }
+    }
 }
 
 /// Chats whose mirrors are behind.
@@ -67,6 +109,8 @@ struct Concerned {
     deadlines: bool,
     events: bool,
     forges: bool,
+    launches: bool,
+    tasks: Vec<TaskId>,
     /// They may be good for nothing now.
     credentials: Vec<CredentialId>,
     agents: Vec<InstanceKey>,
@@ -93,10 +137,12 @@ impl Concerned {
                 Change::Task(task) => {
                     concerned.coordinators = true;
                     concerned.projects.push(task.project.clone());
+                    concerned.tasks.push(task.id.clone());
                 }
                 Change::Launch(launch) => {
                     concerned.coordinators = true;
                     concerned.agents.push(launch.key.clone());
+                    concerned.launches = true;
                 }
                 Change::Message(message) => {
                     let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
@@ -133,6 +179,9 @@ impl Concerned {
         if self.forges {
             waiting.forges.wake();
         }
+        if !self.tasks.is_empty() || self.launches {
+            waiting.forge_work.add(self.tasks, self.launches);
+        }
         if self.deadlines {
             waiting.deadlines.wake();
         }
@@ -164,10 +213,12 @@ impl Service {
             let concerned = Concerned::by(&commit.changes);
             let of_account =
                 |change: &Change| if let Change::Account(account) = change { Some(account.clone()) } else { None };
+            let items = changed_items(&commit.changes);
             let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
             store.commit(commit).await?;
             concerned.tell(&waiting);
             log_accounts(accounts.iter());
+            items.iter().for_each(log_item);
             if let Some(audit) = audit {
                 audit.write();
             }

@@ -21,8 +21,8 @@ use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, Launch, Message, Notice, PairFacts,
-    PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
+    PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -430,6 +430,10 @@ impl Store for MemoryStore {
 
     fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>> {
         self.read(|tables| tables.forge_items.get(id).cloned())
+    }
+
+    fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>> {
+        self.read(|tables| tables.forge_items.values().find(|item| item.is_open() && item.key == *key).cloned())
     }
 
     fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {

@@ -30,8 +30,8 @@ use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, Notic
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, Launch, Message, Notice, PairFacts,
-    PairRecord, Project, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
+    PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -464,6 +464,12 @@ impl Store for SqliteStore {
         self.find(sqlx::query("SELECT * FROM forge_items WHERE id = $1").bind(id.as_str()), rows::forge_item)
     }
 
+    fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>> {
+        let sql = "SELECT * FROM forge_items WHERE forge = $1 AND host = $2 AND repository = $3 AND kind = $4 AND number = $5 \
+            AND ended_at IS NULL";
+        self.find(bind_item(sqlx::query(sql), key), rows::forge_item)
+    }
+
     fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {
         let sql = "SELECT * FROM forge_items WHERE task_id = $1 ORDER BY created_at DESC, id DESC LIMIT 1";
         self.find(sqlx::query(sql).bind(task.as_str()), rows::forge_item)
@@ -597,6 +603,11 @@ fn end_history(query: &mut QueryBuilder<Sqlite>, table: &str, at: &str, after: O
         query.push_bind(after.to_owned()).push(")");
     }
     query.push(format!(" ORDER BY {at} DESC, id DESC LIMIT ")).push_bind(limit(n_most));
+}
+
+fn bind_item<'q>(query: SqlQuery<'q>, key: &'q ItemKey) -> SqlQuery<'q> {
+    let number = i64::try_from(key.number).unwrap_or(i64::MAX);
+    query.bind(key.forge.as_str()).bind(&key.host).bind(&key.repository).bind(key.kind.as_str()).bind(number)
 }
 
 fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {

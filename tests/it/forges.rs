@@ -7,6 +7,7 @@ mod faults;
 mod inputs;
 mod life;
 mod rivals;
+mod seen;
 
 use std::path::PathBuf;
 use std::time::Duration;

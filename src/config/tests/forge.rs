@@ -35,7 +35,7 @@ pub(super) fn every_setting() -> Forges {
     };
     Forges {
         poll_interval: Duration::from_secs(5),
-        write_interval: Duration::from_secs(1),
+        write_interval: Duration::from_secs(2),
         dry_run: true,
         webhook: Some(Webhook { path: "/hooks/x".to_owned(), secret: Secret::new("hook-hunter2") }),
         hosts: vec![github, gitlab],

@@ -17,6 +17,8 @@ const WAIT_WHERE_UNSAID: Duration = Duration::from_mins(1);
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// Characters of what a forge says that are shown.
 const MAX_MESSAGE: usize = 200;
+/// The same of the place where something is now: also compared, so that a path fits.
+const MAX_PLACE: usize = 2_000;
 
 /// What any answer means that is no success.
 pub(super) fn refusal(request: &str, status: StatusCode, headers: &HeaderMap, body: &str) -> ForgeError {
@@ -31,7 +33,7 @@ pub(super) fn refusal(request: &str, status: StatusCode, headers: &HeaderMap, bo
         404 | 410 => ForgeError::NotFound { status: code, message },
         301 | 302 | 303 | 307 | 308 => {
             let to = text(headers, LOCATION.as_str()).unwrap_or("a place that it doesn't tell");
-            ForgeError::Moved { status: code, to: one_line(to, MAX_MESSAGE) }
+            ForgeError::Moved { status: code, to: one_line(to, MAX_PLACE) }
         }
         408 | 425 | 500.. => ForgeError::Unavailable { message: format!("{code}: {message}") },
         400..500 => ForgeError::Refused { status: code, message },

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use sqlx::{Row, SqliteConnection};
 
-use super::{BoxError, SqlQuery, bind_key};
+use super::{BoxError, SqlQuery, bind_item, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
@@ -197,11 +197,6 @@ async fn check_no_open_item(connection: &mut SqliteConnection, key: &ItemKey, id
         Some(_) => Err(outdated("forge item", key)),
         None => Ok(()),
     }
-}
-
-fn bind_item<'q>(query: SqlQuery<'q>, key: &'q ItemKey) -> SqlQuery<'q> {
-    let number = i64::try_from(key.number).unwrap_or(i64::MAX);
-    query.bind(key.forge.as_str()).bind(&key.host).bind(&key.repository).bind(key.kind.as_str()).bind(number)
 }
 
 async fn check_revision(

@@ -283,6 +283,11 @@ fn credential_row() -> impl Strategy<Value = Credential> {
     })
 }
 
+fn item_key(number: u64) -> ItemKey {
+    let (host, repository) = ("forge.example".to_owned(), "a/b".to_owned());
+    ItemKey { forge: ForgeKind::GitLab, host, repository, kind: ItemKind::MergeRequest, number }
+}
+
 fn item_row() -> impl Strategy<Value = ForgeItem> {
     let ended = |end| (ItemState::Ended(end), Some(at(7)));
     let states = vec![
@@ -303,13 +308,7 @@ fn item_row() -> impl Strategy<Value = ForgeItem> {
     (select(&ITEMS), select(&TASKS), 1_u64..3, select(states), time(), rest).prop_map(
         |(name, task, number, (state, ended_at), created_at, (owed, retry_at, (n, is_missing)))| ForgeItem {
             id: id(name),
-            key: ItemKey {
-                forge: ForgeKind::GitLab,
-                host: "forge.example".to_owned(),
-                repository: "a/b".to_owned(),
-                kind: ItemKind::MergeRequest,
-                number,
-            },
+            key: item_key(number),
             agent: id("a"),
             project: id("p"),
             task: id(task),
@@ -582,6 +581,9 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
         ask!(store.message(&id(message)));
     }
     ask!(store.open_forge_items());
+    for number in 1..3 {
+        ask!(store.open_forge_item(&item_key(number)));
+    }
     ask!(store.ended_forge_items(2));
     ask!(store.past_forge_items(at(9), 2));
     for task in TASKS {

@@ -1,0 +1,98 @@
+//! What operators see of forges, and webhooks, by which they need not wait.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use agent_coordinator::domain::forge::ForgeKind;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::{BOT, Bed};
+use crate::daemon::Daemon;
+use crate::forge::fake::{Fake, Fault, Times};
+use crate::support::until;
+
+const SECRET: &str = "whatever was agreed upon";
+
+/// A daemon that looks at its forges only when somebody tells it to.
+fn patient(fake: &Fake, forge: ForgeKind) -> Daemon {
+    let settings = Bed::settings(fake, forge, "").replace("poll_interval: 100ms", "poll_interval: 1h");
+    let webhook = format!("webhook: {{ secret: '{SECRET}' }}");
+    let settings = settings.replace("write_interval: 0s", &format!("write_interval: 0s, {webhook}"));
+    let daemon = Daemon::running(&format!("http: {{ listen: '127.0.0.1:0' }}\n{settings}"));
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "report:success"]);
+    daemon
+}
+
+/// The status of the answer to a webhook.
+fn post(daemon: &Daemon, header: &str, body: &str) -> u16 {
+    let port = std::fs::read_to_string(daemon.state().join("http_port")).unwrap();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.trim())).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST /webhooks/forge HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{header}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn signed(body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    mac.update(body.as_bytes());
+    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("X-Hub-Signature-256: sha256={digits}")
+}
+
+#[test]
+fn a_signed_webhook_makes_the_daemon_look_at_once() {
+    for forge in [ForgeKind::GitHub, ForgeKind::GitLab] {
+        let fake = Fake::start();
+        let repository = fake.repository(forge, super::NAME);
+        let daemon = patient(&fake, forge);
+        until("the first look is over", || daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string());
+        let issue = repository.issue("Login fails");
+        issue.label("coding agent").assign(BOT);
+        fake.forget_requests();
+
+        let body = r#"{"action":"assigned"}"#;
+        assert_eq!(post(&daemon, "X-Hub-Signature-256: sha256=00", body), 401);
+        assert_eq!(post(&daemon, "X-Gitlab-Token: guessed", body), 401);
+        assert_eq!(post(&daemon, "X-Other: nothing", body), 401);
+        assert_eq!(post(&daemon, &signed("another body"), body), 401);
+        assert_eq!(fake.requests().len(), 0, "nobody was woken by them");
+        let header = match forge {
+            ForgeKind::GitHub => signed(body),
+            ForgeKind::GitLab => format!("X-Gitlab-Token: {SECRET}"),
+        };
+        assert_eq!(post(&daemon, &header, body), 202);
+        until("it is done", || issue.labels() == ["coding agent done"]);
+        assert!(!daemon.log().contains(SECRET));
+    }
+}
+
+#[test]
+fn what_is_owed_and_why_it_is_not_done_is_seen() {
+    let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "sleep:600"]);
+    let issue = bed.issue("Login fails");
+    bed.until("processing");
+    let fault = Fault::status(403).header("retry-after", "3600").saying("You have exceeded a secondary rate limit");
+    bed.fake.fail("GET *", Times::Always, fault);
+    until("the limit is seen", || bed.daemon.status()["forges"][0]["health"] == "limited");
+    let status = bed.daemon.status();
+    assert!(status["forges"][0]["limited_until"].is_string(), "{status}");
+    assert_eq!(status["forge_items"][0]["item"], "ann/site#1");
+    assert!(status["forge_items"][0]["url"].as_str().unwrap().contains("/ann/site/issues/1"), "{status}");
+    // A person gives it up here: what is owed for that waits for the host.
+    let task = status["forge_items"][0]["task_id"].as_str().unwrap().to_owned();
+    bed.daemon.done(&["task", "set", &task, "--status", "cancelled"]);
+    bed.daemon.done(&["stop", "agt", "prj"]);
+    until("it is owed", || bed.items()[0]["owed"].as_array().is_some_and(|owed| owed.len() >= 3));
+    let text = bed.daemon.done(&["status"]);
+    assert!(text.contains("limited for") && text.contains("label stopped"), "{text}");
+    assert_eq!(issue.labels(), ["coding agent processing"]);
+}
