@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::config::PauseResume;
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::forge::ItemState;
+use crate::domain::forge::item::Standing;
 use crate::folder_watch::Folders;
 use crate::nudge::Nudge;
 use crate::service::Service;
@@ -52,7 +54,7 @@ pub(super) async fn follow(
 async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
     for item in service.forge_items().await? {
         service.pause_item(&item.id).await?;
-        if item.state.as_str() == "processing" {
+        if matches!(item.state, ItemState::Active(Standing::Processing)) {
             crash_point::reach(CrashPoint::ItemPauseWanted);
         }
     }
