@@ -32,6 +32,7 @@ pub enum CrashPoint {
     EndSeen,
     EndReported,
     FolderMoved,
+    ItemTaken,
     ItemLookedAt,
     ItemLabelled,
     ItemClaimed,
@@ -41,6 +42,10 @@ pub enum CrashPoint {
     ItemFolderMoved,
     ItemOwedDone,
     ItemOwedNoted,
+    ItemStopWanted,
+    ItemPauseWanted,
+    ItemResumed,
+    ItemSettled,
 }
 
 /// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with

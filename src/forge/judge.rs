@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::seat::Seat;
 use super::{Conditional, FoundItem};
 use crate::config::TaskStop;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemState, Owed, Rules, StopCause};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
@@ -87,6 +88,7 @@ impl Judge {
                 }
                 if matches!(item.state, ItemState::Paused { .. }) {
                     service.resume_item(&item.id, Eligibility::Eligible).await?;
+                    crash_point::reach(CrashPoint::ItemResumed);
                 } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
                     service.retry_item(&item.id).await?;
                 }
@@ -110,6 +112,7 @@ impl Judge {
             return Ok(Judged::AskAgain);
         }
         self.seat.service.stop_item(&item.id, cause).await?;
+        crash_point::reach(CrashPoint::ItemStopWanted);
         Ok(Judged::Finally)
     }
 }

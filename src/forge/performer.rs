@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,20 @@ impl Performer {
         let mut look_at = Some(Instant::now());
         loop {
             if look_at.is_some_and(|at| at <= Instant::now()) {
-                (due, look_at) = self.due().await;
+                // Those at work go on meanwhile: they may hold the connections to the store that this waits for.
+                let mut looking = pin!(self.due());
+                let mut again_at = None;
+                let found = loop {
+                    tokio::select! {
+                        found = &mut looking => break found,
+                        (served, at) = next(&mut running) => {
+                            at_work.remove(&served);
+                            again_at = [again_at, at].into_iter().flatten().min();
+                        }
+                    }
+                };
+                due = found.0;
+                look_at = [found.1, again_at].into_iter().flatten().min();
             }
             while running.len() < N_AT_ONCE
                 && let Some(id) = due.pop_front()

@@ -16,6 +16,7 @@ use super::look::{Look, Within};
 use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::config::WatchedRepository;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text};
 use crate::nudge::Wakeups;
 use crate::service::NewItem;
@@ -258,7 +259,13 @@ impl Poller {
             title,
             url: item.url.clone(),
         };
-        self.judge.seat.service.take_item(&new).await.map(drop).map_err(|error| said(&error))
+        let in_vain = |error| {
+            let WatchedRepository { agent, project, .. } = &self.watched;
+            format!("items can't be given to agent `{agent}` in project `{project}`: {}", said(&error))
+        };
+        self.judge.seat.service.take_item(&new).await.map_err(in_vain)?;
+        crash_point::reach(CrashPoint::ItemTaken);
+        Ok(())
     }
 
     /// Finds out which items are to be asked for by themselves, and begins to.

@@ -1,5 +1,6 @@
 //! What those who talk to one host share: the forge, by which rules it is read, whether it is to be left alone, and how it is.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(super) struct Seat {
     /// In the configuration.
     place: usize,
     pub(super) config: ForgeHost,
+    /// For the first entry of an address: the repositories there that later entries watch.
+    of_others: Option<BTreeSet<String>>,
     pub(super) is_dry_run: bool,
     write_interval: Duration,
     pub(super) service: Arc<Service>,
@@ -50,6 +53,10 @@ pub(super) enum Unanswered {
 impl Seat {
     pub(super) fn new(place: usize, config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
         let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
+        let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
+        let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
+        let later = forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
+        let of_others = is_first.then(|| later.map(|watched| watched.name.clone()).collect());
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
             project: repository.project.clone(),
@@ -70,6 +77,7 @@ impl Seat {
         service.report_forge(place, &status);
         let seat = Self {
             place,
+            of_others,
             forge: Mutex::default(),
             rules: Mutex::default(),
             own: Mutex::default(),
@@ -84,9 +92,16 @@ impl Seat {
         seat
     }
 
-    /// Whether an item is of this host, and of one of the repositories that this token is for.
+    /// Whether an item is of this host, and of one of the repositories that this token is for. What is owed to a repository that
+    /// nobody watches any more is done with the first token of its host.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
-        is_of(&self.config, item)
+        let key = &item.key;
+        let is_left = || {
+            let others = self.of_others.as_ref();
+            others.is_some_and(|others| !others.iter().any(|name| name.eq_ignore_ascii_case(&key.repository)))
+        };
+        let is_here = key.forge == self.config.kind && key.host == self.config.host;
+        is_of(&self.config, item) || (is_here && is_left())
     }
 
     /// Whether the token was refused.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::PauseResume;
+use crate::crash_point::{self, CrashPoint};
 use crate::folder_watch::Folders;
 use crate::nudge::Pokes;
 use crate::service::Service;
@@ -51,6 +52,9 @@ pub(super) async fn follow(
 async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
     for item in service.forge_items().await? {
         service.pause_item(&item.id).await?;
+        if item.state.as_str() == "processing" {
+            crash_point::reach(CrashPoint::ItemPauseWanted);
+        }
     }
     Ok(())
 }

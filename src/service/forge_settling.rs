@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::settle::{Work, settle};
 use crate::domain::forge::{ForgeItem, ItemState};
 use crate::domain::id::ItemId;
@@ -96,7 +97,10 @@ impl Service {
         let expect = vec![Expect::TaskAt(item.task.clone(), task.as_ref().map_or(0, |task| task.revision))];
         let waits = is_alive && !matches!(after.state, ItemState::Ended(_));
         match self.commit(Commit { expect, changes: self.item_changes(Some(&item), after) }).await {
-            Ok(()) => Ok(waits),
+            Ok(()) => {
+                crash_point::reach(CrashPoint::ItemSettled);
+                Ok(waits)
+            }
             // Somebody else changed it: another look.
             Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
                 self.waiting.forge_work.again(&item.task);

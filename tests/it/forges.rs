@@ -2,18 +2,23 @@
 //! that has both APIs.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod crashes;
+mod faults;
+mod inputs;
 mod life;
+mod rivals;
 mod seen;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_coordinator::domain::forge::ForgeKind;
+use agent_coordinator::domain::forge::marker::Marker;
 use serde_json::Value;
 
 use crate::daemon::Daemon;
 use crate::forge::fake::{Fake, Item, TOKEN};
-use crate::support::until_some_within;
+use crate::support::{until, until_some_within};
 
 /// The watched repository.
 pub const NAME: &str = "ann/site";
@@ -95,6 +100,39 @@ impl Bed {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Where the folder of an item is.
+    pub fn places(&self, item: &Value) -> Vec<&'static str> {
+        ["running", "paused", "completed"].into_iter().filter(|place| self.folder(place, item).exists()).collect()
+    }
+
+    /// The agent of the items runs.
+    #[track_caller]
+    pub fn until_agent_runs(&self) {
+        self.daemon.until_in_state("agt", "running");
+    }
+
+    /// The issue has this label alone.
+    #[track_caller]
+    pub fn until_labelled(&self, item: &Item, label: &str) {
+        let labelled = || (item.labels() == [label]).then_some(());
+        until_some_within(PATIENCE, labelled, || {
+            format!("waited in vain for `{label}`: {:?} {:?}\n{}", item.labels(), self.items(), self.daemon.log())
+        });
+    }
+
+    /// What the daemon says of the only host.
+    pub fn host(&self) -> Value {
+        self.daemon.status()["forges"][0].clone()
+    }
+
+    /// The only repository has a problem with this in it.
+    #[track_caller]
+    pub fn until_problem(&self, problem: &str) {
+        until(problem, || {
+            self.host()["repositories"][0]["problem"].as_str().is_some_and(|text| text.contains(problem))
+        });
+    }
+
     pub fn task(&self, item: &Value) -> Value {
         self.daemon.json(&["task", "show", item["task_id"].as_str().unwrap()])
     }
@@ -103,4 +141,18 @@ impl Bed {
 /// How many comments have this text in them.
 pub fn n_comments(item: &Item, text: &str) -> usize {
     item.comments().iter().filter(|comment| comment.contains(text)).count()
+}
+
+/// An item has comments of ours with these titles, in this order, each once.
+#[track_caller]
+pub fn check_comments(item: &Item, titles: &[&str]) {
+    let comments = item.comments();
+    let ours: Vec<_> = comments.iter().filter_map(|body| Some((body, Marker::find(body)?))).collect();
+    let found: Vec<&str> = ours.iter().map(|(body, _)| body.lines().next().unwrap()).collect();
+    let is_title = |(line, title): (&&str, &&str)| line.contains(title);
+    assert!(found.len() == titles.len() && found.iter().zip(titles).all(is_title), "{found:?}, not {titles:?}");
+    let mut markers: Vec<_> = ours.iter().map(|(_, marker)| (marker.item.to_string(), marker.number)).collect();
+    markers.sort();
+    markers.dedup();
+    assert_eq!(markers.len(), titles.len(), "a comment is there twice: {comments:?}");
 }

@@ -172,11 +172,17 @@ fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
     let defaults = LabelNames::default();
     let path = section.path().to_owned();
     let what = match kind {
-        ForgeKind::GitHub => "the name of a label, without line breaks and without spaces around it",
-        ForgeKind::GitLab => "the name of a label, without commas, line breaks, and spaces around it",
+        ForgeKind::GitHub => {
+            "the name of a label, of at most 50 characters, without line breaks and without spaces around it"
+        }
+        ForgeKind::GitLab => {
+            "the name of a label, of at most 255 characters, without commas, line breaks, and spaces around it"
+        }
     };
+    let most = if kind == ForgeKind::GitHub { 50 } else { 255 };
     let is_label = |text: &str| {
         let is_clean = !text.contains(is_unprintable) && text.trim() == text && !text.is_empty();
+        let is_clean = is_clean && text.chars().count() <= most;
         is_clean && (kind == ForgeKind::GitHub || !text.contains(','))
     };
     let mut read: Vec<(String, Option<Field<'_, '_>>)> = Vec::new();

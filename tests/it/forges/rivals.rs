@@ -1,0 +1,205 @@
+//! Two daemons that watch one repository: each item is worked on by one of them.
+
+use std::fs;
+
+use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use agent_coordinator::domain::forge::ForgeKind;
+use serde_json::Value;
+
+use super::{BOT, Bed, NAME, check_comments};
+use crate::daemon::Daemon;
+use crate::forge::fake::{Fake, Fault, Item, Times};
+use crate::support::{until, until_some_within};
+
+const N_ITEMS: usize = 12;
+const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
+const WORKS: &[&str] = &["authenticate", "get-my-task", "append:runs", "report:success"];
+
+/// Two daemons with an agent each, not running yet.
+struct Rivals {
+    fake: Fake,
+    forge: ForgeKind,
+    daemons: [Daemon; 2],
+}
+
+impl Rivals {
+    fn new(forge: ForgeKind) -> Self {
+        let fake = Fake::start();
+        fake.repository(forge, NAME);
+        let daemons = [0, 1].map(|_| {
+            let daemon = Daemon::configured(&format!(
+                "{}\nmanifest: manifest.yaml\nbackoff: {{ initial: 1ms, max: 1ms }}",
+                Bed::settings(&fake, forge, "")
+            ));
+            let project = format!("prj: {{ working_directory: {}, agents: [agt] }}", daemon.work().display());
+            daemon.write("manifest.yaml", format!("agents: {{ agt: {{}} }}\nprojects: {{ {project} }}\n"));
+            daemon.steps("agt", WORKS);
+            daemon
+        });
+        Self { fake, forge, daemons }
+    }
+
+    fn issue(&self, title: &str) -> Item {
+        let issue = self.fake.repository(self.forge, NAME).issue(title);
+        issue.label("coding agent").assign(BOT);
+        issue
+    }
+
+    fn issues(&self) -> Vec<Item> {
+        (0..N_ITEMS).map(|n| self.issue(&format!("issue {n}"))).collect()
+    }
+
+    fn logs(&self) -> String {
+        self.daemons.iter().map(Daemon::log).collect::<Vec<_>>().join("\n---\n")
+    }
+
+    fn n_runs(&self) -> usize {
+        let runs = |daemon: &Daemon| fs::read_to_string(daemon.work().join("runs")).unwrap_or_default();
+        self.daemons.iter().map(|daemon| runs(daemon).lines().count()).sum()
+    }
+
+    #[track_caller]
+    fn until_labelled(&self, issue: &Item, label: &str) {
+        let labelled = || (issue.labels() == [label]).then_some(());
+        until_some_within(super::PATIENCE, labelled, || {
+            format!("waited in vain for `{label}`: {:?} {:?}\n{}", issue.labels(), issue.comments(), self.logs())
+        });
+    }
+
+    /// All of them are done, each by one agent, and nothing tells of the other daemon.
+    #[track_caller]
+    fn check_done(&self, issues: &[Item]) {
+        for issue in issues {
+            self.until_labelled(issue, "coding agent done");
+        }
+        until("nothing is open", || self.daemons.iter().all(|daemon| open(daemon).is_empty()));
+        for issue in issues {
+            check_comments(issue, &["Task started", "Task done"]);
+            assert_eq!(issue.labels(), ["coding agent done"]);
+        }
+        assert_eq!(self.n_runs(), issues.len(), "{}", self.logs());
+        let ended = self.daemons.each_ref().map(ended);
+        let n_done = ended.iter().flatten().filter(|item| item["state"] == "done").count();
+        assert_eq!(n_done, issues.len());
+        assert!(
+            ended.iter().flatten().all(|item| item["state"] == "done" || item["state"] == "elsewhere"),
+            "{ended:?}"
+        );
+    }
+}
+
+fn open(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["forge", "list"]).as_array().unwrap().clone()
+}
+
+fn ended(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["forge", "list", "--ended"]).as_array().unwrap().clone()
+}
+
+#[test]
+fn two_daemons_share_what_comes_and_each_item_is_done_once() {
+    for forge in BOTH {
+        let mut rivals = Rivals::new(forge);
+        rivals.daemons.iter_mut().for_each(Daemon::start);
+        let issues = rivals.issues();
+        rivals.check_done(&issues);
+    }
+}
+
+#[test]
+fn two_daemons_that_start_at_the_same_moment_share_what_is_there() {
+    let mut rivals = Rivals::new(ForgeKind::GitHub);
+    let issues = rivals.issues();
+    rivals.daemons.iter_mut().for_each(Daemon::spawn);
+    rivals.daemons.iter_mut().for_each(Daemon::until_ready);
+    rivals.check_done(&issues);
+}
+
+#[test]
+fn two_daemons_whose_answers_are_lost_do_each_item_once() {
+    for (forge, comments) in [(ForgeKind::GitHub, "POST *comments"), (ForgeKind::GitLab, "POST *notes")] {
+        let mut rivals = Rivals::new(forge);
+        let issues = rivals.issues();
+        rivals.fake.fail(comments, Times::N(12), Fault::LostAnswer);
+        rivals.fake.fail("POST *labels", Times::N(4), Fault::LostAnswer);
+        rivals.fake.fail("DELETE *", Times::N(4), Fault::LostAnswer);
+        rivals.daemons.iter_mut().for_each(Daemon::spawn);
+        rivals.daemons.iter_mut().for_each(Daemon::until_ready);
+        rivals.check_done(&issues);
+    }
+}
+
+#[test]
+fn what_somebody_else_works_on_is_left_alone_and_counted() {
+    let mut rivals = Rivals::new(ForgeKind::GitHub);
+    let issue = rivals.issue("Login fails");
+    issue.label("coding agent processing");
+    let [daemon, _] = &mut rivals.daemons;
+    daemon.start();
+    let repository = || daemon.status()["forges"][0]["repositories"][0].clone();
+    until("it is counted", || repository()["n_elsewhere"] == 1);
+    assert!(open(daemon).is_empty());
+    assert!(rivals.fake.requests().iter().all(|request| request.method == "GET"));
+    assert!(issue.comments().is_empty());
+    // Whoever it was has let it go.
+    issue.unlabel("coding agent processing");
+    rivals.until_labelled(&issue, "coding agent done");
+}
+
+#[test]
+fn what_one_put_aside_the_other_does_not_take() {
+    for state in ["blocked", "failed"] {
+        let mut rivals = Rivals::new(ForgeKind::GitHub);
+        let report = format!("report:{state}");
+        rivals.daemons[0].steps("agt", &["authenticate", "get-my-task", &report]);
+        let issue = rivals.issue("Login fails");
+        rivals.daemons[0].start();
+        rivals.until_labelled(&issue, &format!("coding agent {state}"));
+        until("all is said", || open(&rivals.daemons[0])[0]["owed"].is_null());
+        rivals.daemons[0].kill();
+        rivals.daemons[1].start();
+        // Asked again, it is for who had it: who is away, now.
+        issue.label("coding agent");
+        let repository = || rivals.daemons[1].status()["forges"][0]["repositories"][0].clone();
+        until("it is somebody else's", || repository()["n_elsewhere"] == 1);
+        assert!(open(&rivals.daemons[1]).is_empty());
+        rivals.daemons[0].steps("agt", WORKS);
+        rivals.daemons[0].start();
+        rivals.until_labelled(&issue, "coding agent done");
+        assert_eq!(rivals.n_runs(), 1);
+        assert!(ended(&rivals.daemons[1]).is_empty());
+    }
+}
+
+#[test]
+fn who_dies_with_a_half_done_claim_leaves_the_item_to_who_took_it_since() {
+    let mut rivals = Rivals::new(ForgeKind::GitHub);
+    let issue = rivals.issue("Login fails");
+    let [late, quick] = &mut rivals.daemons;
+    let mut command = late.command();
+    command.env(VARIABLE, format!("{:?}", CrashPoint::ItemLookedAt));
+    late.spawn_as(command);
+    late.wait();
+    quick.start();
+    until("the other has done it", || issue.labels() == ["coding agent done"]);
+    late.start();
+    until("it is left alone", || ended(late).iter().any(|item| item["state"] == "elsewhere"));
+    rivals.check_done(&[issue]);
+}
+
+#[test]
+fn who_dies_before_it_has_said_anything_says_nothing_of_what_is_over() {
+    let mut rivals = Rivals::new(ForgeKind::GitHub);
+    let issue = rivals.issue("Login fails");
+    // It has written down that it wants the item, and doesn't get to ask for it.
+    rivals.fake.fail("GET *comments", Times::Always, Fault::status(500));
+    rivals.daemons[0].start();
+    until("it wants it", || !open(&rivals.daemons[0]).is_empty());
+    rivals.daemons[0].kill();
+    rivals.fake.mend();
+    issue.unassign(BOT).label("coding agent done").unlabel("coding agent");
+    rivals.daemons[0].start();
+    until("it lets it go", || open(&rivals.daemons[0]).is_empty());
+    assert_eq!((issue.labels(), issue.comments().len()), (vec!["coding agent done".to_owned()], 0));
+    assert!(rivals.fake.requests().iter().all(|request| request.method == "GET"));
+}
