@@ -14,7 +14,9 @@ mod connect;
 pub mod contexts;
 pub mod github;
 pub mod gitlab;
+mod judge;
 mod look;
+mod past;
 mod performer;
 mod poller;
 mod seat;
@@ -26,11 +28,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{self, BoxFuture, FutureExt as _};
+use futures::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::config::Forges;
-use crate::nudge::Nudge;
+use crate::nudge::Pokes;
 use crate::service::Service;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
@@ -213,7 +216,7 @@ pub async fn watch(
     service: Arc<Service>,
     state_dir: &Path,
     mut config: watch::Receiver<Forges>,
-    pokes: Nudge,
+    pokes: Pokes,
 ) -> Infallible {
     loop {
         let newest = config.borrow_and_update().clone();
@@ -222,37 +225,63 @@ pub async fn watch(
             never = watch_hosts(&service, state_dir, &newest, &pokes) => match never {},
             changed = config.changed() => {
                 if changed.is_err() {
-                    future::pending::<()>().await;
+                    std::future::pending::<()>().await;
                 }
             }
         }
     }
 }
 
-async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Nudge) -> Infallible {
+async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Pokes) -> Infallible {
+    let mut parts = JoinSet::new();
+    let settling = Arc::clone(service);
+    parts.spawn(async move { settling.settle_forge_items().await });
+    warn_of_orphans(service, config).await;
     if config.hosts.is_empty() {
         service.hold_starts(false);
-        return future::pending().await;
-    }
-    let habits = poller::Habits {
-        poll_interval: config.poll_interval,
-        task_stop: config.task_stop.clone(),
-        paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
-    };
-    let contexts = Arc::new(contexts::Contexts::new(state_dir));
-    let mut parts: Vec<BoxFuture<'_, Infallible>> = vec![
-        service.settle_forge_items().boxed(),
-        signal::follow(service, &config.pause_resume, config.poll_interval, pokes).boxed(),
-    ];
-    for (place, host) in config.hosts.iter().enumerate() {
-        let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
-        let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
-        parts.push(performer.work(service.forge_news()).boxed());
-        for repository in &host.repositories {
-            let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
-            parts.push(poller.watch(pokes.listen()).boxed());
+    } else {
+        let contexts = Arc::new(contexts::Contexts::new(state_dir));
+        let (paused, settings, poll_interval) =
+            (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
+        let pokes = pokes.clone();
+        let all = pokes.clone();
+        parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
+        parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
+        let habits = judge::Habits {
+            poll_interval: config.poll_interval,
+            task_stop: config.task_stop.clone(),
+            paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
+        };
+        for (place, host) in config.hosts.iter().enumerate() {
+            let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
+            let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
+            parts.spawn(performer.work(service.forge_news()));
+            for repository in &host.repositories {
+                let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
+                parts.spawn(poller.watch(pokes.listen(&repository.name)));
+            }
         }
     }
-    let (never, ..) = future::select_all(parts).await;
-    match never {}
+    match parts.join_next().await {
+        Some(Ok(never)) => match never {},
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Some(Err(_)) | None => std::future::pending().await,
+    }
+}
+
+/// Work that no repository of the configuration belongs to is neither stopped from its forge nor told there: say so.
+async fn warn_of_orphans(service: &Service, config: &Forges) {
+    let items = match service.forge_items().await {
+        Ok(items) => items,
+        Err(error) => {
+            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not look for items without a forge");
+            return;
+        }
+    };
+    for item in items.iter().filter(|item| !config.hosts.iter().any(|host| seat::is_of(host, item))) {
+        tracing::warn!(
+            item = %item.key, host = item.key.host, state = item.state.as_str(),
+            "no repository of the configuration has this item: it is not followed there any more"
+        );
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -65,6 +65,31 @@ impl Wakeups {
     /// Whether [`Wakeups::woken`] would return at once.
     pub fn is_pending(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
+    }
+}
+
+/// Nudges by name, of which all can be woken at once: for whoever follows several things that others may tell of.
+#[derive(Debug, Clone, Default)]
+pub struct Pokes(Arc<Mutex<HashMap<String, Nudge>>>);
+
+impl Pokes {
+    /// A listener for this name, without its case.
+    pub fn listen(&self, name: &str) -> Wakeups {
+        self.lock().entry(name.to_lowercase()).or_default().listen()
+    }
+
+    /// Wakes those who listen for this name; `false` if nobody ever did.
+    pub fn wake(&self, name: &str) -> bool {
+        let nudge = self.lock().get(&name.to_lowercase()).cloned();
+        nudge.inspect(Nudge::wake).is_some()
+    }
+
+    pub fn wake_all(&self) {
+        self.lock().values().for_each(Nudge::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Nudge>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -87,6 +87,25 @@ impl Contexts {
         Self { state_dir: state_dir.to_owned() }
     }
 
+    /// The items whose folders are complete. Blocks.
+    pub fn completed(&self) -> Vec<ItemId> {
+        let folder = self.state_dir.join("contexts").join(Place::Completed.as_str());
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Removes the folder of an item that is completed; one that isn't there is no error. Blocks.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn remove_completed(&self, id: &ItemId) -> Result<(), ContextError> {
+        let path = self.folder(Place::Completed, id);
+        match fs::remove_dir_all(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ContextError::Write { path, source }),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Writes what is known into the folder of the item, wherever that is, and moves it to `place`. Blocks. Repeating it changes
     /// nothing.
     ///

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Conditional, Page};
 use crate::domain::forge::{ItemFacts, ItemKind};
 
+/// So many items are on a page that may have one after it.
+const FULL_PAGE: usize = 100;
+
 /// What an item is within its repository.
 pub(super) type Within = (ItemKind, u64);
 
@@ -21,6 +24,8 @@ pub(super) struct Look {
     seen: BTreeSet<Within>,
     /// Since when changes are asked for: the newest `updated_at` so far.
     since: Option<String>,
+    /// What makes the question for changes conditional, with what it asks for.
+    changes_etag: Option<(String, String)>,
     is_read_once: bool,
 }
 
@@ -58,6 +63,18 @@ impl Look {
         self.since.as_deref().filter(|_| is_long && self.is_read_once)
     }
 
+    /// The question for them, with what makes it conditional.
+    pub(super) fn changes_question(&self) -> Option<(String, Option<String>)> {
+        let since = self.changes_since()?;
+        let etag = self.changes_etag.as_ref().filter(|(of, _)| of == since).map(|(_, etag)| etag.clone());
+        Some((since.to_owned(), etag))
+    }
+
+    /// Keeps what the answer to that question was, if the next one will be the same.
+    pub(super) fn note_answer(&mut self, since: &str, etag: Option<String>) {
+        self.changes_etag = etag.map(|etag| (since.to_owned(), etag));
+    }
+
     /// Takes the answer to [`Look::question`].
     pub(super) fn take(&mut self, answer: Conditional<Page>) -> Read {
         let number = self.next + 1;
@@ -65,11 +82,14 @@ impl Look {
             for item in &mut items {
                 item.body = String::new();
             }
+            // An unchanged full page doesn't say whether there is one after it by now.
+            let has_more = has_more || items.len() >= FULL_PAGE;
             self.pages.insert(number, KnownPage { etag, items, has_more });
         }
         let (items, has_more) =
             self.pages.get(&number).map_or((Vec::new(), false), |page| (page.items.clone(), page.has_more));
-        if !self.is_read_once {
+        let is_all = number == 1 && !has_more;
+        if !self.is_read_once || self.since.is_none() || is_all {
             self.note_changes(&items);
         }
         self.seen.extend(items.iter().map(|item| (item.kind, item.number)));

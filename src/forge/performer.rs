@@ -22,7 +22,8 @@ use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Comment, Eligibility, ForgeItem, ItemFacts, ItemState, LabelDelta, Owed, Place, StopCause, task_text,
+    Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, StopCause, is_bot,
+    task_text,
 };
 use crate::domain::id::ItemId;
 use crate::nudge::{Wakeups, sleep_until};
@@ -34,8 +35,12 @@ const N_AT_ONCE: usize = 8;
 /// From a change to the look at all items; with some that are due already, others can wait a little.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(500);
+/// Whatever waits is looked at again after so long.
+const LONGEST_NAP: Duration = Duration::from_mins(1);
 /// After the store didn't answer.
 const RETRY: Duration = Duration::from_secs(5);
+/// So often a label that may not be set is tried, for more than an hour.
+const MAX_FORBIDDEN: u32 = 20;
 /// So often something that the forge refuses is tried before it is given up.
 const MAX_REFUSALS: u32 = 5;
 
@@ -54,6 +59,9 @@ enum Undone {
     Service(#[from] ServiceError),
     #[error(transparent)]
     Folder(#[from] super::contexts::ContextError),
+    /// The pause file is there.
+    #[error("the pause file is there")]
+    Held,
     /// It isn't to be done in a dry run.
     #[error("dry run")]
     DryRun,
@@ -87,14 +95,18 @@ impl Performer {
             if look_at.is_some_and(|at| at <= Instant::now()) {
                 // Those at work go on meanwhile: they may hold the connections to the store that this waits for.
                 let mut looking = pin!(self.due());
-                (due, look_at) = loop {
+                let mut again_at = None;
+                let found = loop {
                     tokio::select! {
                         found = &mut looking => break found,
-                        served = next(&mut running) => {
+                        (served, at) = next(&mut running) => {
                             at_work.remove(&served);
+                            again_at = [again_at, at].into_iter().flatten().min();
                         }
                     }
                 };
+                due = found.0;
+                look_at = [found.1, again_at].into_iter().flatten().min();
             }
             while running.len() < N_AT_ONCE
                 && let Some(id) = due.pop_front()
@@ -113,8 +125,9 @@ impl Performer {
                     look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                 }
                 () = sleep_until(look_at) => {}
-                served = next(&mut running) => {
+                (served, again_at) = next(&mut running) => {
                     at_work.remove(&served);
+                    look_at = [look_at, again_at].into_iter().flatten().min();
                 }
             }
         }
@@ -147,32 +160,33 @@ impl Performer {
         (due, next_at)
     }
 
-    /// Does what is owed for an item, one thing after the other, and notes what came of it.
-    async fn serve(&self, id: ItemId) -> ItemId {
+    /// Does what is owed for an item, one thing after the other, and notes what came of it. When to look at it again, where
+    /// nothing tells.
+    async fn serve(&self, id: ItemId) -> (ItemId, Option<Instant>) {
         loop {
             let item = match self.seat.service.forge_item(&id).await {
                 Ok(item) => item,
                 Err(error) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not read a forge item; will try again");
-                    None
+                    return (id, Some(Instant::now() + RETRY));
                 }
             };
             let now = self.seat.service.time();
             match item.filter(|item| item.due(now).is_some()) {
                 Some(item) => {
-                    if !self.do_next(&item).await {
-                        return id;
+                    if let Some(again_at) = self.do_next(&item).await {
+                        return (id, again_at);
                     }
                 }
-                None => return id,
+                None => return (id, None),
             }
         }
     }
 
-    /// Does the first thing that is owed. Whether it is done, or given up.
-    async fn do_next(&self, item: &ForgeItem) -> bool {
+    /// Does the first thing that is owed; `None` if that is done. Else when to look again, where nothing tells.
+    async fn do_next(&self, item: &ForgeItem) -> Option<Option<Instant>> {
         let id = &item.id;
-        let Some(owed) = item.owed.first().cloned() else { return false };
+        let Some(owed) = item.owed.first().cloned() else { return Some(None) };
         let performed = self.perform(item, &owed).await;
         let is_done = performed.is_ok();
         let done = match performed {
@@ -189,10 +203,10 @@ impl Performer {
                 item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
             );
             // Not at once: the store is in trouble.
-            tokio::time::sleep(RETRY).await;
-            return false;
+            return Some(Some(Instant::now() + RETRY));
         }
-        is_done
+        // What waits for its host, or for the pause file to go, is looked at again in any case.
+        (!is_done).then(|| Some(Instant::now() + LONGEST_NAP))
     }
 
     async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
@@ -243,8 +257,15 @@ impl Performer {
     async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
         let service = &self.seat.service;
         let ItemState::Claiming { after_comment } = item.state else { return Ok(()) };
+        if service.are_starts_held() {
+            return Err(Undone::Held);
+        }
         let rules = self.seat.rules().await.map_err(Undone::Refused)?;
-        let comments = self.comments(forge, item).await?;
+        let comments = match self.comments(forge, item).await {
+            // The item itself says what became of it.
+            Err(Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. })) => Vec::new(),
+            comments => comments?,
+        };
         // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
         if after_comment.is_some_and(|after| is_of_another(&comments, item, after)) {
             return Ok(service.lose_item(&item.id).await?);
@@ -289,14 +310,20 @@ impl Performer {
     async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
         let comments = self.comments(forge, item).await?;
         let key = &item.key;
-        if let Some(ours) = find(&comments, item, Marker::CLAIM) {
+        if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await.as_ref()) {
             self.seat.ask(forge.remove_comment(&key.repository, key.kind, key.number, ours)).await?;
         }
         Ok(())
     }
 
     async fn label(&self, forge: &dyn Forge, item: &ForgeItem, state: LabelState) -> Result<(), Undone> {
-        let Ok(facts) = self.facts(forge, item).await? else { return Ok(()) };
+        let facts = match self.facts(forge, item).await? {
+            Ok(facts) => facts,
+            Err(cause) => {
+                let (status, message) = (404, cause.to_string());
+                return Err(Unanswered::Failed(ForgeError::NotFound { status, message }).into());
+            }
+        };
         let delta = self.seat.config.labels.delta(state, Some(&facts.labels));
         if !delta.is_empty() {
             self.change_labels(forge, item, &delta).await?;
@@ -314,7 +341,7 @@ impl Performer {
         text: &str,
     ) -> Result<Vec<Comment>, Undone> {
         let comments = self.comments(forge, item).await?;
-        if find(&comments, item, number).is_some() {
+        if find(&comments, item, number, self.seat.own().await.as_ref()).is_some() {
             return Ok(comments);
         }
         let key = &item.key;
@@ -331,7 +358,14 @@ impl Performer {
         let mut launches: Vec<_> = executions.iter().map(|execution| execution.launch.clone()).collect();
         launches.reverse();
         launches.dedup();
-        let context = Context { item: item.clone(), provider, launches, last: executions.into_iter().next() };
+        // It ends with this.
+        let ended_at = item.ended_at.or((place == Place::Completed).then(|| service.time()));
+        let context = Context {
+            item: ForgeItem { ended_at, ..item.clone() },
+            provider,
+            launches,
+            last: executions.into_iter().next(),
+        };
         let contexts = Arc::clone(&self.contexts);
         let put = tokio::task::spawn_blocking(move || contexts.put(place, &context)).await;
         put.map_err(|error| Undone::Refused(error.to_string()))??;
@@ -371,17 +405,18 @@ impl Performer {
 }
 
 /// The end of the next one; never, while there is none.
-async fn next<F: Future<Output = ItemId>>(running: &mut FuturesUnordered<F>) -> ItemId {
+async fn next<F: Future>(running: &mut FuturesUnordered<F>) -> F::Output {
     match running.next().await {
         Some(served) => served,
         None => future::pending().await,
     }
 }
 
-/// Our comment with this number.
-fn find(comments: &[Comment], item: &ForgeItem, number: u32) -> Option<u64> {
+/// Our comment with this number: by whoever has our token, where that is known, since anybody can copy a marker.
+fn find(comments: &[Comment], item: &ForgeItem, number: u32, own: Option<&ForgeUser>) -> Option<u64> {
     let is_it = |comment: &&Comment| {
-        Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
+        let is_own = own.is_none_or(|own| comment.author.as_ref().is_some_and(|author| is_bot(author, own)));
+        is_own && Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
     comments.iter().find(is_it).map(|comment| comment.id)
 }
@@ -399,16 +434,24 @@ fn is_of_another(comments: &[Comment], item: &ForgeItem, after_comment: u64) -> 
 fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
-            Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
+            Undone::Held | Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
             _ => Next::TryAgain,
         };
     };
     let is_last = n_attempts + 1 >= MAX_REFUSALS;
     match error {
-        // There is nothing any more to write to.
-        ForgeError::NotFound { .. } | ForgeError::Moved { .. } if *owed != Owed::Claim => Next::GiveUp,
+        // There is nothing any more to write to, said twice.
+        ForgeError::NotFound { .. } | ForgeError::Moved { status: 301 | 308, .. }
+            if n_attempts >= 1 && *owed != Owed::Claim =>
+        {
+            Next::GiveUp
+        }
         // A locked conversation takes no comments, and an odd one is never taken.
         ForgeError::Forbidden { .. } if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) => {
+            Next::GiveUp
+        }
+        // A label is worth more patience; but what comes after it is worth more than that.
+        ForgeError::Forbidden { .. } if n_attempts >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) => {
             Next::GiveUp
         }
         ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
@@ -435,16 +478,19 @@ mod tests {
         let comment = Owed::Comment { number: 1, text: String::new() };
         check(ForgeError::Unavailable { message: message() }, &comment, 10_000, Next::TryAgain);
         check(ForgeError::Unauthorized { message: message() }, &label, 10_000, Next::TryAgain);
-        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 0, Next::GiveUp);
+        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 0, Next::TryAgain);
+        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 1, Next::GiveUp);
+        check(ForgeError::Moved { status: 302, to: message() }, &comment, 9, Next::TryAgain);
         check(ForgeError::NotFound { status: 404, message: message() }, &Owed::Claim, 0, Next::TryAgain);
     }
 
     #[test]
-    fn a_comment_on_a_locked_item_is_given_up_and_its_labels_are_not() {
+    fn a_comment_on_a_locked_item_is_given_up_and_its_labels_only_after_long() {
         let comment = Owed::Comment { number: 1, text: String::new() };
         let label = Owed::Label { state: LabelState::Stopped };
         check(ForgeError::Forbidden { message: message() }, &comment, 3, Next::TryAgain);
         check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
-        check(ForgeError::Forbidden { message: message() }, &label, 400, Next::TryAgain);
+        check(ForgeError::Forbidden { message: message() }, &label, 10, Next::TryAgain);
+        check(ForgeError::Forbidden { message: message() }, &label, MAX_FORBIDDEN, Next::GiveUp);
     }
 }

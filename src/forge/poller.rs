@@ -3,28 +3,28 @@
 //! Each repository has a loop of its own, and items are looked at beside each other: one that hangs delays no other. A list only
 //! raises a suspicion; before anything is stopped the item itself is asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
+use super::judge::{Habits, Judge, Judged, is_watched, said};
 use super::look::{Look, Within};
 use super::seat::{Seat, Unanswered};
-use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
-use crate::config::{TaskStop, WatchedRepository};
+use super::{Conditional, Feed, Forge, ForgeError, Listing};
+use crate::config::WatchedRepository;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::{
-    Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Owed, Rules, StopCause, task_text,
-};
+use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text};
 use crate::nudge::Wakeups;
-use crate::service::{NewItem, ServiceError};
-use crate::telemetry::ErrorChain;
+use crate::service::NewItem;
 
 /// Items that are asked for at the same time.
 const N_QUESTIONS: usize = 8;
+/// Of several long lists each has a page read once in so many looks.
+const N_LOOKS_A_PAGE: u64 = 10;
 /// Pages of changes that are read at one look; what is left comes with the next.
 const MAX_CHANGE_PAGES: u32 = 20;
 /// Between two looks, however often somebody pokes.
@@ -32,33 +32,22 @@ const MIN_DISTANCE: Duration = Duration::from_secs(1);
 /// A repository that doesn't answer is asked again after at most so long.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// How often and by what a repository is looked at.
-#[derive(Debug, Clone)]
-pub(super) struct Habits {
-    pub(super) poll_interval: Duration,
-    pub(super) task_stop: TaskStop,
-    pub(super) paused_task_expiry: Duration,
-}
-
-/// What an answer about an item was good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Judged {
-    /// What it means is done.
-    Finally,
-    /// There was none, or its time hasn't come: the next look asks again.
-    AskAgain,
-}
-
 /// One watched repository.
 pub(super) struct Poller {
-    seat: Arc<Seat>,
+    judge: Judge,
     watched: WatchedRepository,
-    habits: Habits,
     looks: BTreeMap<Feed, Look>,
     n_looks: u64,
     n_failures: u32,
     /// Items of ours that a list didn't show as they should be, until the forge said of each how it is.
     suspects: BTreeSet<Within>,
+    /// Of these, those that are to be asked for.
+    to_ask: VecDeque<ForgeItem>,
+    /// And those that are being asked for.
+    under_way: BTreeSet<Within>,
+    judging: JoinSet<(Within, Result<Judged, String>)>,
+    /// What keeps us from doing what was asked for an item.
+    problems: BTreeMap<Within, String>,
     /// What it would take, said once (dry run).
     said: BTreeSet<Within>,
 }
@@ -66,7 +55,9 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn new(seat: Arc<Seat>, watched: WatchedRepository, habits: Habits) -> Self {
         let (looks, suspects, said) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { seat, watched, habits, looks, n_looks: 0, n_failures: 0, suspects, said }
+        let (under_way, to_ask, problems) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
+        let (judge, judging) = (Judge { seat, habits }, JoinSet::new());
+        Self { judge, watched, looks, n_looks: 0, n_failures: 0, suspects, to_ask, under_way, judging, problems, said }
     }
 
     /// Looks as long as it is polled, and at once when woken. Cancel-safe: what was decided is stored as a whole.
@@ -76,37 +67,46 @@ impl Poller {
             let wait = match self.look().await {
                 Ok(()) => {
                     self.n_failures = 0;
-                    self.habits.poll_interval
+                    self.judge.habits.poll_interval
                 }
                 Err(problem) => {
                     self.n_failures = self.n_failures.saturating_add(1);
-                    self.seat.note(&self.watched.name, |status| status.problem = Some(problem));
-                    let wait = self.habits.poll_interval * (1 << self.n_failures.min(8));
-                    wait.min(LONGEST_WAIT.max(self.habits.poll_interval)).mul_f64(jitter(&self.watched.name))
+                    self.judge.seat.note(&self.watched.name, |status| status.problem = Some(problem));
+                    let wait = self.judge.habits.poll_interval * (1 << self.n_failures.min(8));
+                    wait.min(LONGEST_WAIT.max(self.judge.habits.poll_interval)).mul_f64(jitter(&self.watched.name))
                 }
             };
-            let next_at = self.seat.gated_until().map_or(began_at + wait, |until| until.max(began_at + wait));
-            tokio::select! {
-                () = tokio::time::sleep_until(next_at) => {}
-                // Not before the host may be asked again, nor for each of a thousand changes at once.
-                () = pokes.woken() => {
-                    let soonest = began_at + MIN_DISTANCE.min(self.habits.poll_interval);
-                    tokio::time::sleep_until(self.seat.gated_until().map_or(soonest, |until| until.max(soonest))).await;
+            let next_at = self.judge.seat.gated_until().map_or(began_at + wait, |until| until.max(began_at + wait));
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(next_at) => break,
+                    Some(verdict) = self.judging.join_next() => self.take_verdict(verdict).await,
+                    // What doesn't answer isn't asked more often by that.
+                    () = pokes.woken(), if self.n_failures == 0 => {
+                        // Not before the host may be asked again, nor for each of a thousand changes at once.
+                        let soonest = began_at + MIN_DISTANCE.min(self.judge.habits.poll_interval);
+                        let gated_until = self.judge.seat.gated_until();
+                        tokio::time::sleep_until(gated_until.map_or(soonest, |until| until.max(soonest))).await;
+                        break;
+                    }
                 }
             }
         }
     }
 
     async fn look(&mut self) -> Result<(), String> {
-        if self.seat.is_unauthorized() {
-            self.seat.renew();
+        if self.judge.seat.is_unauthorized() {
+            self.judge.seat.renew();
         }
-        let rules = self.seat.rules().await?;
-        let forge = self.seat.forge().map_err(|error| error.to_string())?;
+        let rules = self.judge.seat.rules().await?;
+        let forge = self.judge.seat.forge().map_err(|error| error.to_string())?;
         self.n_looks += 1;
         let (mut problem, mut unanswered) = (None, None);
-        for feed in forge.feeds() {
-            match self.read_feed(&*forge, *feed, &rules, &mut problem).await {
+        let n_feeds = forge.feeds().len();
+        for (place, feed) in forge.feeds().iter().enumerate() {
+            // Of a long list, its pages; with several lists now and then, in the place of the changes: two questions are enough.
+            let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
+            match self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await {
                 Ok(()) => {}
                 Err(Unanswered::Failed(error @ (ForgeError::NotFound { .. } | ForgeError::Moved { .. }))) => {
                     // Each item says for itself what became of it.
@@ -123,13 +123,14 @@ impl Poller {
                 Err(error) => unanswered = Some(error.to_string()),
             }
         }
-        self.judge_all(&*forge, &rules).await?;
+        self.suspect().await?;
         if let Some(unanswered) = unanswered {
             return Err(unanswered);
         }
         let (n_assigned, n_elsewhere) = self.count(&rules).await?;
-        let seen_at = self.seat.service.time();
-        self.seat.note(&self.watched.name, |status| {
+        let seen_at = self.judge.seat.service.time();
+        let problem = problem.or_else(|| self.problems.values().next().cloned());
+        self.judge.seat.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
             status.n_assigned = n_assigned;
             status.n_elsewhere = n_elsewhere;
@@ -156,15 +157,32 @@ impl Poller {
         forge: &dyn Forge,
         feed: Feed,
         rules: &Rules,
+        reads_pages: bool,
         problem: &mut Option<String>,
     ) -> Result<(), Unanswered> {
         let mut look = self.looks.remove(&feed).unwrap_or_default();
+        let read = self.read(forge, feed, &mut look, rules, reads_pages, problem).await;
+        // Also after a failure: what was read before was read.
+        self.looks.insert(feed, look);
+        read
+    }
+
+    async fn read(
+        &mut self,
+        forge: &dyn Forge,
+        feed: Feed,
+        look: &mut Look,
+        rules: &Rules,
+        reads_pages: bool,
+        problem: &mut Option<String>,
+    ) -> Result<(), Unanswered> {
         let repository = self.watched.name.clone();
         let bot = rules.bot.clone();
-        loop {
+        let is_alone = forge.feeds().len() == 1;
+        while reads_pages || look.changes_since().is_none() {
             let (page, etag) = look.question();
             let listing = Listing::Assigned { bot: bot.clone() };
-            let answer = self.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
+            let answer = self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
             self.take_in(&read.items, rules, problem).await;
@@ -178,19 +196,21 @@ impl Poller {
                 break;
             }
         }
-        if let Some(since) = look.changes_since().map(str::to_owned) {
+        if let Some((since, etag)) = look.changes_question().filter(|_| is_alone || !reads_pages) {
             for page in 1..=MAX_CHANGE_PAGES {
                 let listing = Listing::ChangedSince(since.clone());
-                let answer = self.seat.ask(forge.list(&repository, feed, &listing, page, None)).await?;
+                let etag = etag.as_deref().filter(|_| page == 1);
+                let answer = self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
                 let Conditional::Fresh(changed) = answer else { break };
                 self.take_in(&changed.items, rules, problem).await;
                 look.note_changes(&changed.items);
                 if !changed.has_more {
+                    // As it is, if nothing more has changed: the next question is the same one.
+                    look.note_answer(&since, changed.etag.filter(|_| page == 1));
                     break;
                 }
             }
         }
-        self.looks.insert(feed, look);
         Ok(())
     }
 
@@ -206,7 +226,7 @@ impl Poller {
         for item in items {
             let here = (item.kind, item.number);
             match ours.iter().find(|our| within(our) == here) {
-                Some(our) if is_suspect(our, item, rules, self.seat.service.are_starts_held()) => {
+                Some(our) if is_suspect(our, item, rules, self.judge.seat.service.are_starts_held()) => {
                     self.suspects.insert(here);
                 }
                 Some(_) => {}
@@ -222,13 +242,13 @@ impl Poller {
 
     async fn take(&mut self, item: &ItemFacts) -> Result<(), String> {
         let key = self.key(item.kind, item.number);
-        if self.seat.is_dry_run {
+        if self.judge.seat.is_dry_run {
             if self.said.insert((item.kind, item.number)) {
                 tracing::info!(item = %key, host = key.host, title = item.title, "dry run: would take a forge item");
             }
             return Ok(());
         }
-        if self.seat.service.are_starts_held() {
+        if self.judge.seat.service.are_starts_held() {
             return Ok(());
         }
         let title = task_text::title(&key, item);
@@ -243,114 +263,82 @@ impl Poller {
             let WatchedRepository { agent, project, .. } = &self.watched;
             format!("items can't be given to agent `{agent}` in project `{project}`: {}", said(&error))
         };
-        self.seat.service.take_item(&new).await.map_err(in_vain)?;
+        self.judge.seat.service.take_item(&new).await.map_err(in_vain)?;
         crash_point::reach(CrashPoint::ItemTaken);
         Ok(())
     }
 
-    /// Asks for each item by itself and does what its answer means.
-    async fn judge_all(&mut self, forge: &dyn Forge, rules: &Rules) -> Result<(), String> {
-        let now = self.seat.service.time();
-        let suspects = std::mem::take(&mut self.suspects);
-        let mut asked = Vec::new();
+    /// Finds out which items are to be asked for by themselves, and begins to.
+    async fn suspect(&mut self) -> Result<(), String> {
+        let (now, service) = (self.judge.seat.service.time(), Arc::clone(&self.judge.seat.service));
+        let (before, is_held) = (std::mem::take(&mut self.suspects), service.are_starts_held());
+        self.to_ask.clear();
         for item in self.ours().await? {
+            let (here, is_paused) = (within(&item), matches!(item.state, ItemState::Paused { .. }));
             if let ItemState::Paused { since } = item.state
-                && now.since(since) >= self.habits.paused_task_expiry
+                && now.since(since) >= self.judge.habits.paused_task_expiry
             {
-                self.seat.service.expire_item(&item.id).await.map_err(|error| said(&error))?;
-            } else if is_watched(&item) && (item.is_missing || suspects.contains(&within(&item))) {
-                asked.push(item);
+                if let Err(error) = service.expire_item(&item.id).await {
+                    self.problems.insert(here, said(&error));
+                }
+            } else if is_watched(&item) && (before.contains(&here) || item.is_missing || (is_paused && !is_held)) {
+                self.suspects.insert(here);
+                if !self.under_way.contains(&here) {
+                    self.to_ask.push_back(item);
+                }
             }
         }
-        self.suspects = asked.iter().map(within).collect();
-        let judged = stream::iter(asked).map(async |item| (within(&item), self.judge(forge, rules, item).await));
-        let judged: Vec<_> = judged.buffer_unordered(N_QUESTIONS).collect().await;
-        for (within, judged) in judged {
-            if judged? == Judged::Finally {
-                self.suspects.remove(&within);
-            }
-        }
+        self.problems.retain(|here, _| self.suspects.contains(here));
+        self.ask_on().await;
         Ok(())
     }
 
-    async fn judge(&self, forge: &dyn Forge, rules: &Rules, item: ForgeItem) -> Result<Judged, String> {
-        let ItemKey { repository, kind, number, .. } = &item.key;
-        let revision = item.revision;
-        let answer = self.seat.ask(forge.item(repository, *kind, *number, None)).await;
-        let service = &self.seat.service;
-        // As it is now: it may have come further while the forge was asked.
-        let item = service.forge_item(&item.id).await.map_err(|error| said(&error))?;
-        // What the forge said of it is of before or after that; the next look tells.
-        let Some(item) = item.filter(|item| item.revision == revision) else { return Ok(Judged::AskAgain) };
-        let done = match answer {
-            Ok(Conditional::NotModified) => Ok(Judged::AskAgain),
-            Ok(Conditional::Fresh((FoundItem::Here(facts), _))) => self.act(rules, &item, &facts).await,
-            Ok(Conditional::Fresh((FoundItem::Moved(to), _))) => {
-                tracing::info!(item = %item.key, to, "a forge item was moved");
-                self.stop(&item, StopCause::Moved).await
-            }
-            Ok(Conditional::Fresh((FoundItem::Gone, _))) => match service.note_missing(&item.id, true).await {
-                // Once may be a mistake of the forge, or of the token.
-                Ok(true) => self.stop(&item, StopCause::Gone).await,
-                other => other.map(|_| Judged::AskAgain),
-            },
-            // Seed 002 §8.1: what can't be asked goes on.
-            Err(error) => {
-                tracing::debug!(item = %item.key, %error, "a forge item could not be looked at; its work goes on");
-                Ok(Judged::AskAgain)
-            }
-        };
-        done.map_err(|error| said(&error))
+    /// Asks for as many items as may be asked for at the same time.
+    async fn ask_on(&mut self) {
+        let Ok(rules) = self.judge.seat.rules().await else { return };
+        let is_checked = self.n_looks.is_multiple_of(u64::from(self.judge.habits.task_stop.check_interval));
+        while self.judging.len() < N_QUESTIONS
+            && let Some(item) = self.to_ask.pop_front()
+        {
+            let (judge, rules, here) = (self.judge.clone(), Arc::clone(&rules), within(&item));
+            self.under_way.insert(here);
+            self.judging.spawn(async move { (here, judge.judge(&rules, item, is_checked).await) });
+        }
     }
 
-    async fn act(&self, rules: &Rules, item: &ForgeItem, facts: &ItemFacts) -> Result<Judged, ServiceError> {
-        let service = &self.seat.service;
-        if item.is_missing {
-            service.note_missing(&item.id, false).await?;
-        }
-        match rules.judge(facts, Some(&item.state)) {
-            Eligibility::Eligible => {
-                if matches!(item.state, ItemState::Paused { .. }) && !service.are_starts_held() {
-                    service.resume_item(&item.id, Eligibility::Eligible).await?;
-                    crash_point::reach(CrashPoint::ItemResumed);
-                } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
-                    service.retry_item(&item.id).await?;
+    async fn take_verdict(&mut self, verdict: Result<(Within, Result<Judged, String>), JoinError>) {
+        match verdict {
+            Ok((here, judged)) => {
+                self.under_way.remove(&here);
+                match judged {
+                    Ok(Judged::Finally) => {
+                        self.suspects.remove(&here);
+                        self.problems.remove(&here);
+                    }
+                    Ok(Judged::AskAgain) => {}
+                    // It is its own: others go on as ever.
+                    Err(problem) => {
+                        self.problems.insert(here, problem);
+                    }
                 }
-                Ok(Judged::Finally)
             }
-            // Labels that we are about to set are no word of people.
-            Eligibility::Not(StopCause::Unlabelled)
-                if item.owed.iter().any(|owed| matches!(owed, Owed::Label { .. })) =>
-            {
-                Ok(Judged::Finally)
-            }
-            Eligibility::Not(cause) => self.stop(item, cause).await,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => {}
         }
-    }
-
-    async fn stop(&self, item: &ForgeItem, cause: StopCause) -> Result<Judged, ServiceError> {
-        if !self.habits.task_stop.enabled {
-            return Ok(Judged::Finally);
-        }
-        if !self.n_looks.is_multiple_of(u64::from(self.habits.task_stop.check_interval)) {
-            return Ok(Judged::AskAgain);
-        }
-        self.seat.service.stop_item(&item.id, cause).await?;
-        crash_point::reach(CrashPoint::ItemStopWanted);
-        Ok(Judged::Finally)
+        self.ask_on().await;
     }
 
     /// Our items of this repository that the forge has a say in.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
-        let mut items = self.seat.service.forge_items().await.map_err(|error| said(&error))?;
-        items.retain(|item| self.seat.has(item) && item.key.repository == self.watched.name);
+        let mut items = self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
+        items.retain(|item| self.judge.seat.has(item) && item.key.repository.eq_ignore_ascii_case(&self.watched.name));
         Ok(items)
     }
 
     fn key(&self, kind: ItemKind, number: u64) -> ItemKey {
         ItemKey {
-            forge: self.seat.config.kind,
-            host: self.seat.config.host.clone(),
+            forge: self.judge.seat.config.kind,
+            host: self.judge.seat.config.host.clone(),
             repository: self.watched.name.clone(),
             kind,
             number,
@@ -360,11 +348,6 @@ impl Poller {
 
 const fn within(item: &ForgeItem) -> Within {
     (item.key.kind, item.key.number)
-}
-
-/// Whether the forge has a say in it: what is being claimed is looked at by who claims it, and what is over is over.
-const fn is_watched(item: &ForgeItem) -> bool {
-    matches!(item.state, ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. })
 }
 
 /// Whether what a list shows of our item is a reason to ask for it by itself.
@@ -381,10 +364,6 @@ const fn kinds_of(feed: Feed) -> &'static [ItemKind] {
         Feed::Issues => &[ItemKind::Issue],
         Feed::MergeRequests => &[ItemKind::MergeRequest],
     }
-}
-
-fn said(error: &ServiceError) -> String {
-    ErrorChain(error).to_string()
 }
 
 /// From 0.9 to 1.1, always the same for a name.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Forge, ForgeError, connect};
-use crate::config::{ForgeHost, Forges};
-use crate::domain::forge::{ForgeItem, Rules};
+use crate::config::{ForgeHost, Forges, WatchedRepository};
+use crate::domain::forge::{ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer see it.
@@ -26,6 +26,8 @@ pub(super) struct Seat {
     forge: Mutex<Option<Arc<dyn Forge>>>,
     /// Once the bot is known.
     rules: Mutex<Option<Arc<Rules>>>,
+    /// Whose token it is, once that is known.
+    own: Mutex<Option<ForgeUser>>,
     gate: Mutex<Gate>,
     status: Mutex<ForgeStatus>,
 }
@@ -78,6 +80,7 @@ impl Seat {
             of_others,
             forge: Mutex::default(),
             rules: Mutex::default(),
+            own: Mutex::default(),
             gate: Mutex::default(),
             status: Mutex::new(status),
             config,
@@ -92,11 +95,13 @@ impl Seat {
     /// Whether an item is of this host, and of one of the repositories that this token is for. What is owed to a repository that
     /// nobody watches any more is done with the first token of its host.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
-        let ForgeItem { key, .. } = item;
-        // The same host may be configured with several tokens, each for some of its repositories.
-        let is_ours = || self.config.repositories.iter().any(|repository| repository.name == key.repository);
-        let is_left = || self.of_others.as_ref().is_some_and(|others| !others.contains(&key.repository));
-        key.forge == self.config.kind && key.host == self.config.host && (is_ours() || is_left())
+        let key = &item.key;
+        let is_left = || {
+            let others = self.of_others.as_ref();
+            others.is_some_and(|others| !others.iter().any(|name| name.eq_ignore_ascii_case(&key.repository)))
+        };
+        let is_here = key.forge == self.config.kind && key.host == self.config.host;
+        is_of(&self.config, item) || (is_here && is_left())
     }
 
     /// Whether the token was refused.
@@ -107,7 +112,11 @@ impl Seat {
     /// Reads the token again: a file of it may have another one.
     pub(super) fn renew(&self) {
         match connect(&self.config, self.write_interval) {
-            Ok(forge) => *lock(&self.forge) = Some(forge),
+            Ok(forge) => {
+                *lock(&self.forge) = Some(forge);
+                // It may be that of somebody else.
+                *lock(&self.own) = None;
+            }
             Err(error) => {
                 let error = crate::telemetry::ErrorChain(&error).to_string();
                 self.set_health(ForgeHealth::Unauthorized, Some(&error));
@@ -168,6 +177,17 @@ impl Seat {
         let rules = Arc::new(Rules { bot, labels: self.config.labels.clone() });
         *lock(&self.rules) = Some(Arc::clone(&rules));
         Ok(rules)
+    }
+
+    /// Whose token it is; `None` where the forge doesn't say so, or not now.
+    pub(super) async fn own(&self) -> Option<ForgeUser> {
+        if let Some(own) = lock(&self.own).clone() {
+            return Some(own);
+        }
+        let forge = self.forge().ok()?;
+        let own = self.ask(forge.identity()).await.ok()?.user;
+        *lock(&self.own) = Some(own.clone());
+        Some(own)
     }
 
     /// Keeps what was seen of a repository.
@@ -243,6 +263,14 @@ impl Seat {
         }
         self.service.report_forge(self.place, &after);
     }
+}
+
+/// Whether an item is of this host, and of one of its repositories: the same host may be configured with several tokens, each for
+/// some of them.
+pub(super) fn is_of(host: &ForgeHost, item: &ForgeItem) -> bool {
+    let key = &item.key;
+    let is_its = |repository: &WatchedRepository| repository.name.eq_ignore_ascii_case(&key.repository);
+    key.forge == host.kind && key.host == host.host && host.repositories.iter().any(is_its)
 }
 
 fn problem_of<'a>(status: &'a ForgeStatus, name: &str) -> Option<&'a str> {

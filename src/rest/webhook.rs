@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::{BodyExt as _, Limited};
+use serde_json::Value;
 use sha2::Sha256;
 use tokio::sync::watch;
 
@@ -15,7 +16,7 @@ use super::problem::Problem;
 use crate::config::{Forges, Webhook};
 use crate::domain::Secret;
 use crate::http::problem::method_not_allowed;
-use crate::nudge::Nudge;
+use crate::nudge::Pokes;
 
 /// GitHub's longest. What is longer is no webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;
@@ -25,7 +26,7 @@ const MAX_BODY: usize = 25 * 1024 * 1024;
 pub struct WebhookDoor {
     /// What counts now.
     pub forges: watch::Receiver<Forges>,
-    pub pokes: Nudge,
+    pub pokes: Pokes,
 }
 
 /// Takes what is for the path of webhooks, and hands on everything else.
@@ -39,12 +40,15 @@ pub(super) async fn take(State(door): State<WebhookDoor>, request: Request, next
         return method_not_allowed(method, uri).await.into_response();
     }
     let (parts, body) = request.into_parts();
-    match is_signed(&webhook, &parts.headers, body).await {
-        Ok(true) => {
-            door.pokes.wake();
+    match heard(&webhook, &parts.headers, body).await {
+        Ok(Some(names)) => {
+            // Of a repository that nobody knows, perhaps because it has another name by now: whoever it is.
+            if !names.iter().any(|name| door.pokes.wake(name)) {
+                door.pokes.wake_all();
+            }
             StatusCode::ACCEPTED.into_response()
         }
-        Ok(false) => {
+        Ok(None) => {
             tracing::warn!(route = webhook.path, "a webhook without the right signature is ignored");
             let detail = "expected X-Hub-Signature-256 or X-Gitlab-Token, made with forge.webhook.secret";
             Problem::new(StatusCode::UNAUTHORIZED, "not_signed", detail).into_response()
@@ -53,17 +57,29 @@ pub(super) async fn take(State(door): State<WebhookDoor>, request: Request, next
     }
 }
 
-async fn is_signed(webhook: &Webhook, headers: &HeaderMap, body: Body) -> Result<bool, Problem> {
-    if let Some(shown) = headers.get("x-gitlab-token") {
-        return Ok(shown.to_str().is_ok_and(|shown| Secret::new(shown) == webhook.secret));
+/// How the repository may be called that a webhook is about; `None` without the right signature.
+async fn heard(webhook: &Webhook, headers: &HeaderMap, body: Body) -> Result<Option<Vec<String>>, Problem> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let token = text("x-gitlab-token").map(|shown| Secret::new(shown) == webhook.secret);
+    if token == Some(false) || (token.is_none() && text("x-hub-signature-256").is_none()) {
+        return Ok(None);
     }
-    let Some(signature) = headers.get("x-hub-signature-256").and_then(|value| value.to_str().ok()) else {
-        return Ok(false);
-    };
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "unreadable", format!("the webhook could not be read: {error}"))
     })?;
-    Ok(is_signature(&webhook.secret, &body.to_bytes(), signature))
+    let body = body.to_bytes();
+    let is_signed = token.unwrap_or_else(|| {
+        text("x-hub-signature-256").is_some_and(|signature| is_signature(&webhook.secret, &body, signature))
+    });
+    Ok(is_signed.then(|| names_in(&body)))
+}
+
+/// GitHub's `repository`, GitLab's `project` by its path and its number.
+fn names_in(body: &[u8]) -> Vec<String> {
+    let payload: Value = serde_json::from_slice(body).unwrap_or_default();
+    let names = [&payload["repository"]["full_name"], &payload["project"]["path_with_namespace"]];
+    let names = names.into_iter().filter_map(|name| name.as_str().map(str::to_owned));
+    names.chain(payload["project"]["id"].as_u64().map(|id| id.to_string())).collect()
 }
 
 /// Whether `signature` is GitHub's of `body`; compared in a time that tells nothing.
@@ -91,6 +107,16 @@ mod tests {
         // The example of GitHub's documentation.
         let secret = Secret::new("It's a Secret to Everybody");
         assert_eq!(is_signature(&secret, body, signature), expected, "{signature}");
+    }
+
+    #[test]
+    fn a_webhook_names_its_repository() {
+        assert_eq!(names_in(br#"{"repository":{"full_name":"Ann/site","id":7}}"#), ["Ann/site"]);
+        assert_eq!(
+            names_in(br#"{"project":{"id":7,"path_with_namespace":"a/b/c"},"repository":{"name":"c"}}"#),
+            ["a/b/c", "7"]
+        );
+        assert!(names_in(b"{}").is_empty() && names_in(b"payload=%7B").is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Each call is one commit, and repeating it changes nothing. What the forge says is judged by `domain::forge`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::domain::event::NewEvent;
@@ -154,6 +155,10 @@ impl Service {
         self.transact(|| async move {
             let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
             let Some(after) = settle::stopping(&item, cause, self.now()) else { return Ok((Commit::default(), ())) };
+            // It is finished, and will be told as that.
+            if self.store.task(&item.task).await?.is_some_and(|task| task.status == TaskStatus::Done) {
+                return Ok((Commit::default(), ()));
+            }
             self.end_work_on(&item, after, cause).await
         })
         .await
@@ -319,11 +324,16 @@ impl Service {
         Ok((Commit { expect, changes }, ()))
     }
 
-    /// The open launches that work on an item, or may come to: with other work for them, those that asked for none yet don't.
+    /// The open launches that work on an item or a part of it, or may come to: with other work for them, those that asked for none yet don't.
     pub(super) async fn launches_on(&self, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
         let key = InstanceKey::new(item.agent.clone(), item.project.clone(), Purpose::Task);
+        let mut tasks: BTreeSet<TaskId> = BTreeSet::from([item.task.clone()]);
+        tasks.extend(self.tasks_below(&item.task, |_| true).await?.into_iter().map(|task| task.id));
         let mut open = self.store.open_launches().await?;
-        open.retain(|launch| launch.key == key && launch.task.as_ref().is_none_or(|task| *task == item.task));
+        open.retain(|launch| match &launch.task {
+            Some(task) => tasks.contains(task),
+            None => launch.key == key,
+        });
         if open.iter().any(|launch| launch.task.is_none()) && self.has_other_work(item).await? {
             open.retain(|launch| launch.task.is_some());
         }

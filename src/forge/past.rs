@@ -1,0 +1,37 @@
+//! Removes the folders of items that are forgotten with the rest of the past (`retention.history`).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::contexts::Contexts;
+use crate::service::Service;
+use crate::telemetry::ErrorChain;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_hours(6);
+
+/// Looks as long as it is polled. Cancel-safe.
+pub(super) async fn forget(service: Arc<Service>, contexts: Arc<Contexts>) -> Infallible {
+    loop {
+        let known = Arc::clone(&contexts);
+        let completed = tokio::task::spawn_blocking(move || known.completed()).await.unwrap_or_default();
+        for id in completed {
+            match service.forge_item(&id).await {
+                Ok(None) => {
+                    let known = Arc::clone(&contexts);
+                    let removed = tokio::task::spawn_blocking(move || known.remove_completed(&id)).await;
+                    if let Ok(Err(error)) = removed {
+                        tracing::warn!(error = %ErrorChain(&error), "could not remove the folder of a forgotten item");
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    tracing::warn!(error = %ErrorChain(&error), "could not look for forgotten items; will try again");
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
