@@ -221,47 +221,54 @@ pub async fn watch(
     loop {
         let newest = config.borrow_and_update().clone();
         service.forget_forges();
+        warn_of_orphans(&service, &newest).await;
+        let mut parts = parts_of(&service, state_dir, &newest, &pokes);
         tokio::select! {
-            never = watch_hosts(&service, state_dir, &newest, &pokes) => match never {},
+            never = ended(&mut parts) => match never {},
             changed = config.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await;
                 }
             }
         }
+        // All of the old are gone before the new ones begin.
+        parts.shutdown().await;
     }
 }
 
-async fn watch_hosts(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Pokes) -> Infallible {
+/// Whoever watches and serves the hosts of a configuration.
+fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Pokes) -> JoinSet<Infallible> {
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
     parts.spawn(async move { settling.settle_forge_items().await });
-    warn_of_orphans(service, config).await;
     if config.hosts.is_empty() {
         service.hold_starts(false);
-    } else {
-        let contexts = Arc::new(contexts::Contexts::new(state_dir));
-        let (paused, settings, poll_interval) =
-            (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
-        let pokes = pokes.clone();
-        let all = pokes.clone();
-        parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
-        parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
-        let habits = judge::Habits {
-            poll_interval: config.poll_interval,
-            task_stop: config.task_stop.clone(),
-            paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
-        };
-        for (place, host) in config.hosts.iter().enumerate() {
-            let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
-            let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
-            parts.spawn(performer.work(service.forge_news()));
-            for repository in &host.repositories {
-                let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
-                parts.spawn(poller.watch(pokes.listen(&repository.name)));
-            }
+        return parts;
+    }
+    let contexts = Arc::new(contexts::Contexts::new(state_dir));
+    parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
+    let (paused, settings, poll_interval) = (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
+    let all = pokes.clone();
+    parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
+    let habits = judge::Habits {
+        poll_interval: config.poll_interval,
+        task_stop: config.task_stop.clone(),
+        paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
+    };
+    for (place, host) in config.hosts.iter().enumerate() {
+        let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
+        let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
+        parts.spawn(performer.work(service.forge_news()));
+        for repository in &host.repositories {
+            let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
+            parts.spawn(poller.watch(pokes.listen(&repository.name)));
         }
     }
+    parts
+}
+
+/// None of them ends but by a panic, which is handed on.
+async fn ended(parts: &mut JoinSet<Infallible>) -> Infallible {
     match parts.join_next().await {
         Some(Ok(never)) => match never {},
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -15,26 +15,16 @@ use crate::nudge::sleep_until;
 use crate::store::{Commit, CommitError, Expect};
 use crate::telemetry::ErrorChain;
 
-use super::waiting::ForgeWork;
 use super::{Service, ServiceError};
 
 /// After the store didn't answer.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Ends the keeping in mind.
-struct Interest(ForgeWork);
-
-impl Drop for Interest {
-    fn drop(&mut self) {
-        self.0.forget();
-    }
-}
-
 impl Service {
     /// Settles items as long as it is polled. Cancel-safe: each commit is whole.
     pub async fn settle_forge_items(&self) -> Infallible {
         let work = &self.waiting.forge_work;
-        let _interest = Interest(work.clone());
+        let _interest = work.interest();
         let mut changes = work.nudge.listen();
         // Of everything first: what happened while nobody looked.
         let mut looks_at_all = true;

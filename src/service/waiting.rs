@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 /// What has changed that may concern items of forges, as long as somebody wants to know.
 #[derive(Clone, Default)]
 pub(super) struct ForgeWork {
-    changed: Arc<Mutex<Option<ChangedWork>>>,
+    changed: Arc<Mutex<ChangedWork>>,
     pub(super) nudge: Nudge,
 }
 
@@ -51,12 +51,34 @@ pub(super) struct ForgeWork {
 pub(super) struct ChangedWork {
     pub(super) tasks: BTreeSet<TaskId>,
     pub(super) has_launches: bool,
+    /// How many want to know: one that ends may do so after the next has begun.
+    n_interested: usize,
+}
+
+/// As long as this is there, changes are kept in mind.
+pub(super) struct Interest(ForgeWork);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        let mut changed = self.0.lock();
+        changed.n_interested -= 1;
+        if changed.n_interested == 0 {
+            *changed = ChangedWork::default();
+        }
+    }
 }
 
 impl ForgeWork {
-    /// What has changed since the last call; from the first one on it is kept in mind.
+    pub(super) fn interest(&self) -> Interest {
+        self.lock().n_interested += 1;
+        Interest(self.clone())
+    }
+
+    /// What has changed since the last call.
     pub(super) fn take(&self) -> ChangedWork {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).replace(ChangedWork::default()).unwrap_or_default()
+        let mut changed = self.lock();
+        let n_interested = changed.n_interested;
+        std::mem::replace(&mut *changed, ChangedWork { n_interested, ..ChangedWork::default() })
     }
 
     /// One task is to be looked at once more.
@@ -64,17 +86,17 @@ impl ForgeWork {
         self.add(vec![task.clone()], false);
     }
 
-    /// Nobody wants to know any more.
-    pub(super) fn forget(&self) {
-        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
     fn add(&self, tasks: Vec<TaskId>, has_launches: bool) {
-        if let Some(changed) = self.changed.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let mut changed = self.lock();
+        if changed.n_interested > 0 {
             changed.tasks.extend(tasks);
             changed.has_launches |= has_launches;
             self.nudge.wake();
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ChangedWork> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
