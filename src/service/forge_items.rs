@@ -150,7 +150,7 @@ impl Service {
     }
 
     /// Stops the work on an item: its task is cancelled and its agent ended, in one commit. What is owed for that comes when the
-    /// agent is gone ([`Service::settle_items`]).
+    /// agent is gone ([`Service::settle_forge_items`]).
     pub async fn stop_item(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
         self.transact(|| async move {
             let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
