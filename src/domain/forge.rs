@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::words::words;
 
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
-pub use item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Standing};
+pub use item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Setback, Standing};
 pub use labels::{LabelDelta, LabelNames};
 
 words! {

@@ -22,8 +22,8 @@ use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, StopCause, is_bot,
-    task_text,
+    Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, Setback, StopCause,
+    is_bot, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::nudge::{Wakeups, sleep_until};
@@ -68,6 +68,20 @@ enum Undone {
     /// Said as it is to be read.
     #[error("{0}")]
     Refused(String),
+}
+
+impl Undone {
+    const fn setback(&self) -> Setback {
+        match self {
+            Self::Unanswered(Unanswered::Failed(
+                ForgeError::Forbidden { .. }
+                | ForgeError::NotFound { .. }
+                | ForgeError::Moved { .. }
+                | ForgeError::Refused { .. },
+            )) => Setback::Refused,
+            _ => Setback::Unanswered,
+        }
+    }
 }
 
 /// What to do after a failure.
@@ -212,7 +226,7 @@ impl Performer {
     async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
         let error = ErrorChain(undone).to_string();
         let what = owed.to_string();
-        match next_after(undone, owed, item.n_attempts) {
+        match next_after(undone, owed, item.n_refusals) {
             Next::Wait => {
                 tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits for its host");
                 Ok(())
@@ -223,7 +237,7 @@ impl Performer {
                 } else {
                     tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "a forge item is not up to date; will try again");
                 }
-                self.seat.service.owed_has_failed(&item.id, owed, &error).await
+                self.seat.service.owed_has_failed(&item.id, owed, undone.setback(), &error).await
             }
             Next::GiveUp => {
                 tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
@@ -431,18 +445,18 @@ fn is_of_another(comments: &[Comment], item: &ForgeItem, after_comment: u64) -> 
 }
 
 /// What a failure means: what can't be helped by waiting is given up, all else is tried until it is done.
-fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
+fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
             Undone::Held | Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
             _ => Next::TryAgain,
         };
     };
-    let is_last = n_attempts + 1 >= MAX_REFUSALS;
+    let is_last = n_refusals + 1 >= MAX_REFUSALS;
     match error {
         // There is nothing any more to write to, said twice.
         ForgeError::NotFound { .. } | ForgeError::Moved { status: 301 | 308, .. }
-            if n_attempts >= 1 && *owed != Owed::Claim =>
+            if n_refusals >= 1 && *owed != Owed::Claim =>
         {
             Next::GiveUp
         }
@@ -451,7 +465,7 @@ fn next_after(undone: &Undone, owed: &Owed, n_attempts: u32) -> Next {
             Next::GiveUp
         }
         // A label is worth more patience; but what comes after it is worth more than that.
-        ForgeError::Forbidden { .. } if n_attempts >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) => {
+        ForgeError::Forbidden { .. } if n_refusals >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) => {
             Next::GiveUp
         }
         ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
@@ -464,8 +478,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(error: ForgeError, owed: &Owed, n_attempts: u32, expected: Next) {
-        assert_eq!(next_after(&Undone::Unanswered(error.into()), owed, n_attempts), expected);
+    fn check(error: ForgeError, owed: &Owed, n_refusals: u32, expected: Next) {
+        assert_eq!(next_after(&Undone::Unanswered(error.into()), owed, n_refusals), expected);
     }
 
     fn message() -> String {

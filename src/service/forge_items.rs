@@ -9,7 +9,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::forge::item::ItemState;
 use crate::domain::forge::settle;
 use crate::domain::forge::texts::Texts;
-use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, StopCause};
+use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, Setback, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
@@ -87,6 +87,7 @@ impl Service {
                 state: ItemState::Claiming { after_comment: None },
                 owed: vec![Owed::Claim],
                 n_attempts: 0,
+                n_refusals: 0,
                 retry_at: None,
                 last_error: None,
                 n_comments: 0,
@@ -244,10 +245,16 @@ impl Service {
     }
 
     /// Notes that it failed, and is to be tried again.
-    pub async fn owed_has_failed(&self, id: &ItemId, owed: &Owed, error: &str) -> Result<(), ServiceError> {
+    pub async fn owed_has_failed(
+        &self,
+        id: &ItemId,
+        owed: &Owed,
+        setback: Setback,
+        error: &str,
+    ) -> Result<(), ServiceError> {
         let failed = |item: &ForgeItem, now: Timestamp| {
             let is_first = item.owed.first() == Some(owed);
-            is_first.then(|| item.clone().failed(error.to_owned(), now + item.delay()))
+            is_first.then(|| item.clone().failed(setback, error.to_owned(), now + item.delay()))
         };
         self.change_item(id, failed).await.map(drop)
     }

@@ -37,6 +37,8 @@ pub struct ForgeItem {
     pub owed: Vec<Owed>,
     /// How often the first of `owed` failed.
     pub n_attempts: u32,
+    /// How often the forge said no to it.
+    pub n_refusals: u32,
     /// Not before then is it tried again.
     pub retry_at: Option<Timestamp>,
     pub last_error: Option<String>,
@@ -126,6 +128,15 @@ pub enum Owed {
     Folder {
         place: Place,
     },
+}
+
+/// How something that is owed failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setback {
+    /// The forge said no: waiting may not help.
+    Refused,
+    /// It said nothing of it.
+    Unanswered,
 }
 
 impl Place {
@@ -235,7 +246,7 @@ impl ForgeItem {
         }
         let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
-        Self { n_attempts: 0, retry_at: None, last_error: given_up, ended_at, ..self }
+        Self { n_attempts: 0, n_refusals: 0, retry_at: None, last_error: given_up, ended_at, ..self }
     }
 
     /// How long to wait after one more failure: from a second to five minutes, not the same for all.
@@ -247,9 +258,10 @@ impl ForgeItem {
     }
 
     /// After the first of `owed` failed: tried again at `retry_at`.
-    pub fn failed(self, error: String, retry_at: Timestamp) -> Self {
+    pub fn failed(self, setback: Setback, error: String, retry_at: Timestamp) -> Self {
         Self {
             n_attempts: self.n_attempts.saturating_add(1),
+            n_refusals: self.n_refusals.saturating_add(u32::from(setback == Setback::Refused)),
             retry_at: Some(retry_at),
             last_error: Some(error),
             ..self

@@ -144,7 +144,7 @@ fn standing(work: Work<'_>) -> Option<Standing> {
 fn ended(mut item: ForgeItem, end: ItemEnd, work: Work<'_>, texts: Texts, now: Timestamp) -> ForgeItem {
     // What was to be said of it on the way is not news any more.
     item.owed.retain(|owed| matches!(owed, Owed::Comment { .. }));
-    let item = ForgeItem { state: ItemState::Ended(end), n_attempts: 0, retry_at: None, ..item };
+    let item = ForgeItem { state: ItemState::Ended(end), n_attempts: 0, n_refusals: 0, retry_at: None, ..item };
     let item = item.owing(Owed::Folder { place: Place::Running });
     let told = match end {
         ItemEnd::Done => Some((LabelState::Done, texts.finished(work.last, now))),

@@ -453,7 +453,7 @@ async fn write_credential(connection: &mut SqliteConnection, credential: &Creden
 async fn write_item(connection: &mut SqliteConnection, item: &ForgeItem) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, title, url, state, owed, \
-            n_attempts, retry_at, last_error, n_comments, is_missing, n_resumed, created_at, ended_at";
+            n_attempts, n_refusals, retry_at, last_error, n_comments, is_missing, n_resumed, created_at, ended_at";
         Table::new("forge item", "forge_items", 1, columns)
     });
     if item.is_open() {
@@ -469,6 +469,7 @@ async fn write_item(connection: &mut SqliteConnection, item: &ForgeItem) -> Resu
         .bind(json(serde_json::to_string(&item.state)))
         .bind(json(serde_json::to_string(&item.owed)))
         .bind(i64::from(item.n_attempts))
+        .bind(i64::from(item.n_refusals))
         .bind(millis(item.retry_at))
         .bind(&item.last_error)
         .bind(i64::from(item.n_comments))

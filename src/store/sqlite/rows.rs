@@ -282,6 +282,7 @@ pub(super) fn forge_item(row: &SqliteRow) -> Result<ForgeItem, StoreError> {
             state: serde_json::from_str(row.get("state")?)?,
             owed: serde_json::from_str(row.get("owed")?)?,
             n_attempts: row.number("n_attempts")?,
+            n_refusals: row.number("n_refusals")?,
             retry_at: row.optional_time("retry_at")?,
             last_error: row.get("last_error")?,
             n_comments: row.number("n_comments")?,

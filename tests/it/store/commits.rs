@@ -317,6 +317,7 @@ fn item_row() -> impl Strategy<Value = ForgeItem> {
             state,
             owed,
             n_attempts: n,
+            n_refusals: n / 2,
             retry_at,
             last_error: retry_at.map(|at| at.to_string()),
             n_comments: n,

@@ -27,6 +27,7 @@ fn item(state: ItemState) -> ForgeItem {
         state,
         owed: Vec::new(),
         n_attempts: 0,
+        n_refusals: 0,
         retry_at: None,
         last_error: None,
         n_comments: 0,

@@ -14,6 +14,7 @@ CREATE TABLE forge_items (
     state TEXT NOT NULL,
     owed TEXT NOT NULL,
     n_attempts BIGINT NOT NULL,
+    n_refusals BIGINT NOT NULL,
     retry_at BIGINT,
     last_error TEXT,
     n_comments BIGINT NOT NULL,
