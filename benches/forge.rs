@@ -80,6 +80,10 @@ fn assigned(fake: &Fake, forge: ForgeKind, title: &str) -> Item {
     issue
 }
 
+fn is_open(launch: &Value) -> bool {
+    launch["state"] != "ended"
+}
+
 fn items(control: &mut Control) -> Result<Vec<Value>> {
     let items = control.get("/forge/items?limit=1000")?;
     Ok(items.as_array().context("a list")?.clone())
@@ -167,11 +171,11 @@ fn until_stopped() -> Result<Figure> {
     for n in 0..10 {
         let issue = assigned(&fake, ForgeKind::GitHub, &format!("Issue {n}"));
         bed.wait_until("the agent runs", |_| {
-            Ok(!Bed::launches(&mut control, 1, |launch| launch["pid"].is_u64())?.is_empty())
+            Ok(!Bed::launches(&mut control, 1, |launch| is_open(launch) && launch["pid"].is_u64())?.is_empty())
         })?;
         issue.unassign(BOT);
         let began = Instant::now();
-        bed.wait_until("the agent is gone", |_| Ok(Bed::launches(&mut control, 1, |_| true)?.is_empty()))?;
+        bed.wait_until("the agent is gone", |_| Ok(Bed::launches(&mut control, 1, is_open)?.is_empty()))?;
         times.add(began.elapsed());
         bed.wait_until("all is said", |_| Ok(items(&mut control)?.is_empty()))?;
     }

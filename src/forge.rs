@@ -1,8 +1,8 @@
 //! Forges: GitHub and GitLab issues become work, and taking the bot off them stops it (seed 002).
 //!
 //! ```text
-//!  Forge (GitHub, GitLab) ◄── poller, one a host: lists, judges items ──► service: takes, stops, resumes
-//!                         ◄── performer, one a host: what is owed ◄────── service: settles items by their tasks
+//!  Forge (GitHub, GitLab) ◄── poller, one a repository: lists; judge: items ──► service: takes, stops, resumes
+//!                         ◄── performer, one a host: what is owed ◄──────────── service: settles items by their tasks
 //!                             contexts: the folders of items       signal: the pause file
 //! ```
 //!
