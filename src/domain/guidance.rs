@@ -29,21 +29,14 @@ impl Guidance {
         Self(language)
     }
 
-    const fn either(self, english: &'static str, japanese: &'static str) -> &'static str {
-        match self.0 {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
-    }
-
     /// After `authenticate` (seed 004 for a task).
     pub const fn authenticated(self, purpose: Purpose) -> &'static str {
         match purpose {
-            Purpose::Task => self.either(
+            Purpose::Task => self.0.either(
                 "Call get_my_task to fetch the details of your task.",
                 "get_my_task を呼び出してタスク詳細を取得してください",
             ),
-            Purpose::Chat => self.either(
+            Purpose::Chat => self.0.either(
                 "Call get_next_action and do what it says, again and again.",
                 "get_next_action を呼び出し、その指示に従うことを繰り返してください",
             ),
@@ -52,12 +45,12 @@ impl Guidance {
 
     /// What the hidden message says that opens a chat (seed 003).
     pub const fn chat_started(self) -> &'static str {
-        self.either("Session started", "セッション開始")
+        self.0.either("Session started", "セッション開始")
     }
 
     /// After `respond_chat`.
     pub const fn responded(self) -> &'static str {
-        self.either(
+        self.0.either(
             "Your answer is delivered. Call get_next_action.",
             "応答を送信しました。get_next_action を呼び出してください。",
         )
@@ -66,11 +59,11 @@ impl Guidance {
     /// After `get_pending_messages`.
     pub const fn messages_given(self, n_messages: usize) -> &'static str {
         match n_messages {
-            0 => self.either(
+            0 => self.0.either(
                 "There are no messages for you. Call get_next_action.",
                 "未読メッセージはありません。get_next_action を呼び出してください。",
             ),
-            _ => self.either(
+            _ => self.0.either(
                 "Reply with respond_chat, then call get_next_action.",
                 "respond_chat で応答してから get_next_action を呼び出してください。",
             ),
@@ -79,7 +72,7 @@ impl Guidance {
 
     /// After `get_my_task` with a task (seed 004).
     pub const fn task_given(self) -> &'static str {
-        self.either(
+        self.0.either(
             "When the task is finished, call report_completed.",
             "タスクを完了したら report_completed を呼び出してください",
         )
@@ -87,17 +80,17 @@ impl Guidance {
 
     /// After `get_my_task` without one (seed 004).
     pub const fn no_task(self) -> &'static str {
-        self.either("There is no task assigned to you at present.", "現在割り当てられたタスクはありません")
+        self.0.either("There is no task assigned to you at present.", "現在割り当てられたタスクはありません")
     }
 
     /// After `report_completed` (seed 004 for success).
     pub const fn reported(self, result: ReportResult) -> &'static str {
         match result {
-            ReportResult::Success => self.either(
+            ReportResult::Success => self.0.either(
                 "The task is completed. Your session ends here: exit now.",
                 "タスクが完了しました。セッションを終了します。",
             ),
-            ReportResult::Failed | ReportResult::Blocked => self.either(
+            ReportResult::Failed | ReportResult::Blocked => self.0.either(
                 "Your report is recorded. Your session ends here: exit now.",
                 "報告を記録しました。セッションを終了します。",
             ),
@@ -106,7 +99,7 @@ impl Guidance {
 
     /// After `update_task_status` to done, while other work remains (seed 001).
     pub const fn work_remains(self) -> &'static str {
-        self.either(
+        self.0.either(
             "Check the state of your remaining tasks with get_my_task_progress and go on with the work that is needed.",
             "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。",
         )
@@ -114,7 +107,7 @@ impl Guidance {
 
     /// After `update_task_status` to done, when nothing remains (seed 001).
     pub const fn all_work_done(self) -> &'static str {
-        self.either(
+        self.0.either(
             "All tasks assigned to you are finished. Call report_completed.",
             "担当タスクが全て完了しました。report_completed を呼び出してください。",
         )
@@ -123,11 +116,11 @@ impl Guidance {
     /// After `create_task` and `create_tasks_batch`.
     pub const fn tasks_created(self, place: NewPlace) -> &'static str {
         match place {
-            NewPlace::InTree => self.either(
+            NewPlace::InTree => self.0.either(
                 "The subtasks are recorded. Call get_next_action: it says which comes first.",
                 "サブタスクを登録しました。get_next_action を呼び出して次に実行するサブタスクを確認してください。",
             ),
-            NewPlace::Top => self.either(
+            NewPlace::Top => self.0.either(
                 "The task is recorded for later: people decide when it begins. Go on with your own work.",
                 "タスクをバックログに登録しました。着手の判断はユーザーが行います。現在の作業を続けてください。",
             ),
@@ -136,7 +129,7 @@ impl Guidance {
 
     /// After `save_context`.
     pub const fn context_saved(self) -> &'static str {
-        self.either(
+        self.0.either(
             "What you saved is kept: get_my_task returns it to whoever goes on with this task. Go on with your work.",
             "状況を保存しました。次にこのタスクを担当するエージェントは get_my_task で参照できます。作業を続けてください。",
         )
@@ -144,7 +137,7 @@ impl Guidance {
 
     /// With every answer while there is something that an agent was not told yet (seed 000).
     pub const fn notification(self) -> &'static str {
-        self.either(
+        self.0.either(
             "There is a notification. Call get_notifications and read it.",
             "通知があります。get_notificationsを呼び出して確認してください。",
         )
@@ -155,38 +148,39 @@ impl Guidance {
         use NoticeAction as N;
         match action {
             N::Blocked => self
+                .0
                 .either("The status of the task was changed to blocked", "タスクのステータスがblockedに変更されました"),
-            N::Cancelled => self.either(
+            N::Cancelled => self.0.either(
                 "The status of the task was changed to cancelled",
                 "タスクのステータスがcancelledに変更されました",
             ),
             N::Done => {
-                self.either("The status of the task was changed to done", "タスクのステータスがdoneに変更されました")
+                self.0.either("The status of the task was changed to done", "タスクのステータスがdoneに変更されました")
             }
             N::Todo => {
-                self.either("The status of the task was changed to todo", "タスクのステータスがtodoに変更されました")
+                self.0.either("The status of the task was changed to todo", "タスクのステータスがtodoに変更されました")
             }
-            N::Reassigned => self.either("The task was taken from you", "タスクの担当者が変更されました"),
-            N::Paused => self.either("Work on the project is paused", "プロジェクトの作業が一時停止されました"),
+            N::Reassigned => self.0.either("The task was taken from you", "タスクの担当者が変更されました"),
+            N::Paused => self.0.either("Work on the project is paused", "プロジェクトの作業が一時停止されました"),
             N::Unassigned => {
-                self.either("You are no longer assigned to the project", "プロジェクトへの割り当てが解除されました")
+                self.0.either("You are no longer assigned to the project", "プロジェクトへの割り当てが解除されました")
             }
-            N::Closed => self.either("The project is closed", "プロジェクトが終了しました"),
+            N::Closed => self.0.either("The project is closed", "プロジェクトが終了しました"),
         }
     }
 
     /// What a notice asks its agent to do (seed 000 for blocked).
     pub const fn notice_instruction(self, action: NoticeAction, demand: NoticeDemand) -> &'static str {
         match (demand, action.kind()) {
-            (NoticeDemand::Read, _) => self.either(
+            (NoticeDemand::Read, _) => self.0.either(
                 "Stop working on this subtask, and check what remains with get_my_task_progress.",
                 "このサブタスクの作業を中断し、get_my_task_progress で残りのタスク状況を確認してください",
             ),
-            (NoticeDemand::End, NoticeKind::StatusChange) => self.either(
+            (NoticeDemand::End, NoticeKind::StatusChange) => self.0.either(
                 "Stop your work and call report_completed with result='blocked'.",
                 "作業を中断し、report_completedをresult='blocked'で呼び出してください",
             ),
-            (NoticeDemand::End, NoticeKind::Stop) => self.either(
+            (NoticeDemand::End, NoticeKind::Stop) => self.0.either(
                 "Stop your work, save what you have with save_context, call logout and exit.",
                 "作業を中断し、save_context で状況を保存してから logout を呼び出し、プロセスを終了してください",
             ),
@@ -198,25 +192,25 @@ impl Guidance {
         match step {
             TaskStep::GetNotifications => self.notification(),
             TaskStep::GetMyTask => self.authenticated(Purpose::Task),
-            TaskStep::Work(_) => self.either(
+            TaskStep::Work(_) => self.0.either(
                 "Carry out this task yourself. Work as its description says, and when it is finished set its status to 'done' with update_task_status.",
                 "このタスクを直接実行してください。\nタスクの内容に従って作業を行い、完了したら\nupdate_task_status で status を 'done' に変更してください。",
             ),
-            TaskStep::ExecuteSubtask(_) => self.either(
+            TaskStep::ExecuteSubtask(_) => self.0.either(
                 "Carry out this subtask. When it is finished, set its status to 'done' with update_task_status.",
                 "現在のサブタスクを実行してください。\n完了したら update_task_status で status を 'done' に変更してください。",
             ),
-            TaskStep::StartSubtask(_) => self.either(
+            TaskStep::StartSubtask(_) => self.0.either(
                 "This subtask is assigned to another agent. Set its status to 'in_progress' with update_task_status: that starts its agent. Then call get_next_action.",
                 "このサブタスクは別のエージェントに割り当てられています。\nupdate_task_status で status を 'in_progress' に変更すると担当エージェントが起動します。\nその後 get_next_action を呼び出してください。",
             ),
             TaskStep::WaitForSubtasks => self.wait(0),
             TaskStep::ReportCompleted(ReportResult::Success) => self.all_work_done(),
-            TaskStep::ReportCompleted(ReportResult::Failed | ReportResult::Blocked) => self.either(
+            TaskStep::ReportCompleted(ReportResult::Failed | ReportResult::Blocked) => self.0.either(
                 "You can't go on with this task. Call report_completed with result='blocked' and say in the summary what is in the way.",
                 "このタスクは続行できません。report_completedをresult='blocked'で呼び出し、summary に理由を記入してください。",
             ),
-            TaskStep::LogOut => self.either(
+            TaskStep::LogOut => self.0.either(
                 "There is nothing for you to do here now. Save what you have with save_context, call logout and exit.",
                 "現在実行する作業はありません。必要なら save_context で状況を保存し、logout を呼び出してプロセスを終了してください。",
             ),
@@ -227,12 +221,12 @@ impl Guidance {
     /// After `get_next_action` in a chat session.
     pub const fn next_of_chat(self, step: ChatStep) -> &'static str {
         match step {
-            ChatStep::GetPendingMessages => self.either(
+            ChatStep::GetPendingMessages => self.0.either(
                 "There are messages for you. Read them (they are in this answer, and get_pending_messages returns them again), reply with respond_chat, then call get_next_action.",
                 "未読メッセージがあります。内容を確認し（この応答に含まれています。get_pending_messages でも取得できます）、respond_chat で応答してから get_next_action を呼び出してください。",
             ),
             ChatStep::WaitForMessages => self.wait(0),
-            ChatStep::LogOut => self.either(
+            ChatStep::LogOut => self.0.either(
                 "Nobody has said anything for a while. Call logout and exit.",
                 "一定時間メッセージがありませんでした。logout を呼び出してプロセスを終了してください。",
             ),
@@ -241,28 +235,29 @@ impl Guidance {
     }
 
     const fn exit(self) -> &'static str {
-        self.either("Your session is over: exit now.", "セッションは終了しました。プロセスを終了してください。")
+        self.0.either("Your session is over: exit now.", "セッションは終了しました。プロセスを終了してください。")
     }
 
     /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003).
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
-            self.either(
+            self.0.either(
                 "There is nothing to do yet. Call get_next_action again now: it waits for you.",
                 "まだ作業はありません。すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
             )
         } else {
-            self.either("Call get_next_action again after 5 seconds.", "5秒後に再度get_next_actionを呼び出してください")
+            self.0
+                .either("Call get_next_action again after 5 seconds.", "5秒後に再度get_next_actionを呼び出してください")
         }
     }
 
     /// After `logout`.
     pub const fn logged_out(self) -> &'static str {
-        self.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
+        self.0.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
     }
 
     const fn steps_title(self) -> &'static str {
-        self.either("Steps", "手順")
+        self.0.either("Steps", "手順")
     }
 
     /// What an agent CLI is started with (seed 004). Without `passkey` it names the variable that holds it, because an

@@ -10,3 +10,13 @@ words! {
         Japanese = "ja",
     }
 }
+
+impl Language {
+    /// What is said in this language.
+    pub const fn either<T: Copy>(self, english: T, japanese: T) -> T {
+        match self {
+            Self::English => english,
+            Self::Japanese => japanese,
+        }
+    }
+}

@@ -20,21 +20,14 @@ impl Texts {
         Self(language)
     }
 
-    const fn either(self, english: &'static str, japanese: &'static str) -> &'static str {
-        match self.0 {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
-    }
-
     /// The item is ours.
     pub fn claimed(self, agent: &AgentId, project: &ProjectId, at: Timestamp) -> String {
-        let title = self.either("## 🤖 Task started", "## 🤖 タスク開始");
-        let text = self.either(
+        let title = self.0.either("## 🤖 Task started", "## 🤖 タスク開始");
+        let text = self.0.either(
             "This is being worked on. Unassign the bot to stop it.",
             "処理を開始します。停止するにはボットのアサインを解除してください。",
         );
-        let (agent_word, project_word) = self.either_pair(("Agent", "Project"), ("エージェント", "プロジェクト"));
+        let (agent_word, project_word) = self.0.either(("Agent", "Project"), ("エージェント", "プロジェクト"));
         format!(
             "{title}\n\n{text}\n\n- {agent_word}: `{agent}`\n- {project_word}: `{project}`\n{}",
             self.line(("Started", "開始時刻"), &at.to_string())
@@ -43,8 +36,8 @@ impl Texts {
 
     /// The task is done.
     pub fn finished(self, work: Option<&Execution>, at: Timestamp) -> String {
-        let title = self.either("## ✅ Task done", "## ✅ タスク完了");
-        let text = self.either("The task is done.", "タスクが完了しました。");
+        let title = self.0.either("## ✅ Task done", "## ✅ タスク完了");
+        let text = self.0.either("The task is done.", "タスクが完了しました。");
         let time = self.line(("Finished", "完了時刻"), &at.to_string());
         format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
     }
@@ -58,16 +51,16 @@ impl Texts {
         at: Timestamp,
     ) -> String {
         let (title, text) = match standing {
-            Standing::Failed => self.either_pair(
+            Standing::Failed => self.0.either(
                 ("## ❌ Task failed", "The agent reported failure."),
                 ("## ❌ タスク失敗", "エージェントが失敗を報告しました。"),
             ),
-            Standing::Blocked | Standing::Processing => self.either_pair(
+            Standing::Blocked | Standing::Processing => self.0.either(
                 ("## 🚧 Task blocked", "The task can't go on by itself."),
                 ("## 🚧 タスクブロック", "タスクを続行できません。"),
             ),
         };
-        let again = self.either(
+        let again = self.0.either(
             "To try again, add the bot's label again; to end it, unassign the bot.",
             "再試行するにはボットのラベルを再度付けてください。終了するにはボットのアサインを解除してください。",
         );
@@ -80,34 +73,36 @@ impl Texts {
 
     /// Work on it was stopped (seed 002 §4.2).
     pub fn stopped(self, cause: StopCause, work: Option<&Execution>, at: Timestamp) -> String {
-        let title = self.either("## ⛔ Task stopped", "## ⛔ タスク停止");
-        let text =
-            match cause {
-                StopCause::Unassigned => self.either(
-                    "The bot was unassigned, so the task was stopped.",
-                    "アサインが解除されたため、タスクを停止しました。",
-                ),
-                StopCause::Unlabelled => self.either(
-                    "The bot's labels were removed, so the task was stopped.",
-                    "ボットのラベルが外されたため、タスクを停止しました。",
-                ),
-                StopCause::Closed => self
-                    .either("This was closed, so the task was stopped.", "クローズされたため、タスクを停止しました。"),
-                StopCause::Gone => self
-                    .either("This is gone, so the task was stopped.", "見つからなくなったため、タスクを停止しました。"),
-                StopCause::Moved => {
-                    self.either("This was moved, so the task was stopped.", "移動されたため、タスクを停止しました。")
-                }
-                StopCause::Cancelled => self
-                    .either("The task was cancelled, so it was stopped.", "取り消されたため、タスクを停止しました。"),
-            };
+        let title = self.0.either("## ⛔ Task stopped", "## ⛔ タスク停止");
+        let text = match cause {
+            StopCause::Unassigned => self.0.either(
+                "The bot was unassigned, so the task was stopped.",
+                "アサインが解除されたため、タスクを停止しました。",
+            ),
+            StopCause::Unlabelled => self.0.either(
+                "The bot's labels were removed, so the task was stopped.",
+                "ボットのラベルが外されたため、タスクを停止しました。",
+            ),
+            StopCause::Closed => {
+                self.0.either("This was closed, so the task was stopped.", "クローズされたため、タスクを停止しました。")
+            }
+            StopCause::Gone => self
+                .0
+                .either("This is gone, so the task was stopped.", "見つからなくなったため、タスクを停止しました。"),
+            StopCause::Moved => {
+                self.0.either("This was moved, so the task was stopped.", "移動されたため、タスクを停止しました。")
+            }
+            StopCause::Cancelled => {
+                self.0.either("The task was cancelled, so it was stopped.", "取り消されたため、タスクを停止しました。")
+            }
+        };
         self.ended(title, text, work, at)
     }
 
     /// It was paused for too long.
     pub fn expired(self, work: Option<&Execution>, at: Timestamp) -> String {
-        let title = self.either("## ⛔ Task expired", "## ⛔ タスク期限切れ");
-        let text = self.either(
+        let title = self.0.either("## ⛔ Task expired", "## ⛔ タスク期限切れ");
+        let text = self.0.either(
             "The task was paused for too long and will not be resumed.",
             "一時停止の期限が過ぎたため、タスクを終了しました。",
         );
@@ -115,7 +110,7 @@ impl Texts {
     }
 
     fn ended(self, title: &str, text: &str, work: Option<&Execution>, at: Timestamp) -> String {
-        let again = self.either(
+        let again = self.0.either(
             "To start it again as a new task, assign the bot again and add its label.",
             "新しいタスクとして再開するには、ボットを再度アサインし、ラベルを付けてください。",
         );
@@ -125,8 +120,8 @@ impl Texts {
 
     /// The pause file is there.
     pub fn paused(self, work: Option<&Execution>, at: Timestamp) -> String {
-        let title = self.either("## ⏸️ Task paused", "## ⏸️ タスク一時停止");
-        let text = self.either(
+        let title = self.0.either("## ⏸️ Task paused", "## ⏸️ タスク一時停止");
+        let text = self.0.either(
             "The task was paused for maintenance. It is resumed by itself.",
             "メンテナンスのため、タスクを一時停止しました。自動的に再開されます。",
         );
@@ -136,24 +131,13 @@ impl Texts {
 
     /// It goes on.
     pub fn resumed(self, at: Timestamp) -> String {
-        let title = self.either("## ▶️ Task resumed", "## ▶️ タスク再開");
-        let text = self.either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
+        let title = self.0.either("## ▶️ Task resumed", "## ▶️ タスク再開");
+        let text = self.0.either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
         format!("{title}\n\n{text}\n\n{}", self.line(("Resumed", "再開時刻"), &at.to_string()))
     }
 
-    const fn either_pair(
-        self,
-        english: (&'static str, &'static str),
-        japanese: (&'static str, &'static str),
-    ) -> (&'static str, &'static str) {
-        match self.0 {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
-    }
-
     fn line(self, word: (&'static str, &'static str), value: &str) -> String {
-        format!("- {}: {value}", self.either(word.0, word.1))
+        format!("- {}: {value}", self.0.either(word.0, word.1))
     }
 
     /// The agent's last word.
@@ -178,7 +162,7 @@ impl Texts {
         let kept: String = text.chars().take(MAX_QUOTED).collect();
         format!(
             "\n\n### {}\n\n{}{}",
-            self.either(word.0, word.1),
+            self.0.either(word.0, word.1),
             harmless(kept.trim()),
             if is_cut { " …" } else { "" }
         )

@@ -272,10 +272,7 @@ impl Words {
             "unavailable" => ("does not answer", "応答なし"),
             _ => ("not asked yet", "未確認"),
         };
-        match self.language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
+        self.language.either(english, japanese)
     }
 
     /// How far the work on an item of a forge is.
@@ -293,10 +290,7 @@ impl Words {
             "expired" => ("expired", "期限切れ"),
             _ => ("elsewhere", "他で処理中"),
         };
-        match self.language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
+        self.language.either(english, japanese)
     }
 
     /// Why a pair does or doesn't start, in a sentence.
@@ -337,9 +331,6 @@ impl Words {
                 ("the coordinator has no passkey for the agent", "コーディネーターにパスキーがありません")
             }
         };
-        match self.language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
+        self.language.either(english, japanese)
     }
 }
