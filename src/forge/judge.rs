@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FoundItem;
 use super::seat::Seat;
-use super::{Conditional, FoundItem};
 use crate::config::TaskStop;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemState, Owed, Rules, StopCause};
+use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, Owed, Rules, StopCause};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
@@ -40,22 +40,20 @@ impl Judge {
     /// looks that are checks (`task_stop.check_interval`).
     pub(super) async fn judge(&self, rules: &Rules, item: ForgeItem, is_checked: bool) -> Result<Judged, String> {
         let Ok(forge) = self.seat.forge() else { return Ok(Judged::AskAgain) };
-        let ItemKey { repository, kind, number, .. } = &item.key;
         let revision = item.revision;
-        let answer = self.seat.ask(forge.item(repository, *kind, *number, None)).await;
+        let answer = self.seat.find(&*forge, &item).await;
         let service = &self.seat.service;
         // As it is now: it may have come further while the forge was asked.
         let item = service.forge_item(&item.id).await.map_err(|error| said(&error))?;
         // What the forge said of it is of before or after that; the next look tells.
         let Some(item) = item.filter(|item| item.revision == revision) else { return Ok(Judged::AskAgain) };
         let done = match answer {
-            Ok(Conditional::NotModified) => Ok(Judged::AskAgain),
-            Ok(Conditional::Fresh((FoundItem::Here(facts), _))) => self.act(rules, &item, &facts, is_checked).await,
-            Ok(Conditional::Fresh((FoundItem::Moved(to), _))) => {
+            Ok(FoundItem::Here(facts)) => self.act(rules, &item, &facts, is_checked).await,
+            Ok(FoundItem::Moved(to)) => {
                 tracing::info!(item = %item.key, to, "a forge item was moved");
                 self.stop(&item, StopCause::Moved, is_checked).await
             }
-            Ok(Conditional::Fresh((FoundItem::Gone, _))) => match service.note_missing(&item.id, true).await {
+            Ok(FoundItem::Gone) => match service.note_missing(&item.id, true).await {
                 // Once may be a mistake of the forge, or of the token.
                 Ok(true) => self.stop(&item, StopCause::Gone, is_checked).await,
                 other => other.map(|_| Judged::AskAgain),

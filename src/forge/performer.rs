@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::contexts::{Context, Contexts};
 use super::seat::{Seat, Unanswered};
-use super::{Conditional, Forge, ForgeError, FoundItem};
+use super::{Forge, ForgeError, FoundItem};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
@@ -276,8 +276,13 @@ impl Performer {
         }
         let rules = self.seat.rules().await.map_err(Undone::Refused)?;
         let comments = match self.comments(forge, item).await {
-            // The item itself says what became of it.
-            Err(Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. })) => Vec::new(),
+            // The item itself says what became of it; if it is there, so are its comments, at the next try.
+            Err(error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. })) => {
+                return match self.facts(forge, item).await? {
+                    Ok(_) => Err(error.into()),
+                    Err(cause) => Ok(service.stop_item(&item.id, cause).await?),
+                };
+            }
             comments => comments?,
         };
         // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
@@ -399,17 +404,10 @@ impl Performer {
 
     /// The item, or why there is none.
     async fn facts(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
-        let key = &item.key;
-        let answer = self.seat.ask(forge.item(&key.repository, key.kind, key.number, None)).await?;
-        Ok(match answer {
-            Conditional::Fresh((FoundItem::Here(facts), _)) => Ok(*facts),
-            Conditional::Fresh((FoundItem::Moved(_), _)) => Err(StopCause::Moved),
-            Conditional::Fresh((FoundItem::Gone, _)) => Err(StopCause::Gone),
-            Conditional::NotModified => {
-                let request = "an unconditional question".to_owned();
-                let problem = "304".to_owned();
-                return Err(ForgeError::NotUnderstood { request, problem }.into());
-            }
+        Ok(match self.seat.find(forge, item).await? {
+            FoundItem::Here(facts) => Ok(*facts),
+            FoundItem::Moved(_) => Err(StopCause::Moved),
+            FoundItem::Gone => Err(StopCause::Gone),
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Forge, ForgeError, connect};
+use super::{Conditional, Forge, ForgeError, FoundItem, connect};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::{ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
@@ -163,6 +163,18 @@ impl Seat {
             }
         }
         answer.map_err(Unanswered::Failed)
+    }
+
+    /// An item as it is now.
+    pub(super) async fn find(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<FoundItem, Unanswered> {
+        let key = &item.key;
+        match self.ask(forge.item(&key.repository, key.kind, key.number, None)).await? {
+            Conditional::Fresh((found, _)) => Ok(found),
+            Conditional::NotModified => {
+                let problem = "304 for an unconditional question".to_owned();
+                Err(ForgeError::NotUnderstood { request: key.to_string(), problem }.into())
+            }
+        }
     }
 
     /// By what items are judged; asks who the bot is, if that isn't known.

@@ -3,6 +3,7 @@
 use agent_coordinator::domain::forge::ForgeKind;
 
 use super::{BOT, Bed, n_comments};
+use crate::forge::fake::{Fault, Times};
 use crate::support::until;
 
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
@@ -139,4 +140,52 @@ fn the_pause_file_pauses_and_its_end_resumes() {
         assert_eq!((n_comments(&issue, "Task resumed"), n_comments(&issue, "Task done")), (1, 1));
         assert!(bed.folder("completed", &item).is_dir() && !bed.folder("paused", &item).exists());
     }
+}
+
+#[test]
+fn an_item_that_was_worked_on_before_is_taken_again_although_its_comments_are_missing_for_once() {
+    let bed = Bed::new(ForgeKind::GitHub, WORKS);
+    let issue = bed.issue("Login fails");
+    let first = bed.until("done");
+    bed.fake.fail("GET *comments", Times::N(1), Fault::status(404));
+    issue.label("coding agent");
+    until("it is done again", || {
+        let ended = bed.daemon.json(&["forge", "list", "--ended"]);
+        ended.as_array().unwrap().iter().any(|item| item["id"] != first["id"] && item["state"] == "done")
+    });
+    assert_eq!((n_comments(&issue, "Task started"), n_comments(&issue, "Task done")), (2, 2));
+}
+
+#[test]
+fn what_is_finished_is_told_as_done_although_it_is_closed_before_its_agent_is_gone() {
+    let steps = &["authenticate", "get-my-task", "report:success", "write:reported", "wait-for:go"];
+    let bed = Bed::with(ForgeKind::GitLab, steps, "run: { linger: 10m }");
+    let issue = bed.issue("Login fails");
+    bed.daemon.written_pid("reported");
+    issue.close();
+    bed.fake.forget_requests();
+    until("the closed item was asked for", || bed.fake.n_requests("GET /api/v4/projects/{id}/issues/{issue_iid}") > 0);
+    std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+    bed.until("done");
+    assert_eq!(issue.labels(), ["coding agent done"]);
+    assert_eq!((n_comments(&issue, "Task stopped"), n_comments(&issue, "Task done")), (0, 1));
+    assert_eq!(bed.daemon.ended("agt")[0]["outcome"], "completed");
+}
+
+#[test]
+fn a_stop_ends_the_agents_of_subtasks_too_and_waits_for_them() {
+    let bed = Bed::with(ForgeKind::GitHub, GOES_ON, "notice: { grace: 1h }");
+    let issue = bed.issue("Login fails");
+    let item = bed.until("processing");
+    bed.until_agent_runs();
+    bed.daemon.agent("helper", "prj", &["authenticate", "get-my-task", "write:helping", "sleep:600"]);
+    let part = ["task", "add", "--id", "part", "--project", "prj", "--assignee", "helper", "--title", "a part"];
+    let below = ["--parent", item["task_id"].as_str().unwrap(), "--status", "in_progress"];
+    bed.daemon.done(&[&part[..], &below[..]].concat());
+    bed.daemon.written_pid("helping");
+    issue.unassign(BOT);
+    bed.until("stopped");
+    // Told only when nobody works on it any more.
+    assert_eq!(bed.daemon.ended("helper")[0]["reason"], "unassigned");
+    assert_eq!(bed.daemon.ended("agt")[0]["reason"], "unassigned");
 }
