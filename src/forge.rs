@@ -19,6 +19,7 @@ mod look;
 mod past;
 mod performer;
 mod poller;
+mod raw;
 mod seat;
 mod signal;
 mod wire;
@@ -33,7 +34,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Forges;
-use crate::nudge::Pokes;
+use crate::nudge::Nudges;
 use crate::service::Service;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
@@ -216,7 +217,7 @@ pub async fn watch(
     service: Arc<Service>,
     state_dir: &Path,
     mut config: watch::Receiver<Forges>,
-    pokes: Pokes,
+    pokes: Nudges<String>,
 ) -> Infallible {
     loop {
         let newest = config.borrow_and_update().clone();
@@ -237,7 +238,7 @@ pub async fn watch(
 }
 
 /// Whoever watches and serves the hosts of a configuration.
-fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Pokes) -> JoinSet<Infallible> {
+fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Nudges<String>) -> JoinSet<Infallible> {
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
     parts.spawn(async move { settling.settle_forge_items().await });
@@ -261,7 +262,7 @@ fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &P
         parts.spawn(performer.work(service.forge_news()));
         for repository in &host.repositories {
             let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
-            parts.spawn(poller.watch(pokes.listen(&repository.name)));
+            parts.spawn(poller.watch(pokes.listen(repository.name.to_lowercase())));
         }
     }
     parts

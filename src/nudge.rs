@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -68,31 +68,6 @@ impl Wakeups {
     }
 }
 
-/// Nudges by name, of which all can be woken at once: for whoever follows several things that others may tell of.
-#[derive(Debug, Clone, Default)]
-pub struct Pokes(Arc<Mutex<HashMap<String, Nudge>>>);
-
-impl Pokes {
-    /// A listener for this name, without its case.
-    pub fn listen(&self, name: &str) -> Wakeups {
-        self.lock().entry(name.to_lowercase()).or_default().listen()
-    }
-
-    /// Wakes those who listen for this name; `false` if nobody ever did.
-    pub fn wake(&self, name: &str) -> bool {
-        let nudge = self.lock().get(&name.to_lowercase()).cloned();
-        nudge.inspect(Nudge::wake).is_some()
-    }
-
-    pub fn wake_all(&self) {
-        self.lock().values().for_each(Nudge::wake);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Nudge>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Nudges by what they are about, for many who each wait for one thing. Those that nobody listens to cost nothing.
 #[derive(Debug)]
 pub struct Nudges<K: Eq + Hash>(Arc<Mutex<HashMap<K, Nudge>>>);
@@ -118,9 +93,9 @@ impl<K: Eq + Hash + Clone> Nudges<K> {
         }
     }
 
-    /// Wakes those listened-to keys that are meant.
-    pub fn wake_where(&self, is_meant: impl Fn(&K) -> bool) {
-        self.lock().iter().filter(|(key, _)| is_meant(key)).for_each(|(_, nudge)| nudge.wake());
+    /// Wakes those listened-to keys that are meant; how many these are.
+    pub fn wake_where(&self, is_meant: impl Fn(&K) -> bool) -> usize {
+        self.lock().iter().filter(|(key, _)| is_meant(key)).map(|(_, nudge)| nudge.wake()).count()
     }
 }
 
@@ -188,7 +163,8 @@ mod tests {
         assert!(same.woken().now_or_never().is_some());
         assert!(other.woken().now_or_never().is_none());
         drop(one);
-        nudges.wake_where(|key| *key < 3);
+        assert_eq!(nudges.wake_where(|key| *key < 3), 2);
+        assert_eq!(nudges.wake_where(|key| *key > 2), 0);
         assert!(same.woken().now_or_never().is_some());
         assert!(other.woken().now_or_never().is_some());
         drop((same, other));

@@ -17,7 +17,7 @@ use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::forge;
 use crate::mcp::{self, McpServer};
-use crate::nudge::{Nudge, Pokes};
+use crate::nudge::{Nudge, Nudges};
 use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
@@ -33,7 +33,7 @@ pub(super) struct Server {
     /// What the watcher of forges goes by.
     forges: watch::Sender<Forges>,
     /// Makes it look at once.
-    forge_pokes: Pokes,
+    forge_pokes: Nudges<String>,
     /// As it was last applied.
     manifest: Mutex<Option<Manifest>>,
     /// Held for the life of the daemon.
@@ -86,7 +86,7 @@ impl Server {
             mcp,
             made_token,
             forges: watch::Sender::new(config.forges.clone()),
-            forge_pokes: Pokes::default(),
+            forge_pokes: Nudges::default(),
             manifest: manifest_before,
             _locks: locks,
         };

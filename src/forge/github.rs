@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::{link, linked_page};
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
@@ -48,44 +49,12 @@ struct RawItem {
 }
 
 #[derive(Deserialize)]
-struct RawUser {
-    id: Option<u64>,
-    login: String,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RawLabel {
-    Name(String),
-    Label { name: Option<String> },
-}
-
-#[derive(Deserialize)]
-struct RawComment {
-    id: u64,
-    user: Option<Value>,
-    body: Option<String>,
-    #[serde(default)]
-    created_at: String,
-}
-
-#[derive(Deserialize)]
 struct RawRepository {
     full_name: String,
     #[serde(default)]
     archived: bool,
     has_issues: Option<bool>,
     permissions: Option<BTreeMap<String, bool>>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Numbered {
-    id: u64,
 }
 
 impl GitHub {
@@ -364,10 +333,6 @@ impl RawItem {
             "closed" => false,
             _ => return None,
         };
-        let labels = self.labels.into_iter().filter_map(|label| match label {
-            RawLabel::Name(name) => Some(name),
-            RawLabel::Label { name } => name,
-        });
         Some(ItemFacts {
             kind: if self.pull_request.is_some() { ItemKind::PullRequest } else { ItemKind::Issue },
             number: self.number,
@@ -375,27 +340,10 @@ impl RawItem {
             body: self.body.unwrap_or_default(),
             url: self.html_url.unwrap_or_default(),
             author: author(self.user).map(|user| user.login),
-            labels: labels.collect(),
+            labels: names(self.labels),
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             updated_at: self.updated_at,
         })
-    }
-}
-
-/// Deleted accounts have none, or only half of it; nothing depends on it.
-fn author(user: Option<Value>) -> Option<ForgeUser> {
-    user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
-}
-
-impl From<RawUser> for ForgeUser {
-    fn from(raw: RawUser) -> Self {
-        Self { id: raw.id, login: raw.login }
-    }
-}
-
-impl From<RawComment> for Comment {
-    fn from(raw: RawComment) -> Self {
-        Self { id: raw.id, author: author(raw.user), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
     }
 }

@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::link;
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, Page, RepositoryFacts};
@@ -47,31 +48,6 @@ struct RawItem {
 }
 
 #[derive(Deserialize)]
-struct RawUser {
-    id: Option<u64>,
-    username: String,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RawLabel {
-    Name(String),
-    Label { name: String },
-}
-
-#[derive(Deserialize)]
-struct RawNote {
-    id: u64,
-    author: Option<Value>,
-    body: Option<String>,
-    #[serde(default)]
-    created_at: String,
-    /// GitLab's own words: somebody was assigned, a label was set.
-    #[serde(default)]
-    system: bool,
-}
-
-#[derive(Deserialize)]
 struct RawProject {
     path_with_namespace: String,
     #[serde(default)]
@@ -90,16 +66,6 @@ struct RawAccess {
 #[derive(Deserialize)]
 struct RawToken {
     scopes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Numbered {
-    id: u64,
 }
 
 impl GitLab {
@@ -191,7 +157,7 @@ impl GitLab {
         for page in 1..=MAX_PAGES {
             let ask = Ask::get(&["projects", project, collection(kind), &number, "notes"])?;
             let answer = self.host.send(ask.query("order_by", "created_at").query("sort", "desc").page(page)).await?;
-            let page = answer.json::<Vec<RawNote>>()?.into_iter().filter(|note| !note.system);
+            let page = answer.json::<Vec<RawComment>>()?.into_iter().filter(|note| !note.system);
             notes.extend(page.map(|note| (note.id, Comment::from(note))));
             if !has_more(&answer) {
                 break;
@@ -234,7 +200,7 @@ impl GitLab {
     async fn find_user(&self, login: &str) -> Result<Option<ForgeUser>, ForgeError> {
         let answer = self.host.send(Ask::get(&["users"])?.query("username", login)).await?;
         let users = answer.json::<Vec<RawUser>>()?;
-        let found = users.into_iter().find(|user| user.username.to_lowercase() == login.to_lowercase());
+        let found = users.into_iter().find(|user| user.login.to_lowercase() == login.to_lowercase());
         Ok(found.map(ForgeUser::from))
     }
 }
@@ -388,9 +354,6 @@ impl RawItem {
             "closed" | "merged" => false,
             _ => return None,
         };
-        let labels = self.labels.into_iter().map(|label| match label {
-            RawLabel::Name(name) | RawLabel::Label { name } => name,
-        });
         Some(ItemFacts {
             kind,
             number: self.iid,
@@ -398,27 +361,10 @@ impl RawItem {
             body: self.description.unwrap_or_default(),
             url: self.web_url.unwrap_or_default(),
             author: author(self.author).map(|user| user.login),
-            labels: labels.collect(),
+            labels: names(self.labels),
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             updated_at: self.updated_at,
         })
-    }
-}
-
-/// Deleted accounts may have none; nothing depends on it.
-fn author(user: Option<Value>) -> Option<ForgeUser> {
-    user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
-}
-
-impl From<RawUser> for ForgeUser {
-    fn from(raw: RawUser) -> Self {
-        Self { id: raw.id, login: raw.username }
-    }
-}
-
-impl From<RawNote> for Comment {
-    fn from(raw: RawNote) -> Self {
-        Self { id: raw.id, author: author(raw.author), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
     }
 }

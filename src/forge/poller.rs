@@ -18,7 +18,7 @@ use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::config::WatchedRepository;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text};
-use crate::nudge::Wakeups;
+use crate::nudge::Listener;
 use crate::service::NewItem;
 
 /// Items that are asked for at the same time.
@@ -61,7 +61,7 @@ impl Poller {
     }
 
     /// Looks as long as it is polled, and at once when woken. Cancel-safe: what was decided is stored as a whole.
-    pub(super) async fn watch(mut self, mut pokes: Wakeups) -> Infallible {
+    pub(super) async fn watch(mut self, mut pokes: Listener<String>) -> Infallible {
         loop {
             let began_at = Instant::now();
             let wait = match self.look().await {

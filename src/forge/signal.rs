@@ -12,7 +12,7 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::ItemState;
 use crate::domain::forge::item::Standing;
 use crate::folder_watch::Folders;
-use crate::nudge::Pokes;
+use crate::nudge::Nudges;
 use crate::service::Service;
 use crate::telemetry::ErrorChain;
 
@@ -26,7 +26,7 @@ pub(super) async fn follow(
     service: &Arc<Service>,
     settings: &PauseResume,
     poll_interval: Duration,
-    pokes: &Pokes,
+    pokes: &Nudges<String>,
 ) -> Infallible {
     let look_interval = poll_interval * settings.check_interval;
     let folders = settings.signal_file.parent().and_then(watched);
@@ -38,7 +38,7 @@ pub(super) async fn follow(
                 tracing::warn!(%file, "the pause file is there: nothing is started, and work of forges is paused");
             } else {
                 tracing::info!(%file, "the pause file is gone: work goes on");
-                pokes.wake_all();
+                pokes.wake_where(|_| true);
             }
         }
         if is_held && let Err(error) = pause_all(service).await {

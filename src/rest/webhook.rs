@@ -16,7 +16,7 @@ use super::problem::Problem;
 use crate::config::{Forges, Webhook};
 use crate::domain::Secret;
 use crate::http::problem::method_not_allowed;
-use crate::nudge::Pokes;
+use crate::nudge::Nudges;
 
 /// GitHub's longest. What is longer is no webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;
@@ -26,7 +26,8 @@ const MAX_BODY: usize = 25 * 1024 * 1024;
 pub struct WebhookDoor {
     /// What counts now.
     pub forges: watch::Receiver<Forges>,
-    pub pokes: Pokes,
+    /// By the repository, in lower case.
+    pub pokes: Nudges<String>,
 }
 
 /// Takes what is for the path of webhooks, and hands on everything else.
@@ -43,8 +44,8 @@ pub(super) async fn take(State(door): State<WebhookDoor>, request: Request, next
     match heard(&webhook, &parts.headers, body).await {
         Ok(Some(names)) => {
             // Of a repository that nobody knows, perhaps because it has another name by now: whoever it is.
-            if !names.iter().any(|name| door.pokes.wake(name)) {
-                door.pokes.wake_all();
+            if door.pokes.wake_where(|name| names.contains(name)) == 0 {
+                door.pokes.wake_where(|_| true);
             }
             StatusCode::ACCEPTED.into_response()
         }
@@ -74,11 +75,11 @@ async fn heard(webhook: &Webhook, headers: &HeaderMap, body: Body) -> Result<Opt
     Ok(is_signed.then(|| names_in(&body)))
 }
 
-/// GitHub's `repository`, GitLab's `project` by its path and its number.
+/// In lower case: GitHub's `repository`, GitLab's `project` by its path and its number.
 fn names_in(body: &[u8]) -> Vec<String> {
     let payload: Value = serde_json::from_slice(body).unwrap_or_default();
     let names = [&payload["repository"]["full_name"], &payload["project"]["path_with_namespace"]];
-    let names = names.into_iter().filter_map(|name| name.as_str().map(str::to_owned));
+    let names = names.into_iter().filter_map(|name| name.as_str().map(str::to_lowercase));
     names.chain(payload["project"]["id"].as_u64().map(|id| id.to_string())).collect()
 }
 
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_webhook_names_its_repository() {
-        assert_eq!(names_in(br#"{"repository":{"full_name":"Ann/site","id":7}}"#), ["Ann/site"]);
+        assert_eq!(names_in(br#"{"repository":{"full_name":"Ann/site","id":7}}"#), ["ann/site"]);
         assert_eq!(
             names_in(br#"{"project":{"id":7,"path_with_namespace":"a/b/c"},"repository":{"name":"c"}}"#),
             ["a/b/c", "7"]

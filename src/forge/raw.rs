@@ -1,0 +1,71 @@
+//! What both forges write alike, or nearly: accounts, comments, labels, and things that have a name or a number.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::domain::forge::{Comment, ForgeUser};
+
+#[derive(Deserialize)]
+pub(super) struct RawUser {
+    id: Option<u64>,
+    /// GitLab's `username`.
+    #[serde(alias = "username")]
+    pub(super) login: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum RawLabel {
+    Name(String),
+    Label { name: Option<String> },
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawComment {
+    pub(super) id: u64,
+    /// GitLab's `author`.
+    #[serde(alias = "author")]
+    user: Option<Value>,
+    body: Option<String>,
+    #[serde(default)]
+    created_at: String,
+    /// GitLab's own words: somebody was assigned, a label was set.
+    #[serde(default)]
+    pub(super) system: bool,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Numbered {
+    pub(super) id: u64,
+}
+
+/// Deleted accounts have none, or only half of it; nothing depends on it.
+pub(super) fn author(user: Option<Value>) -> Option<ForgeUser> {
+    user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
+}
+
+/// The names of labels; one without a name is none.
+pub(super) fn names(labels: Vec<RawLabel>) -> Vec<String> {
+    let name = |label| match label {
+        RawLabel::Name(name) => Some(name),
+        RawLabel::Label { name } => name,
+    };
+    labels.into_iter().filter_map(name).collect()
+}
+
+impl From<RawUser> for ForgeUser {
+    fn from(raw: RawUser) -> Self {
+        Self { id: raw.id, login: raw.login }
+    }
+}
+
+impl From<RawComment> for Comment {
+    fn from(raw: RawComment) -> Self {
+        Self { id: raw.id, author: author(raw.user), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
+    }
+}
