@@ -98,3 +98,35 @@ pub struct Comment {
     pub body: String,
     pub created_at: String,
 }
+
+/// For tests: an issue, and what a forge may say of it.
+#[cfg(test)]
+impl ItemKey {
+    pub(crate) fn example() -> Self {
+        Self {
+            forge: ForgeKind::GitHub,
+            host: "api.github.com".to_owned(),
+            repository: "acme/shop".to_owned(),
+            kind: ItemKind::Issue,
+            number: 7,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ItemFacts {
+    pub(crate) fn example() -> Self {
+        Self {
+            kind: ItemKind::Issue,
+            number: 7,
+            title: "Login".to_owned(),
+            body: String::new(),
+            url: "https://forge.example/acme/shop/issues/7".to_owned(),
+            author: None,
+            labels: Vec::new(),
+            assignees: Vec::new(),
+            is_open: true,
+            updated_at: String::new(),
+        }
+    }
+}

@@ -122,18 +122,7 @@ mod tests {
     use super::*;
 
     fn item(number: u64, updated_at: &str) -> ItemFacts {
-        ItemFacts {
-            kind: ItemKind::Issue,
-            number,
-            title: String::new(),
-            body: "long".to_owned(),
-            url: String::new(),
-            author: None,
-            labels: Vec::new(),
-            assignees: Vec::new(),
-            is_open: true,
-            updated_at: updated_at.to_owned(),
-        }
+        ItemFacts { number, body: "long".to_owned(), updated_at: updated_at.to_owned(), ..ItemFacts::example() }
     }
 
     fn page(items: Vec<ItemFacts>, etag: &str, has_more: bool) -> Conditional<Page> {
@@ -177,5 +166,30 @@ mod tests {
         look.take(page(vec![item(1, "t")], "e4", false));
         assert_eq!(look.changes_since(), None);
         assert_eq!(look.question(), (1, Some("e4")));
+    }
+
+    #[test]
+    fn changes_are_asked_for_from_the_first_item_on_and_conditionally() {
+        let mut look = Look::default();
+        look.take(page(Vec::new(), "e1", false));
+        look.take(page(vec![item(1, "t4")], "e2", false));
+        look.take(page(vec![item(1, "t4")], "e3", true));
+        look.take(page(vec![item(2, "t2")], "e4", false));
+        assert_eq!(look.changes_question(), Some(("t4".to_owned(), None)));
+        look.note_answer("t4", Some("c1".to_owned()));
+        assert_eq!(look.changes_question(), Some(("t4".to_owned(), Some("c1".to_owned()))));
+        look.note_changes(&[item(2, "t5")]);
+        assert_eq!(look.changes_question(), Some(("t5".to_owned(), None)), "another question has another answer");
+    }
+
+    #[test]
+    fn a_full_page_that_is_unchanged_may_have_one_after_it() {
+        let mut look = Look::default();
+        let full: Vec<ItemFacts> = (0..100).map(|number| item(number, "t")).collect();
+        assert!(look.take(page(full, "e1", false)).whole.is_none());
+        assert_eq!(look.question(), (2, None));
+        assert_eq!(look.take(page(Vec::new(), "e2", false)).whole.map(|whole| whole.len()), Some(100));
+        assert!(look.take(Conditional::NotModified).whole.is_none());
+        assert_eq!(look.take(page(vec![item(100, "t")], "e3", false)).whole.map(|whole| whole.len()), Some(101));
     }
 }

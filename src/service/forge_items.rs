@@ -76,26 +76,11 @@ impl Service {
             if self.store.open_forge_item(&new.key).await?.is_some() {
                 return Ok((Commit::default(), None));
             }
+            let (agent, project) = (new.agent.clone(), new.project.clone());
             let item = ForgeItem {
-                id: id.clone(),
-                key: new.key.clone(),
-                agent: new.agent.clone(),
-                project: new.project.clone(),
-                task: task.clone(),
                 title: new.title.clone(),
                 url: new.url.clone(),
-                state: ItemState::Claiming { after_comment: None },
-                owed: vec![Owed::Claim],
-                n_attempts: 0,
-                n_refusals: 0,
-                retry_at: None,
-                last_error: None,
-                n_comments: 0,
-                is_missing: false,
-                n_resumed: 0,
-                created_at: self.now(),
-                ended_at: None,
-                revision: 0,
+                ..ForgeItem::new(id.clone(), task.clone(), new.key.clone(), agent, project, self.now())
             };
             let expect = vec![Expect::NoOpenItem(new.key.clone())];
             Ok((Commit { expect, changes: self.item_changes(None, item.clone()) }, Some(item)))

@@ -103,8 +103,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LabelNames;
     use super::super::item::Standing;
-    use super::super::{ItemKind, LabelNames};
     use super::*;
 
     fn user(id: Option<u64>, login: &str) -> ForgeUser {
@@ -112,18 +112,8 @@ mod tests {
     }
 
     fn item(labels: &[&str], assignees: &[ForgeUser]) -> ItemFacts {
-        ItemFacts {
-            kind: ItemKind::Issue,
-            number: 7,
-            title: "Login".to_owned(),
-            body: String::new(),
-            url: String::new(),
-            author: None,
-            labels: labels.iter().map(|&label| label.to_owned()).collect(),
-            assignees: assignees.to_vec(),
-            is_open: true,
-            updated_at: String::new(),
-        }
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        ItemFacts { labels, assignees: assignees.to_vec(), ..ItemFacts::example() }
     }
 
     #[track_caller]

@@ -213,6 +213,31 @@ impl ItemState {
 }
 
 impl ForgeItem {
+    /// What is to be claimed: nothing of it is sure yet.
+    pub fn new(id: ItemId, task: TaskId, key: ItemKey, agent: AgentId, project: ProjectId, now: Timestamp) -> Self {
+        Self {
+            id,
+            key,
+            agent,
+            project,
+            task,
+            title: String::new(),
+            url: String::new(),
+            state: ItemState::Claiming { after_comment: None },
+            owed: vec![Owed::Claim],
+            n_attempts: 0,
+            n_refusals: 0,
+            retry_at: None,
+            last_error: None,
+            n_comments: 0,
+            is_missing: false,
+            n_resumed: 0,
+            created_at: now,
+            ended_at: None,
+            revision: 0,
+        }
+    }
+
     /// Whether there is still something to do: until then the item is nobody else's.
     pub const fn is_open(&self) -> bool {
         self.ended_at.is_none()

@@ -67,32 +67,12 @@ fn cut(text: &str, most: usize, url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ForgeKind, ForgeUser, ItemKind};
+    use super::super::ForgeUser;
     use super::*;
 
-    fn key() -> ItemKey {
-        ItemKey {
-            forge: ForgeKind::GitHub,
-            host: "api.github.com".to_owned(),
-            repository: "acme/shop".to_owned(),
-            kind: ItemKind::Issue,
-            number: 7,
-        }
-    }
-
     fn item(title: &str, body: &str) -> ItemFacts {
-        ItemFacts {
-            kind: ItemKind::Issue,
-            number: 7,
-            title: title.to_owned(),
-            body: body.to_owned(),
-            url: "https://forge.example/acme/shop/issues/7".to_owned(),
-            author: None,
-            labels: vec!["bug".to_owned(), "coding agent".to_owned()],
-            assignees: Vec::new(),
-            is_open: true,
-            updated_at: String::new(),
-        }
+        let labels = vec!["bug".to_owned(), "coding agent".to_owned()];
+        ItemFacts { title: title.to_owned(), body: body.to_owned(), labels, ..ItemFacts::example() }
     }
 
     fn comment(id: u64, body: &str) -> Comment {
@@ -102,16 +82,16 @@ mod tests {
 
     #[test]
     fn a_title_is_one_line_that_names_the_item() {
-        assert_eq!(title(&key(), &item(" Log\nin ", "")), "Log in (acme/shop#7)");
-        assert_eq!(title(&key(), &item("\u{7}", "")), "acme/shop#7");
-        let long = title(&key(), &item(&"語".repeat(900), ""));
+        assert_eq!(title(&ItemKey::example(), &item(" Log\nin ", "")), "Log in (acme/shop#7)");
+        assert_eq!(title(&ItemKey::example(), &item("\u{7}", "")), "acme/shop#7");
+        let long = title(&ItemKey::example(), &item(&"語".repeat(900), ""));
         assert!(limits::TITLE.take(&long).is_ok() && long.ends_with("… (acme/shop#7)"), "{long}");
     }
 
     #[test]
     fn a_description_has_all_that_people_said_and_nothing_of_ours() {
         let ours = comment(2, "Started\n\n<!-- agent-coordinator 019aa 0 -->");
-        let text = description(&key(), &item("Login", "It fails."), &[comment(1, "Since Monday."), ours]);
+        let text = description(&ItemKey::example(), &item("Login", "It fails."), &[comment(1, "Since Monday."), ours]);
         let expected = "issue acme/shop#7: https://forge.example/acme/shop/issues/7\nAuthor: a deleted account\nLabels: bug, coding agent\n\n\
                         It fails.\n\n--- Comment by ann, 2026-01-02T03:04:05Z:\nSince Monday.";
         assert_eq!(text, expected);
@@ -120,7 +100,7 @@ mod tests {
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let comments: Vec<Comment> = (0..100).map(|id| comment(id, &"c".repeat(5_000))).collect();
-        let text = description(&key(), &item("Login", &"b".repeat(1_000_000)), &comments);
+        let text = description(&ItemKey::example(), &item("Login", &"b".repeat(1_000_000)), &comments);
         assert!(limits::DESCRIPTION.take(&text).is_ok());
         assert!(text.contains("[cut here: 970000 of 1000000 characters are left out"));
         assert!(text.contains("[96 earlier comments are left out]"), "{}", &text[text.len() - 300..]);

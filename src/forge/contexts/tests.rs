@@ -11,33 +11,11 @@ use crate::domain::{InstanceKey, Purpose};
 const ID: &str = "019aa7d2-0000-7000-8000-000000000001";
 
 fn item(state: ItemState) -> ForgeItem {
-    ForgeItem {
-        id: ID.parse().unwrap(),
-        key: ItemKey {
-            forge: ForgeKind::GitHub,
-            host: "api.github.com".to_owned(),
-            repository: "acme/shop".to_owned(),
-            kind: ItemKind::Issue,
-            number: 7,
-        },
-        agent: "agt_a".parse().unwrap(),
-        project: "prj_a".parse().unwrap(),
-        task: "tsk_1".parse().unwrap(),
-        title: "Log in".to_owned(),
-        url: "https://github.com/acme/shop/issues/7".to_owned(),
-        state,
-        owed: Vec::new(),
-        n_attempts: 0,
-        n_refusals: 0,
-        retry_at: None,
-        last_error: None,
-        n_comments: 0,
-        is_missing: false,
-        n_resumed: 0,
-        created_at: Timestamp::from_millis(0),
-        ended_at: None,
-        revision: 0,
-    }
+    let (task, agent, project) = ("tsk_1".parse().unwrap(), "agt_a".parse().unwrap(), "prj_a".parse().unwrap());
+    let now = Timestamp::from_millis(0);
+    let (title, url) = ("Log in".to_owned(), "https://github.com/acme/shop/issues/7".to_owned());
+    let new = ForgeItem::new(ID.parse().unwrap(), task, ItemKey::example(), agent, project, now);
+    ForgeItem { title, url, state, owed: Vec::new(), ..new }
 }
 
 fn context(state: ItemState) -> Context {
@@ -247,4 +225,19 @@ fn each_kind_of_item_has_the_seeds_key() {
     check(GitHub, "o/r", PullRequest, r#"{"number":7,"owner":"o","repo":"r","type":"github_pull_request"}"#);
     check(GitLab, "42", Issue, r#"{"issue_iid":7,"project_id":42,"type":"gitlab_issue"}"#);
     check(GitLab, "g/s/p", MergeRequest, r#"{"mr_iid":7,"project_id":"g/s/p","type":"gitlab_merge_request"}"#);
+}
+
+#[test]
+fn only_what_is_completed_is_removed() {
+    let folders = Folders::new();
+    folders.write("contexts/completed/not an id/x", "");
+    folders.put(Place::Running, RUNNING);
+    let id = ID.parse().unwrap();
+    assert!(folders.contexts.completed().is_empty());
+    folders.contexts.remove_completed(&id).unwrap();
+    assert_eq!(folders.find(), Some(Place::Running));
+    folders.put(Place::Completed, STOPPED);
+    assert_eq!(folders.contexts.completed(), std::slice::from_ref(&id));
+    folders.contexts.remove_completed(&id).unwrap();
+    assert_eq!(folders.find(), None);
 }

@@ -1,12 +1,12 @@
 //! What the clients make of refusals, faults and lost answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::forge::ForgeKind;
 use agent_coordinator::forge::github::GitHub;
 use agent_coordinator::forge::gitlab::GitLab;
-use agent_coordinator::forge::{ForgeError, FoundItem};
+use agent_coordinator::forge::{Forge, ForgeError, FoundItem};
 
 use super::fake::{Fault, TOKEN, Times};
 use super::{BOTH, Bed, NAME};
@@ -188,4 +188,29 @@ fn nothing_shows_the_token() {
     let gitlab = GitLab::new("https://code.example/gitlab", token()).unwrap();
     assert_eq!((github.host().name(), gitlab.host().name()), ("api.github.com", "code.example/gitlab"));
     assert!(!format!("{github:?}{gitlab:?}").contains(TOKEN));
+}
+
+#[tokio::test]
+async fn writes_are_as_far_apart_as_is_wanted_and_reads_wait_for_none() {
+    const APART: Duration = Duration::from_millis(200);
+    for forge in BOTH {
+        let bed = Bed::new(forge);
+        let issue = bed.repository.issue("Login");
+        let client = paced(&bed.fake.url(forge), forge, APART);
+        let write = || client.add_comment(NAME, issue.kind, issue.number, "Hello.");
+        let began = Instant::now();
+        client.comments(NAME, issue.kind, issue.number).await.unwrap();
+        let (one, two, three) = tokio::join!(write(), write(), write());
+        one.and(two).and(three).unwrap();
+        assert!(began.elapsed() >= 2 * APART, "{:?}", began.elapsed());
+        assert_eq!(issue.comments().len(), 3);
+    }
+}
+
+fn paced(url: &str, forge: ForgeKind, apart: Duration) -> Box<dyn Forge> {
+    let token = Secret::new(TOKEN);
+    match forge {
+        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_write_interval(apart)),
+        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_write_interval(apart)),
+    }
 }

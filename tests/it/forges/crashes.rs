@@ -30,6 +30,15 @@ fn bed(forge: ForgeKind) -> Bed {
     Bed::with(forge, WORKS, SETTINGS)
 }
 
+/// A daemon whose agent works on an issue.
+fn at_work(forge: ForgeKind) -> (Bed, Item) {
+    let bed = bed(forge);
+    let issue = bed.issue("Login fails");
+    bed.until("processing");
+    bed.until_agent_runs();
+    (bed, issue)
+}
+
 fn spawn_to_crash(bed: &mut Bed, point: CrashPoint) {
     let mut command = bed.daemon.command();
     command.env(VARIABLE, format!("{point:?}"));
@@ -147,10 +156,7 @@ fn a_daemon_that_dies_after_everything_it_does_ends_an_item_as_any_other() {
 #[test]
 fn a_daemon_that_dies_after_everything_it_does_stops_an_item_as_any_other() {
     for_each(&BOTH, |&forge| {
-        let mut bed = bed(forge);
-        let issue = bed.issue("Login fails");
-        bed.until("processing");
-        bed.until_agent_runs();
+        let (mut bed, issue) = at_work(forge);
         bed.daemon.kill();
         issue.unassign(BOT);
         limp(&mut bed, "stopped");
@@ -239,10 +245,7 @@ fn whenever_the_daemon_dies_while_an_agent_is_ready_its_item_is_done() {
         CrashPoint::ItemCommented,
     ];
     for_each(&points, |&point| {
-        let mut bed = bed(ForgeKind::GitLab);
-        let issue = bed.issue("Login fails");
-        bed.until("processing");
-        bed.until_agent_runs();
+        let (mut bed, issue) = at_work(ForgeKind::GitLab);
         bed.daemon.kill();
         fs::write(bed.daemon.work().join("go"), "").unwrap();
         die_once(&mut bed, point);
@@ -266,10 +269,7 @@ fn whenever_the_daemon_dies_while_an_item_is_paused_it_is_paused_and_resumed_onc
         CrashPoint::ItemCommented,
     ];
     for_each(&points, |&point| {
-        let mut bed = bed(ForgeKind::GitHub);
-        let issue = bed.issue("Login fails");
-        bed.until("processing");
-        bed.until_agent_runs();
+        let (mut bed, issue) = at_work(ForgeKind::GitHub);
         bed.daemon.kill();
         fs::write(signal_file(&bed), "").unwrap();
         die_once(&mut bed, point);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, LabelNames};
+use crate::domain::forge::{ItemKey, LabelNames};
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::language::Language;
 use crate::domain::task::Priority;
@@ -10,33 +10,10 @@ use crate::domain::task::Priority;
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 fn item(state: ItemState) -> ForgeItem {
-    ForgeItem {
-        id: "019aa".parse().expect("an id"),
-        key: ItemKey {
-            forge: ForgeKind::GitHub,
-            host: "api.github.com".to_owned(),
-            repository: "acme/shop".to_owned(),
-            kind: ItemKind::Issue,
-            number: 7,
-        },
-        agent: "agt".parse().expect("an id"),
-        project: "prj".parse().expect("an id"),
-        task: "tsk".parse().expect("an id"),
-        title: "Login".to_owned(),
-        url: String::new(),
-        state,
-        owed: Vec::new(),
-        n_attempts: 0,
-        n_refusals: 0,
-        retry_at: None,
-        last_error: None,
-        n_comments: 0,
-        is_missing: false,
-        n_resumed: 0,
-        created_at: NOW,
-        ended_at: None,
-        revision: 1,
-    }
+    let (task, agent) = ("tsk".parse().expect("an id"), "agt".parse().expect("an id"));
+    let project = "prj".parse().expect("an id");
+    let new = ForgeItem::new("019aa".parse().expect("an id"), task, ItemKey::example(), agent, project, NOW);
+    ForgeItem { title: "Login".to_owned(), state, owed: Vec::new(), revision: 1, ..new }
 }
 
 fn task(status: TaskStatus) -> Task {
