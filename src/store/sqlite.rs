@@ -8,6 +8,7 @@ mod changes;
 mod open;
 mod open_launches;
 mod rows;
+mod startable;
 mod writer;
 
 use std::path::Path;
@@ -253,7 +254,10 @@ impl Store for SqliteStore {
     }
 
     fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
-        self.find(sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()), rows::launch)
+        match self.writer.open_launch(id).filter(|_| !self.readers.is_closed()) {
+            Some(launch) => Box::pin(std::future::ready(Ok(Some(launch)))),
+            None => self.find(sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()), rows::launch),
+        }
     }
 
     fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>> {
@@ -508,7 +512,16 @@ impl Store for SqliteStore {
     }
 
     fn startable(&self) -> Answer<'_, Vec<PairFacts>> {
-        self.list(sqlx::query(STARTABLE), rows::startable)
+        Box::pin(async move {
+            let as_of = match self.writer.startable() {
+                Ok(startable) if !self.readers.is_closed() => return Ok(startable),
+                Ok(_) => return Err(StoreError::Closed),
+                Err(as_of) => as_of,
+            };
+            let startable = self.list(sqlx::query(STARTABLE), rows::startable).await?;
+            self.writer.keep_startable(as_of, &startable);
+            Ok(startable)
+        })
     }
 
     fn paused_since(&self) -> Answer<'_, Option<Timestamp>> {

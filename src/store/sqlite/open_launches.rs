@@ -29,6 +29,15 @@ impl OpenLaunches {
         Some(launches)
     }
 
+    /// `None` also for one that is not open.
+    pub(super) fn find(&self, id: &LaunchId) -> Option<Launch> {
+        self.lock().as_ref()?.get(id).cloned()
+    }
+
+    pub(super) fn has(&self, id: &LaunchId) -> bool {
+        self.lock().as_ref().is_some_and(|launches| launches.contains_key(id))
+    }
+
     pub(super) fn set(&self, launches: Vec<Launch>) {
         *self.lock() = Some(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect());
     }

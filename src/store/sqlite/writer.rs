@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::changes::{self, Failure};
 use super::open_launches::OpenLaunches;
+use super::startable::{AsOf, Startable};
 use super::{OPEN_LAUNCHES, rows};
-use crate::domain::Launch;
+use crate::domain::{Launch, LaunchId, PairFacts};
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.
@@ -34,6 +35,7 @@ pub(super) struct Writer {
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     n_transactions: Arc<AtomicU64>,
     open_launches: Arc<OpenLaunches>,
+    startable: Arc<Startable>,
 }
 
 #[derive(Debug)]
@@ -48,12 +50,14 @@ impl Writer {
         let (inbox, requests) = mpsc::channel(INBOX);
         let n_transactions = Arc::new(AtomicU64::new(0));
         let open_launches = Arc::<OpenLaunches>::default();
+        let startable = Arc::<Startable>::default();
         let task = Task {
             connection,
             options,
             is_suspect: false,
             n_transactions: Arc::clone(&n_transactions),
             open_launches: Arc::clone(&open_launches),
+            startable: Arc::clone(&startable),
         };
         let ended = CancellationToken::new();
         let at_end = ended.clone().drop_guard();
@@ -63,12 +67,27 @@ impl Writer {
             task.run(requests).await;
         });
         let task = tokio::sync::Mutex::new(Some(running));
-        Self { inbox: Mutex::new(Some(inbox)), task, ended, n_transactions, open_launches }
+        Self { inbox: Mutex::new(Some(inbox)), task, ended, n_transactions, open_launches, startable }
     }
 
     /// Those that are open, as the newest commit left them; `None` if they have to be read.
     pub(super) fn open_launches(&self) -> Option<Vec<Launch>> {
         self.open_launches.list()
+    }
+
+    /// The open launch of this id, if the open ones are at hand.
+    pub(super) fn open_launch(&self, id: &LaunchId) -> Option<Launch> {
+        self.open_launches.find(id)
+    }
+
+    /// What may be started, if that is at hand.
+    pub(super) fn startable(&self) -> Result<Vec<PairFacts>, AsOf> {
+        self.startable.find()
+    }
+
+    /// Has at hand what was read since then, as long as it stays true.
+    pub(super) fn keep_startable(&self, as_of: AsOf, startable: &[PairFacts]) {
+        self.startable.keep(as_of, startable);
     }
 
     pub(super) fn n_transactions(&self) -> u64 {
@@ -109,6 +128,7 @@ struct Task {
     is_suspect: bool,
     n_transactions: Arc<AtomicU64>,
     open_launches: Arc<OpenLaunches>,
+    startable: Arc<Startable>,
 }
 
 impl Task {
@@ -134,6 +154,7 @@ impl Task {
             Ok(results) => {
                 self.n_transactions.fetch_add(1, Ordering::Relaxed);
                 let made = commits.iter().zip(&results).filter_map(|(commit, result)| result.is_ok().then_some(commit));
+                self.startable.note(made.clone(), |launch| self.open_launches.has(launch));
                 self.open_launches.note(made);
                 results
             }
@@ -141,6 +162,7 @@ impl Task {
                 // The lock is given back at once; whether that worked is looked at by nobody, hence the fresh connection.
                 let _ = execute(&mut self.connection, "ROLLBACK").await;
                 self.is_suspect = true;
+                self.startable.forget();
                 self.open_launches.forget();
                 let error = Arc::new(error);
                 let failed = || StoreError::Unavailable { action: "write to", source: Box::new(Arc::clone(&error)) };
@@ -159,7 +181,31 @@ impl Task {
         if !self.open_launches.are_known() {
             self.read_open_launches().await;
         }
-        // Each call of the driver wakes its thread and waits for it, which costs more than the statements: these go together.
+        // Each call of the driver wakes its thread and waits for it, which costs more than the statements, and hardly a commit is
+        // refused: what is ready to undo each of them comes when one was.
+        if self.make_unguarded(commits).await? {
+            return Ok(commits.iter().map(|_| Ok(())).collect());
+        }
+        execute(&mut self.connection, "ROLLBACK").await?;
+        self.make_guarded(commits).await
+    }
+
+    /// All of `commits` in one transaction; `false` if one of them is refused, and the transaction is still open.
+    async fn make_unguarded(&mut self, commits: &[Commit]) -> Result<bool, sqlx::Error> {
+        execute(&mut self.connection, "BEGIN IMMEDIATE").await?;
+        for commit in commits {
+            match changes::apply(&mut self.connection, commit).await {
+                Ok(()) => {}
+                Err(Failure::Refused(_)) => return Ok(false),
+                Err(Failure::Broken(error)) => return Err(error),
+            }
+        }
+        execute(&mut self.connection, "COMMIT").await?;
+        Ok(true)
+    }
+
+    /// Those of `commits` that are not refused, in one transaction.
+    async fn make_guarded(&mut self, commits: &[Commit]) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
         execute(&mut self.connection, "BEGIN IMMEDIATE; SAVEPOINT one_commit").await?;
         let mut results = Vec::with_capacity(commits.len());
         for commit in commits {

@@ -57,6 +57,27 @@ async fn commits_that_come_at_once_share_transactions() {
 }
 
 #[tokio::test]
+async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&folder.path().join("store.db")).await.unwrap();
+    made(&store, vec![task_change(100)]).await;
+    // Polled once each before the writing task runs, on the one thread of this test: they come at once. Each tenth writes a new
+    // row, and then one that is there already.
+    let commits = (0..30).map(|n| {
+        let doomed = (n % 10 == 9).then(|| task_change(100));
+        commit(&store, std::iter::once(task_change(n)).chain(doomed).collect())
+    });
+    let before = store.n_transactions();
+    let results = futures::future::join_all(commits).await;
+    assert_eq!(store.n_transactions(), before + 1);
+    for (n, result) in results.iter().enumerate() {
+        let id = format!("t{n}").parse().unwrap();
+        assert_eq!(result.is_ok(), n % 10 != 9, "{n}: {result:?}");
+        assert_eq!(store.task(&id).await.unwrap().is_some(), result.is_ok(), "{n}");
+    }
+}
+
+#[tokio::test]
 async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
