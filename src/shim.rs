@@ -34,6 +34,7 @@ use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
 
 mod agent;
 mod clean;
+mod footprint;
 mod keeper;
 mod output;
 mod tree;

@@ -27,8 +27,9 @@ use crate::telemetry::ErrorChain;
 const PAUSE: Duration = Duration::from_secs(1);
 /// After the server didn't take what it was told.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// How much is read at once, in bytes; others have their turn in between.
-const CHUNK: usize = 128 * 1024;
+/// How much is read at once, in bytes; others have their turn in between. Most of it is for one line of an agent that has just ended,
+/// so that it isn't so much that the kernel is asked for it.
+const CHUNK: usize = 32 * 1024;
 /// How much of one agent is read at one look, in bytes. Who prints more without end is heard in parts.
 const MAX_LOOK: usize = 8 * 1024 * 1024;
 /// Questions that wait.

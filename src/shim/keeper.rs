@@ -13,6 +13,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 
 use super::agent::{Agent, Streams};
 use super::complain;
+use super::footprint;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
 use crate::cgroup::Group;
@@ -34,6 +35,8 @@ const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// How often, and how far apart, the record of an end is tried to be written where it can't be.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
+/// After so long without anything to do, more of it is expected.
+const SETTLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What lives so long after its KILL is told as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -80,6 +83,8 @@ pub struct Keeper<'a> {
     /// The next round of KILL.
     kill_at: Option<BootInstant>,
     kill_pause: Duration,
+    /// How long it waits before it does so without what its start took; `None` when it does.
+    unsettled_for: Option<Timespec>,
 }
 
 impl<'a> Keeper<'a> {
@@ -108,6 +113,7 @@ impl<'a> Keeper<'a> {
             has_child_news: false,
             kill_at: None,
             kill_pause: FIRST_KILL_PAUSE,
+            unsettled_for: Some(SETTLED_AFTER),
             limits,
         })
     }
@@ -160,11 +166,18 @@ impl<'a> Keeper<'a> {
             n_oom_kills: self.n_oom_kills(),
             ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
         };
-        self.write(&exit);
-        crash_point::reach(CrashPoint::ExitRecorded);
-        self.exit = Some(exit);
         self.fuse = None;
-        if tree::has_living_child() {
+        let is_alone = !tree::has_living_child();
+        if !is_alone {
+            self.write(&exit);
+        }
+        self.exit = Some(exit);
+        if is_alone {
+            // The usual end: what is to be said of it is said at once, and before anybody is reaped.
+            self.record_end();
+        }
+        crash_point::reach(CrashPoint::ExitRecorded);
+        if !is_alone {
             self.end_leftovers();
         }
     }
@@ -270,7 +283,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Returns when there is something to read, to reap or to do.
-    fn wait(&self) {
+    fn wait(&mut self) {
         let deadline = self.fuse.into_iter().chain(self.kill_at).min();
         // All zeros disarm it.
         let at = deadline.map_or(0, |at| i64::try_from(at.as_millis()).unwrap_or(i64::MAX));
@@ -285,7 +298,10 @@ impl<'a> Keeper<'a> {
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         // Interrupted or not: the loop looks at everything after each return.
-        let _ = rustix::event::poll(&mut sources, None);
+        if rustix::event::poll(&mut sources, self.unsettled_for.as_ref()) == Ok(0) {
+            self.unsettled_for = None;
+            footprint::let_go_of_code();
+        }
     }
 
     fn take_signals(&mut self) {
@@ -301,6 +317,12 @@ impl<'a> Keeper<'a> {
     }
 
     fn finish(mut self) {
+        self.record_end();
+        crash_point::reach(CrashPoint::EndRecorded);
+    }
+
+    /// Nobody lives: writes down how it went, once.
+    fn record_end(&mut self) {
         self.output.finish();
         let Some(exit) = self.exit.take() else { return };
         let n_oom_kills = self.n_oom_kills();
@@ -316,7 +338,6 @@ impl<'a> Keeper<'a> {
             ..exit
         };
         self.write_insistently(&ended);
-        crash_point::reach(CrashPoint::EndRecorded);
     }
 
     /// The last word, which nobody else has: a folder that can't be written now may be later.

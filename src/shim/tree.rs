@@ -43,7 +43,9 @@ pub fn reap(pid: i32) {
     wait(libc::P_PID, pid.cast_unsigned(), libc::WEXITED | libc::WNOHANG);
 }
 
-/// Whether any child is alive, zombies left aside. A hint only: a wait for stops alone finds no zombie eligible.
+/// Whether any child is alive, zombies left aside: for a wait for stops alone, the dead are no children. If none is, nothing of
+/// the tree lives: before a process becomes a zombie, its children have become those of the nearest subreaper above it that
+/// lives, and one that isn't this process would be a living descendant, too.
 pub fn has_living_child() -> bool {
     wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
 }
