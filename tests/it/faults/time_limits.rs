@@ -81,7 +81,8 @@ fn a_call_that_is_held_is_life() {
 #[test]
 fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
     let settings =
-        "run: { silence_timeout: 2s }\nnotice: { grace: 2s }\nchat: { idle_timeout: 1h }\npolling_interval: 1s";
+        // Long beside a beat that waits for its processor.
+        "run: { silence_timeout: 5s }\nnotice: { grace: 5s }\nchat: { idle_timeout: 1h }\npolling_interval: 1s";
     let daemon = Daemon::running(settings);
     daemon.project("prj");
     let works = "run:while :; do echo x; echo x >>$AGENT_ID.beats; sleep 0.3; done";
@@ -98,18 +99,20 @@ fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
         // On a machine that builds beside it, each beat is a process that waits its turn.
         let are_enough =
             || ["agt_a", "agt_b"].into_iter().zip(enough).all(|(agent, enough)| beats(agent) >= enough).then_some(());
-        until_some_within(Duration::from_mins(2), are_enough, || "waited in vain until they worked on".to_owned());
+        until_some_within(Duration::from_mins(2), are_enough, || {
+            format!("waited in vain until they worked on: {}", daemon.log())
+        });
     };
     let cycles = || daemon.status()["counters"]["cycles"].as_u64().unwrap();
     let before = cycles();
     daemon.signal(Signal::STOP);
-    until_beats(17);
+    until_beats(24);
     daemon.signal(Signal::CONT);
     let after = cycles();
     // One poll and what it found, not one for each that was missed.
     assert!(after - before <= 4, "{} cycles", after - before);
     // It had time to find them silent.
-    until_beats(14);
+    until_beats(24);
     for agent in ["agt_a", "agt_b"] {
         assert_eq!(daemon.open(agent)[0]["state"], "running", "{}", daemon.log());
     }
