@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
-use support::clients::PATIENCE;
 use support::figures::{Figure, Target, Times, print};
 
 /// Agents that start and end at the same time, and how often.
@@ -110,43 +110,59 @@ fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
     Ok((bed, running.iter().map(process).collect::<Result<_>>()?))
 }
 
+/// The events of this path tell of an end when its commit is made, and listening costs the daemon little; who asked all the
+/// time would take one of two processors from it.
+const EVENTS: &str = "/events?project=prj";
+
+/// Whether the event is a launch's that has lost its process.
+fn is_death(event: &str) -> bool {
+    [r#""kind":"launch.ending""#, r#""kind":"launch.ended""#].iter().any(|kind| event.contains(kind))
+}
+
 /// Whether the store knows nothing yet of the end of its process.
 fn seems_to_live(launch: &Value) -> bool {
     matches!(launch["state"].as_str(), Some("starting" | "running"))
 }
 
-/// From the signal until the launch is seen to have left `running`, asked for without a pause.
+/// From the signal until a follower hears that the launch has left `running`.
 fn deaths() -> Result<Times> {
     let (bed, victims) = fleet(N_VICTIMS)?;
     let mut control = bed.control()?;
+    let mut events = bed.follow_events(EVENTS)?;
     let mut times = Times::default();
     for (pid, launch) in &victims {
-        let path = format!("/launches/{launch}");
         let killed = Instant::now();
         kill_process(*pid, Signal::KILL)?;
-        while seems_to_live(&control.get(&path)?) {
-            ensure!(killed.elapsed() < PATIENCE, "the death of {launch} is not noticed");
-        }
+        events.until_heard(|event| is_death(event) && event.contains(launch.as_str()))?;
         times.add(killed.elapsed());
+        ensure!(!seems_to_live(&control.get(&format!("/launches/{launch}"))?), "{launch} seems to live");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(times)
 }
 
-/// From the first of the signals until none of the launches seems to live.
+/// From the first of the signals until a follower has heard of all of the launches that they have left `running`.
 fn massacre() -> Result<Times> {
     let (mut bed, victims) = fleet(N_MASSACRED)?;
     let mut control = bed.control()?;
+    let mut events = bed.follow_events(EVENTS)?;
+    let mut alive: BTreeSet<&str> = victims.iter().map(|(_, launch)| launch.as_str()).collect();
     let began = Instant::now();
     for (pid, _) in &victims {
         kill_process(*pid, Signal::KILL)?;
     }
-    let mut last = began.elapsed();
-    bed.wait_until("all are known to be dead", |_| {
-        let is_over = Bed::launches(&mut control, N_MASSACRED, seems_to_live)?.is_empty();
-        last = began.elapsed();
-        Ok(is_over)
+    events.until_heard(|event| {
+        let body: Value = serde_json::from_str(event).unwrap_or_default();
+        if is_death(event)
+            && let Some(launch) = body["launchId"].as_str()
+        {
+            alive.remove(launch);
+        }
+        alive.is_empty()
     })?;
+    let last = began.elapsed();
+    let living = Bed::launches(&mut control, N_MASSACRED, seems_to_live)?;
+    ensure!(living.is_empty(), "{} seem to live", living.len());
     bed.wait_until("all have ended", |_| {
         Ok(Bed::launches(&mut control, N_MASSACRED, |launch| launch["state"] == "ended")?.len() == N_MASSACRED)
     })?;

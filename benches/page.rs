@@ -5,8 +5,7 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::{Value, json};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
-use support::clients::{Control, Mcp, PATIENCE};
+use support::clients::{Control, Follower, Mcp, PATIENCE};
 use support::figures::{Figure, Target, Times, print};
 use support::proc::memory;
 
@@ -85,40 +84,19 @@ fn lists(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
     Ok(())
 }
 
-/// A client that follows the events.
-struct Follower(BufReader<UnixStream>);
-
-impl Follower {
-    fn start(bed: &Bed) -> Result<Self> {
-        let mut stream = UnixStream::connect(bed.path().join("state/control.sock"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"GET /api/events?project=board HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
-        Ok(Self(BufReader::new(stream)))
-    }
-
-    /// Reads up to the event of this task.
-    fn until_heard(&mut self, task: &str) -> Result<()> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            ensure!(self.0.read_line(&mut line)? > 0, "the stream ended");
-            if line.starts_with("data:") && line.contains(task) {
-                return Ok(());
-            }
-        }
-    }
-}
+/// What the followers follow.
+const EVENTS: &str = "/events?project=board";
 
 fn streams(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
     let mut control = bed.control()?;
-    let mut alone = Follower::start(bed)?;
+    let mut alone = bed.follow_events(EVENTS)?;
     let floor = heard(&mut control, &mut alone, "tsk_b00000")?;
     let before = memory(bed.pid(), "VmRSS")?;
-    let mut followers = (0..N_STREAMS - 1).map(|_| Follower::start(bed)).collect::<Result<Vec<_>>>()?;
+    let mut followers = (0..N_STREAMS - 1).map(|_| bed.follow_events(EVENTS)).collect::<Result<Vec<_>>>()?;
     // Most of them read only at the end: what is written to them meanwhile is the kernel's, or waits.
     let times = heard(&mut control, &mut alone, "tsk_b00001")?;
     for follower in followers.iter_mut().step_by(10) {
-        follower.until_heard("tsk_b00001")?;
+        follower.until_heard(|event| event.contains("tsk_b00001"))?;
     }
     let mib = memory(bed.pid(), "VmRSS")? - before;
     figures.push(Figure { target: Some(Target::AtMost(20.0)), ..Figure::new("200 followers of events", "MiB", mib) });
@@ -135,7 +113,7 @@ fn heard(control: &mut Control, follower: &mut Follower, task: &str) -> Result<T
     for n in 0..N_CHANGES {
         let began = Instant::now();
         control.patch(&format!("/tasks/{task}"), &json!({ "title": format!("title {n}") }))?;
-        follower.until_heard(task)?;
+        follower.until_heard(|event| event.contains(task))?;
         times.add(began.elapsed());
     }
     Ok(times)

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use agent_coordinator::domain::ServerAddress;
 
 use super::agent::Role;
-use super::clients::{Control, Mcp, PATIENCE, Web};
+use super::clients::{Control, Follower, Mcp, PATIENCE, Web};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// Between two looks at something that takes a while.
@@ -149,6 +149,11 @@ impl Bed {
 
     pub fn control(&self) -> Result<Control> {
         Control::connect(&self.state().join("control.sock"))
+    }
+
+    /// From now on; `path` is `/events` with what is asked for.
+    pub fn follow_events(&self, path: &str) -> Result<Follower> {
+        Follower::start(&self.state().join("control.sock"), path)
     }
 
     pub fn mcp(&self) -> Result<Mcp> {

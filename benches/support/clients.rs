@@ -100,6 +100,36 @@ impl Control {
     }
 }
 
+/// A client that follows the events, as `path` has them.
+pub struct Follower(BufReader<UnixStream>);
+
+impl Follower {
+    pub fn start(socket: &Path, path: &str) -> Result<Self> {
+        let mut stream = connect(socket)?;
+        stream.get_mut().write_all(format!("GET /api{path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes())?;
+        let mut follower = Self(stream);
+        // The position from which on it hears everything.
+        follower.until_line(|line| line.starts_with("id:"))?;
+        Ok(follower)
+    }
+
+    /// Reads up to the event that `is_it`, given its JSON.
+    pub fn until_heard(&mut self, mut is_it: impl FnMut(&str) -> bool) -> Result<()> {
+        self.until_line(|line| line.strip_prefix("data:").is_some_and(&mut is_it))
+    }
+
+    fn until_line(&mut self, mut is_it: impl FnMut(&str) -> bool) -> Result<()> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            ensure!(self.0.read_line(&mut line)? > 0, "the stream of events ended");
+            if is_it(&line) {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// One connection to the HTTP port, for any number of tool calls.
 pub struct Web {
     stream: BufReader<TcpStream>,
