@@ -150,6 +150,9 @@ pub struct Deferred {
     /// The figures behind it, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Other limits that a start of it would exceed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<StartReason>,
 }
 
 /// What to do now, what waits, and when to look again at the latest.
@@ -167,7 +170,7 @@ impl Plan {
 
     fn defer(&mut self, candidate: &Candidate, reason: StartReason) {
         let until = candidate.until.filter(|_| reason == candidate.reason);
-        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until, detail: None });
+        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until, detail: None, also: Vec::new() });
     }
 }
 
@@ -350,6 +353,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         return;
     }
     let mut slots = Slots::of(snapshot);
+    let mut put_off = Vec::new();
     for (purpose, waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
         let mut queue = Queue::of(waiting, &slots);
         let all_kept = loop {
@@ -359,8 +363,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
             let Some(next) = queue.take_fairest() else { break StartReason::NoFreeSlot };
             let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
-            if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type)) {
-                plan.defer(next, reason);
+            if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type).next()) {
+                put_off.push((next, reason));
             } else {
                 slots.take(&next.key, &next.ai_type);
                 if next.is_probe {
@@ -374,7 +378,12 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             }
             queue.line_up(&next.key.project, &slots);
         };
-        queue.waiting.into_values().flatten().for_each(|candidate| plan.defer(candidate, all_kept));
+        put_off.extend(queue.waiting.into_values().flatten().map(|candidate| (candidate, all_kept)));
+    }
+    for (candidate, reason) in put_off {
+        plan.defer(candidate, reason);
+        let also = slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
+        plan.deferred.last_mut().expect("it was just put off").also = also.collect();
     }
 }
 

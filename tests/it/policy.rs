@@ -60,6 +60,21 @@ fn a_project_and_a_provider_have_no_more_agents_than_they_may() {
 }
 
 #[test]
+fn each_limit_that_keeps_a_start_is_told() {
+    let daemon = Daemon::running("max_concurrent: 1\nlimits: { per_project: 1, per_provider: 1 }");
+    daemon.project("prj");
+    give_work(&daemon, "agt_a", "claude", &WORKS);
+    daemon.until_in_state("agt_a", "running");
+    give_work(&daemon, "agt_b", "claude", &WORKS);
+    until_deferred(&daemon, "agt_b", "no_free_slot");
+    let why = why(&daemon, "agt_b");
+    let rules = why["rules"].as_array().unwrap().iter();
+    let keep: Vec<&str> =
+        rules.filter(|rule| rule["keeps"] == true).map(|rule| rule["rule"].as_str().unwrap()).collect();
+    assert_eq!(keep, ["no_free_slot", "project_limit", "provider_limit"], "{why}");
+}
+
+#[test]
 fn an_agent_works_in_no_more_projects_than_it_may() {
     let daemon = Daemon::running("limits: { per_agent: 1 }");
     daemon.with_one_task(&WORKS);

@@ -115,7 +115,7 @@ impl RemoteControlPlane {
         let mut to_ask = Vec::new();
         for (key, working_directory) in pairs {
             // A grant that can't be used would keep others from it.
-            if let Some(reason) = slots.keeping(&key, "").filter(|reason| *reason != StartReason::ProviderLimit) {
+            if let Some(reason) = slots.keeping(&key, "").find(|reason| *reason != StartReason::ProviderLimit) {
                 startable.push(candidate(key, working_directory, String::new(), reason, now));
                 continue;
             }

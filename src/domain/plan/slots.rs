@@ -98,15 +98,18 @@ impl<'a> Slots<'a> {
         is_kept.then_some(if is_full { StartReason::NoFreeSlot } else { StartReason::ChatReserve })
     }
 
-    /// The limit that a start of `key` would exceed; an empty `ai_type` is one that nobody knows.
-    pub fn keeping(&self, key: &InstanceKey, ai_type: &str) -> Option<StartReason> {
+    /// The limits that a start of `key` would exceed, in the order in which they count; an empty `ai_type` is one that nobody knows.
+    pub fn keeping<'s>(&'s self, key: &InstanceKey, ai_type: &str) -> impl Iterator<Item = StartReason> + use<'s, 'a> {
         let is_reached =
             |limit: Option<usize>, n: Option<&usize>| limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit);
         let Limits { per_project, per_agent, per_provider, .. } = self.limits;
         let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
-        self.keeping_all(key.purpose)
-            .or_else(|| is_reached(per_project, self.projects.get(&key.project)).then_some(StartReason::ProjectLimit))
-            .or_else(|| is_reached(per_agent, self.agents.get(&key.agent)).then_some(StartReason::AgentLimit))
-            .or_else(|| is_reached(per_provider, Some(&of_provider)).then_some(StartReason::ProviderLimit))
+        let own = [
+            (is_reached(per_project, self.projects.get(&key.project)), StartReason::ProjectLimit),
+            (is_reached(per_agent, self.agents.get(&key.agent)), StartReason::AgentLimit),
+            (is_reached(per_provider, Some(&of_provider)), StartReason::ProviderLimit),
+        ];
+        let own = own.into_iter().filter_map(|(is_reached, reason)| is_reached.then_some(reason));
+        self.keeping_all(key.purpose).into_iter().chain(own)
     }
 }

@@ -155,6 +155,17 @@ fn check_limit(limits: Limits, key: InstanceKey, expected: Option<StartReason>) 
 }
 
 #[test]
+fn of_several_limits_all_are_told() {
+    let launches = vec![running_launch(1, key(1, 1)), running_launch(2, key(2, 2))];
+    let instances = launches.iter().map(|launch| instance(launch, running())).collect();
+    let one = Some(1);
+    let limits = Limits { per_project: one, per_agent: one, per_provider: one, ..Limits::of(2, Duration::ZERO) };
+    let plan = plan(&Snapshot { startable: vec![waiting(key(1, 2), 0)], launches, instances, limits, ..snapshot(0) });
+    assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
+    assert_eq!(plan.deferred[0].also, [StartReason::ProjectLimit, StartReason::AgentLimit, StartReason::ProviderLimit]);
+}
+
+#[test]
 fn a_limit_that_is_reached_keeps_those_whom_it_concerns() {
     let limits = Limits::of(10, Duration::ZERO);
     check_limit(limits, key(3, 1), None);
@@ -276,7 +287,10 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
     let failing = Candidate { reason: StartReason::Backoff, until, ..waiting(key(1, 1), 0) };
     let plan = plan(&Snapshot { startable: vec![failing], ..snapshot(1) });
     assert_eq!(plan.wake_at, until);
-    assert_eq!(plan.deferred, [Deferred { key: key(1, 1), reason: StartReason::Backoff, until, detail: None }]);
+    assert_eq!(
+        plan.deferred,
+        [Deferred { key: key(1, 1), reason: StartReason::Backoff, until, detail: None, also: Vec::new() }]
+    );
 }
 
 #[test]

@@ -54,16 +54,15 @@ impl From<Why> for WhyBody {
     fn from(why: Why) -> Self {
         let mut rules: Vec<RuleBody> = why.rulings.into_iter().map(RuleBody::from).collect();
         // The server's own reasons are told by its rules, and may have changed since a coordinator repeated them.
-        let by_coordinator = why.deferred.filter(|deferred| deferred.reason.is_of_coordinator()).map(|deferred| {
-            let Deferred { reason, until, detail, .. } = deferred;
-            RuleBody { rule: reason, keeps: true, until, detail }
-        });
-        rules.extend(by_coordinator.or(Some(RuleBody {
-            rule: StartReason::NoFreeSlot,
-            keeps: false,
-            until: None,
-            detail: None,
-        })));
+        let before = rules.len();
+        if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
+            let first = RuleBody { rule: reason, keeps: true, until, detail };
+            let others = also.into_iter().map(|rule| RuleBody { rule, keeps: true, until: None, detail: None });
+            rules.extend(std::iter::once(first).chain(others).filter(|body| body.rule.is_of_coordinator()));
+        }
+        if rules.len() == before {
+            rules.push(RuleBody { rule: StartReason::NoFreeSlot, keeps: false, until: None, detail: None });
+        }
         let reason = rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
         let parked = ParkedBody::of(why.account);
         Self { purpose: why.key.purpose, at: why.at, reason, n_failures: why.n_failures, parked, rules }
