@@ -53,32 +53,60 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
-    for line in describe_all(&ai_types, &providers) {
+    let Described { lines, cant_start } = describe_all(&ai_types, &providers);
+    for line in lines {
         print_line(&masked(line, environment))?;
     }
-    Ok(())
+    let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
+    let kept: Vec<&str> =
+        agents.iter().filter(|agent| is_kept(&agent.ai_type)).map(|agent| agent.id.value.as_str()).collect();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Failed(format!("no program to start these agents of the manifest with: {}", kept.join(", "))))
+}
+
+/// What is to be said of some providers.
+#[derive(Default)]
+struct Described {
+    lines: Vec<String>,
+    /// Those without a program.
+    cant_start: BTreeSet<String>,
+}
+
+impl Described {
+    fn add(&mut self, name: &str, providers: &Providers, absent: Absent) {
+        let (lines, can_start) = describe(name, providers, absent);
+        self.lines.extend(lines);
+        if !can_start {
+            self.cant_start.insert(name.to_owned());
+        }
+    }
 }
 
 /// The providers that are configured and those that the manifest's agents need; all presets where there are neither.
-fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Vec<String> {
+fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     let needed = ai_types.iter().map(|ai_type| providers.find(ai_type).0);
     let names: BTreeSet<&str> = providers.entries.keys().map(String::as_str).chain(needed).collect();
-    let mut lines = Vec::new();
+    let mut described = Described::default();
     if names.is_empty() {
         let presets = Preset::ALL.map(|(name, _)| name).join(", ");
-        lines.push(format!("no ai_providers: agents are started by the presets of these names: {presets}"));
-        let presets = Preset::ALL.into_iter().flat_map(|(name, _)| describe(name, providers, Absent::IsNotShown));
-        lines.extend(presets);
-        return lines;
+        described.lines.push(format!("no ai_providers: agents are started by the presets of these names: {presets}"));
+        for (name, _) in Preset::ALL {
+            described.add(name, providers, Absent::IsNotShown);
+        }
+        return described;
     }
     for ai_type in ai_types {
         let (name, _) = providers.find(ai_type);
         if name != *ai_type {
-            lines.push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
+            described.lines.push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
         }
     }
-    lines.extend(names.into_iter().flat_map(|name| describe(name, providers, Absent::IsShown)));
-    lines
+    for name in names {
+        described.add(name, providers, Absent::IsShown);
+    }
+    described
 }
 
 /// A line without the values of variables that a configuration may take secrets from; their names stand in their place.
@@ -102,8 +130,8 @@ enum Absent {
     IsNotShown,
 }
 
-/// The final command of a provider, for a made-up launch.
-fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
+/// The final command of a provider, for a made-up launch, and whether there is a program for it.
+fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, bool) {
     let key = InstanceKey::new(
         "AGENT_ID".parse().expect("a sample id"),
         "PROJECT_ID".parse().expect("a sample id"),
@@ -121,18 +149,20 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
         Ok(command) => command,
         Err(error) => {
             lines.push(format!("  not startable: {error}"));
-            return lines;
+            return (lines, false);
         }
     };
+    let mut can_start = true;
     match app::find_program(&command) {
         Ok(found) => lines.push(format!("  program: {}", found.display())),
         Err(error) => {
+            can_start = false;
             let path = command.environment.iter().find(|(name, _)| name == "PATH");
             lines.push(format!("  not startable: {error}"));
             lines.push(format!("  looked in: {}", path.map_or("no PATH is set", |(_, path)| path.reveal())));
             lines.extend(providers.installation(name).map(|how| format!("  to install it: {how}")));
             if absent == Absent::IsNotShown {
-                return lines;
+                return (lines, can_start);
             }
         }
     }
@@ -140,7 +170,10 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
         let of_wrapper = CommandSpec { program: wrapper.clone(), ..command.clone() };
         lines.push(match app::find_program(&of_wrapper) {
             Ok(found) => format!("  started by: {}", found.display()),
-            Err(error) => format!("  not startable: {error}"),
+            Err(error) => {
+                can_start = false;
+                format!("  not startable: {error}")
+            }
         });
     }
     lines.extend(command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)));
@@ -158,7 +191,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> Vec<String> {
         }
         FileContent::Link(target) => format!("  link {}: {}", path.display(), target.display()),
     }));
-    lines
+    (lines, can_start)
 }
 
 /// For an entry in the seed's shape of a CLI that wants more than that.

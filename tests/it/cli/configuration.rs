@@ -31,8 +31,8 @@ fn the_seeds_configuration_is_right_as_it_stands() {
     insta::assert_snapshot!("seed", said.stdout);
 }
 
-/// `check` with these programs on the `PATH`; the folders of this machine are left out.
-fn check_with_programs(programs: &[&str], arguments: &[&str]) -> String {
+/// What `check` says with these programs on the `PATH`, and its exit code; the folders of this machine are left out.
+fn check_with_programs(programs: &[&str], arguments: &[&str]) -> (String, Option<i32>) {
     let daemon = Daemon::configured("");
     daemon.write("coordinator_config.yaml", "state_dir: state\n");
     for program in programs {
@@ -43,32 +43,41 @@ fn check_with_programs(programs: &[&str], arguments: &[&str]) -> String {
     let mut command = daemon.command();
     command.env_clear().env("PATH", daemon.folder()).env("OPENAI_API_KEY", "sk-hidden").arg("check").args(arguments);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(!said.contains("sk-hidden"), "{said}");
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let said = said.replace(daemon.folder().to_str().unwrap(), "[folder]").replace(examples, "[examples]");
-    said.replace(PROGRAM, "[program]")
+    (said.replace(PROGRAM, "[program]"), output.status.code())
 }
 
 #[test]
 fn without_providers_the_presets_are_shown_that_can_be_used() {
-    insta::assert_snapshot!("presets", check_with_programs(&["claude"], &[]));
+    let (said, code) = check_with_programs(&["claude"], &[]);
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!("presets", said);
 }
 
 #[test]
 fn the_example_with_real_clis_is_right_and_says_what_is_missing() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/claude-and-codex/coordinator_config.yaml");
-    insta::assert_snapshot!("claude_and_codex", check_with_programs(&["codex"], &["--config", example]));
+    let (said, code) = check_with_programs(&["codex"], &["--config", example]);
+    assert_eq!(code, Some(1), "an agent of its manifest can't be started");
+    insta::assert_snapshot!("claude_and_codex", said);
+    assert_eq!(check_with_programs(&["claude", "codex"], &["--config", example]).1, Some(0));
 }
 
 #[test]
 fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
     let daemon = Daemon::configured("manifest: manifest.yaml");
     daemon.write("manifest.yaml", "agents: { agt_a: { ai_type: gpt }, agt_b: { ai_type: codex } }");
-    let said = daemon.done(&["check"]);
+    let mut command = daemon.command();
+    let output = command.env("PATH", daemon.folder()).arg("check").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("ai_type gpt: no provider of this name; started as claude"), "{said}");
     assert!(said.contains("provider codex:") && !said.contains("provider gpt:"), "{said}");
+    // The one has the tests' agent for a program, the other none.
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.ends_with("of the manifest with: agt_b\n"), "{said}");
 }
 
 #[test]
