@@ -81,7 +81,7 @@ pub struct Launch {
     /// The task it works on, from its first `get_my_task` on.
     pub task: Option<TaskId>,
     pub report: Option<ReportResult>,
-    /// The first reason to stop it; stays when the leader has gone.
+    /// The first reason to stop it, or that people ended its chat; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
     pub exit: ExitStatus,
     /// What its output told; written at its end. Until then the newest word is the service's.
@@ -371,11 +371,15 @@ impl Launch {
                 Ok(self.leaving(reason, at, patience))
             }
             // A stop while it lingers: the reason stays, the patience ends.
-            (S::Stopping { reason, ladder_at }, E::StopWanted { at, patience, .. }) => {
-                let ladder_at = (*ladder_at).min(*at + *patience);
-                Ok(Self { state: S::Stopping { reason: *reason, ladder_at }, ..self })
+            (S::Stopping { reason, ladder_at }, E::StopWanted { reason: newer, at, patience }) => {
+                let (reason, newer, ladder_at) = (*reason, *newer, (*ladder_at).min(*at + *patience));
+                Ok(Self { state: S::Stopping { reason, ladder_at }, ..self.ended_by_people_with(newer) })
             }
-            (S::Ending | S::Ended { .. }, E::StopWanted { .. }) => Ok(self),
+            (S::Ending, E::StopWanted { reason, .. }) => {
+                let reason = *reason;
+                Ok(self.ended_by_people_with(reason))
+            }
+            (S::Ended { .. }, E::StopWanted { .. }) => Ok(self),
 
             (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::SessionExpired { at }) => {
                 let at = *at;
@@ -389,6 +393,12 @@ impl Launch {
             (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),
             (S::Ended { .. }, E::SessionExpired { .. } | E::ClaimLapsed { .. }) => Ok(self),
         }
+    }
+
+    /// What it says beside, if people end its chat: that nobody is wanted back.
+    fn ended_by_people_with(self, newer: StopReason) -> Self {
+        let stop_reason = if newer == StopReason::ChatEnded { Some(newer) } else { self.stop_reason };
+        Self { stop_reason, ..self }
     }
 
     /// On its way out by itself or with help; without a keeper there is no process to wait for.

@@ -148,7 +148,7 @@ pub enum ChatStep {
 #[derive(Debug, Clone, Copy)]
 pub struct ChatFacts<'a> {
     pub launch: &'a Launch,
-    /// The number of the newest message that it hasn't answered.
+    /// The number of the newest message that it hasn't answered, of those that it would be given now.
     pub unread: Option<i64>,
     /// The number of the last message that its session was given.
     pub handed_out: i64,

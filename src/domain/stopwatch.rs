@@ -93,6 +93,18 @@ impl<K: Ord> Stopwatches<K> {
         now.steady.since(*began)
     }
 
+    /// How long `what` has lasted, if its beginning is known.
+    pub fn known(&mut self, what: &K, now: Moment) -> Option<Duration> {
+        let (began, seen) = self.began.get_mut(what)?;
+        *seen = self.n_looks;
+        Some(now.steady.since(*began))
+    }
+
+    /// `what` begins now, whether or not it had begun before.
+    pub fn restart(&mut self, what: K, now: Moment) {
+        self.began.insert(what, (now.steady, self.n_looks));
+    }
+
     /// Everything that there is was looked at, as of `now`: what wasn't is forgotten, and what comes is younger.
     pub fn end_look(&mut self, now: Moment) {
         let this = self.n_looks;
@@ -141,6 +153,19 @@ mod tests {
         watches.end_look(at(100, 5_000));
         assert_eq!(watches.lasted("it", began(5_010), at(130, 99_000_000), AtFirst::Believe), Duration::from_secs(30));
         assert_eq!(watches.lasted("back", began(5_010), at(130, 7), AtFirst::Believe), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_begins_anew_is_as_old_as_that() {
+        let mut watches = Stopwatches::default();
+        assert_eq!(watches.known(&"it", at(10, 10)), None);
+        watches.lasted("it", began(0), at(10, 10), AtFirst::Believe);
+        watches.restart("it", at(20, 0));
+        for n_looks in 1..4 {
+            let now = at(20 + n_looks, 0);
+            assert_eq!(watches.known(&"it", now), Some(Duration::from_secs(n_looks)));
+            watches.end_look(now);
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 use crate::domain::chat::{Sender, after_end, n_fitting, said};
 use crate::domain::{
-    Assignment, InstanceKey, Launch, Message, MessageId, Outcome, PairRecord, Session, StopReason, Timestamp,
+    Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose, Session,
+    StopReason, Timestamp,
 };
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
 
@@ -39,11 +40,7 @@ impl Service {
         self.transact(|| async move {
             let (launch, session) = self.latest(caller).await?;
             let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
-            let read_up_to = self.store.pair(key).await?.read_up_to;
-            let of_users =
-                MessageFilter { after: Some(read_up_to), sender: Some(Sender::User), ..visible(key, MAX_PENDING) };
-            let mut pending = self.store.messages(&of_users).await?;
-            pending.truncate(n_fitting(pending.iter().map(|message| message.content.as_str()), PENDING_BYTES));
+            let pending = self.pending(key).await?;
             let before = pending.first().map(|message| message.seq);
             let earlier = MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
             let context = self.store.messages(&earlier).await?;
@@ -87,6 +84,7 @@ impl Service {
                 is_visible: true,
             };
             let id = message.id.clone();
+            self.chat_goes_on(&launch.id);
             let expect = vec![Expect::LaunchAt(launch.id, launch.revision)];
             let mut changes = vec![Change::Event(message_event(&message)), Change::Message(message)];
             let answered = record.clone().answered(session.handed_out);
@@ -98,8 +96,26 @@ impl Service {
         .await
     }
 
+    /// What the agent of `launch` has read if it logs out now, where that is anything new.
+    pub(super) async fn read_at_logout(&self, launch: &Launch) -> Result<Option<Change>, StoreError> {
+        // Who is on its way out is only told to go: an answer that was lost isn't given to it again.
+        if launch.key.purpose != Purpose::Chat || !matches!(launch.state, LaunchState::Running { .. }) {
+            return Ok(None);
+        }
+        let record = self.store.pair(&launch.key).await?;
+        let read = self.read_by_leaver(record.clone(), launch).await?;
+        Ok((read != record).then_some(Change::Pair(read)))
+    }
+
+    /// Who logs out has seen what it was given.
+    async fn read_by_leaver(&self, record: PairRecord, launch: &Launch) -> Result<PairRecord, StoreError> {
+        let sessions = self.store.sessions_of(&launch.id).await?;
+        let handed_out = sessions.iter().map(|session| session.handed_out).max().unwrap_or(0);
+        Ok(record.answered(handed_out))
+    }
+
     /// What is remembered of a chat whose launch ended, and what must hold still for it: a message that comes in between is
-    /// unread, too. Who logs out has seen what it was given.
+    /// unread, too.
     pub(super) async fn chat_record_after(
         &self,
         record: PairRecord,
@@ -107,12 +123,10 @@ impl Service {
         outcome: &Outcome,
         at: Timestamp,
     ) -> Result<(PairRecord, Expect), StoreError> {
-        let mut record = record;
-        if launch.stop_reason == Some(StopReason::LoggedOut) {
-            let sessions = self.store.sessions_of(&launch.id).await?;
-            let handed_out = sessions.iter().map(|session| session.handed_out).max().unwrap_or(0);
-            record = record.answered(handed_out);
-        }
+        let record = match launch.stop_reason {
+            Some(StopReason::LoggedOut) => self.read_by_leaver(record, launch).await?,
+            _ => record,
+        };
         let InstanceKey { agent, project, .. } = &launch.key;
         let newest = MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
@@ -121,10 +135,18 @@ impl Service {
         Ok((after_end(record, launch, outcome, unread, at, self.settings().start_limit), seen))
     }
 
-    /// The number of the newest message that the agent of a chat hasn't answered.
-    pub(super) async fn newest_unread(&self, key: &InstanceKey) -> Result<Option<i64>, StoreError> {
-        let read_up_to = self.store.pair(key).await?.read_up_to;
-        self.newest_unread_after(key, read_up_to).await
+    /// What the agent of a chat hasn't answered, as much as is given at once.
+    async fn pending(&self, key: &InstanceKey) -> Result<Vec<Message>, StoreError> {
+        let (after, sender) = (Some(self.store.pair(key).await?.read_up_to), Some(Sender::User));
+        let mut pending = self.store.messages(&MessageFilter { after, sender, ..visible(key, MAX_PENDING) }).await?;
+        pending.truncate(n_fitting(pending.iter().map(|message| message.content.as_str()), PENDING_BYTES));
+        Ok(pending)
+    }
+
+    /// The number of the newest message that the agent of a chat would be given now. What follows when these are answered is not
+    /// news before.
+    pub(super) async fn newest_pending(&self, key: &InstanceKey) -> Result<Option<i64>, StoreError> {
+        Ok(self.pending(key).await?.last().map(|message| message.seq))
     }
 
     async fn newest_unread_after(&self, key: &InstanceKey, read_up_to: i64) -> Result<Option<i64>, StoreError> {

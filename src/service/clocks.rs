@@ -24,7 +24,7 @@ pub(super) enum Subject {
     /// A notice, before and after it was read.
     Notice(NoticeId, Timestamp),
     /// A chat, from its beginning or from its last message.
-    Chat(LaunchId, Timestamp),
+    Chat(LaunchId),
 }
 
 /// The stopwatches of those who look: each at its own pace.
@@ -73,6 +73,16 @@ impl Service {
     /// How long `subject` has lasted that began at `began_at`.
     pub(super) fn lasted(&self, look: Look, subject: Subject, began_at: Timestamp, at_first: AtFirst) -> Duration {
         self.clocks.of(look).lasted(subject, began_at, self.moment(), at_first)
+    }
+
+    /// How long `subject` has lasted, if that was asked for before.
+    pub(super) fn known_to_last(&self, look: Look, subject: &Subject) -> Option<Duration> {
+        self.clocks.of(look).known(subject, self.moment())
+    }
+
+    /// `subject` begins now, once more or for the first time.
+    pub(super) fn restart(&self, look: Look, subject: Subject) {
+        self.clocks.of(look).restart(subject, self.moment());
     }
 
     /// Everything that there is was looked at since `began`.

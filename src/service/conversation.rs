@@ -145,7 +145,9 @@ impl Service {
             let message = self.new_message(id, &key, content.to_owned());
             let mut expect = vec![self.hold_still(&facts).await?];
             let mut changes = vec![Change::Event(message_event(&message)), Change::Message(message.clone())];
-            if !listens(&facts) {
+            if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
+                self.chat_goes_on(&open.id);
+            } else {
                 let record = facts.record.clone().wanted(message.created_at);
                 if record == facts.record {
                     expect.push(Expect::PairAt(key.clone(), record.revision));

@@ -164,7 +164,7 @@ impl Service {
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
         let until_idle = self.chat_left(launch).await?;
-        let unread = self.newest_unread(&launch.key).await?;
+        let unread = self.newest_pending(&launch.key).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,

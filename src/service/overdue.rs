@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Launch, LaunchState, Purpose, StopReason, Timestamp};
+use crate::domain::{Launch, LaunchId, LaunchState, Purpose, StopReason, Timestamp};
 use crate::store::{ChatEnd, MessageFilter};
 
 use super::chat::visible;
@@ -36,11 +36,7 @@ impl Service {
             }
         }
         for launch in self.store.open_launches().await? {
-            let Some(began_at) = began_at(&launch) else { continue };
-            // What was said since only puts it off: not worth a look before.
-            let earliest = self.left_since(&launch, began_at);
-            let left = if earliest.is_zero() { self.chat_left(&launch).await? } else { Some(earliest) };
-            match left {
+            match self.chat_left(&launch).await? {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
                     self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger).await?;
@@ -56,17 +52,21 @@ impl Service {
     /// How much silence a running chat has left.
     pub(super) async fn chat_left(&self, launch: &Launch) -> Result<Option<Duration>, ServiceError> {
         let Some(began_at) = began_at(launch) else { return Ok(None) };
-        let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
-        let newest = self.store.messages(&newest).await?;
-        let newest = newest.first().map(|message| message.created_at);
-        let of_message = newest.map(|at| self.left_since(launch, at));
-        Ok(Some(self.left_since(launch, began_at).max(of_message.unwrap_or_default())))
+        let subject = Subject::Chat(launch.id.clone());
+        let lasted = if let Some(lasted) = self.known_to_last(Look::Overdue, &subject) {
+            lasted
+        } else {
+            let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
+            let newest = self.store.messages(&newest).await?;
+            let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
+            self.lasted(Look::Overdue, subject, since, AtFirst::Believe)
+        };
+        Ok(Some(self.settings().chat.idle_timeout.saturating_sub(lasted)))
     }
 
-    /// What a chat in which something happened then has left of its time.
-    fn left_since(&self, launch: &Launch, at: Timestamp) -> Duration {
-        let lasted = self.lasted(Look::Overdue, Subject::Chat(launch.id.clone(), at), at, AtFirst::Believe);
-        self.settings().chat.idle_timeout.saturating_sub(lasted)
+    /// Something is said in the chat of this launch.
+    pub(super) fn chat_goes_on(&self, launch: &LaunchId) {
+        self.restart(Look::Overdue, Subject::Chat(launch.clone()));
     }
 }
 

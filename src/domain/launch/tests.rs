@@ -93,6 +93,17 @@ fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
 }
 
 #[test]
+fn people_end_a_chat_also_while_its_agent_is_on_its_way_out() {
+    let exited = LaunchEvent::Exited { exit: ExitStatus::default() };
+    for on_its_way in [stop(StopReason::Shutdown), exited] {
+        let launch = [authenticated(), on_its_way, stop(StopReason::ChatEnded), stop(StopReason::Person)]
+            .iter()
+            .fold(launch(true), |launch, event| launch.on(event).expect("a possible event"));
+        assert_eq!(launch.stop_reason, Some(StopReason::ChatEnded), "{:?}", launch.state);
+    }
+}
+
+#[test]
 fn nobody_authenticates_on_a_launch_that_is_stopping() {
     let stopping = launch(true).on(&stop(StopReason::Person)).expect("a stop is possible");
     assert!(stopping.on(&authenticated()).is_err());
