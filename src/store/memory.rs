@@ -76,7 +76,7 @@ impl Tables {
             agent: self.agents.get(&key.agent).map(|agent| (agent.status, agent.ai_type.clone())),
             project: self.projects.get(&key.project).map(|project| (project.status, project.working_directory.clone())),
             is_assigned: self.assignments.contains(&assignment),
-            waiting_since: self.work().filter(|(work, _)| work == key).map(|(_, since)| since).min(),
+            waiting_since: self.waiting_since(key),
             open: open.map(|launch| OpenLaunch { id: launch.id.clone(), state: launch.state.clone() }),
             record: self.pair(key),
             account: self.account(self.agents.get(&key.agent).map_or("", |agent| &agent.ai_type)),
@@ -117,26 +117,37 @@ impl Tables {
         self.launches.get(id).map(|launch| &launch.key)
     }
 
-    /// The key of each task in progress and of each wish for a chat, and since when it is that.
-    fn work(&self) -> impl Iterator<Item = (InstanceKey, Timestamp)> {
-        let in_progress = self.tasks.values().filter(|task| task.status == TaskStatus::InProgress);
-        let tasks = in_progress.filter_map(|task| {
-            let agent = task.assignee.clone()?;
-            Some((InstanceKey::new(agent, task.project.clone(), Purpose::Task), task.status_since))
-        });
-        let chats = self.pairs.values().filter(|pair| pair.key.purpose == Purpose::Chat);
-        tasks.chain(chats.filter_map(|pair| Some((pair.key.clone(), pair.wanted_since?))))
+    fn tasks_in_progress(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values().filter(|task| task.status == TaskStatus::InProgress)
+    }
+
+    /// Since when there is a task in progress, or a wish for a chat.
+    fn waiting_since(&self, key: &InstanceKey) -> Option<Timestamp> {
+        match key.purpose {
+            Purpose::Task => {
+                let is_of_key =
+                    |task: &&Task| task.project == key.project && task.assignee.as_ref() == Some(&key.agent);
+                self.tasks_in_progress().filter(is_of_key).map(|task| task.status_since).min()
+            }
+            Purpose::Chat => self.pairs.get(key)?.wanted_since,
+        }
     }
 
     fn startable(&self) -> Vec<PairFacts> {
-        let keys: BTreeSet<InstanceKey> = self.work().map(|(key, _)| key).collect();
+        let tasks = self
+            .tasks_in_progress()
+            .filter_map(|task| Some(InstanceKey::new(task.assignee.clone()?, task.project.clone(), Purpose::Task)));
+        let chats = self.pairs.values().filter(|pair| pair.key.purpose == Purpose::Chat && pair.wanted_since.is_some());
+        let keys: BTreeSet<InstanceKey> = tasks.chain(chats.map(|pair| pair.key.clone())).collect();
+        let open: BTreeSet<&InstanceKey> =
+            self.launches.values().filter(|launch| launch.is_open()).map(|launch| &launch.key).collect();
         let is_startable = |facts: &PairFacts| {
             facts.is_assigned
-                && facts.open.is_none()
                 && facts.agent.as_ref().is_some_and(|(status, _)| *status == AgentStatus::Active)
                 && facts.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active)
         };
-        let facts = keys.iter().map(|key| self.pair_facts(key)).filter(is_startable);
+        let keys = keys.iter().filter(|key| !open.contains(key));
+        let facts = keys.map(|key| self.pair_facts(key)).filter(is_startable);
         sorted(facts, |facts| (facts.waiting_since, facts.key.clone()))
     }
 }
@@ -530,10 +541,10 @@ impl Store for MemoryStore {
     ) -> Answer<'a, Vec<PastLaunch>> {
         self.read(move |tables| {
             let after = after.map(|after| (after.ended_at, after.id.clone()));
-            let past = tables.launches.values().filter_map(|launch| tables.past(launch));
-            let wanted = past.filter(|past| {
-                past.ended_at < before && after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after)
-            });
+            let is_old = |launch: &&Launch| launch.as_ended().is_some_and(|(_, ended_at)| ended_at < before);
+            let past = tables.launches.values().filter(is_old).filter_map(|launch| tables.past(launch));
+            let wanted =
+                past.filter(|past| after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after));
             let mut past = sorted(wanted, |past| (past.ended_at, past.id.clone()));
             past.truncate(limit);
             past
