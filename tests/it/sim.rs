@@ -11,9 +11,10 @@
 //!
 //! What is simulated: crashes of coordinators wherever they wait, orderly restarts, restarts of the server, keepers and agents
 //! that are killed, pids that are used again, lost, late, slow and repeated requests and answers, agents that authenticate
-//! late, never or twice, clocks that jump by an hour or a year, that don't listen, don't leave, or leave something behind, full disks, and people who change their
-//! minds. What is not: chats, a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs`
-//! and `tests/it/faults` have the real one.
+//! late, never or twice, that don't listen, don't leave, or leave something behind, that give up a question in a chat and answer
+//! late, twice or never, clocks that jump by an hour or a year, full disks, and people who change their minds, talk, and end
+//! what they began. What is not: a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs` and
+//! `tests/it/faults` have the real one.
 //!
 //! One limit it found stands: [`Sim::is_out_of_reach`].
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -26,6 +27,7 @@ mod net;
 mod people;
 mod runner;
 mod script;
+mod talk;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,14 +41,15 @@ use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::{InstanceKey, LaunchId};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::service::{Service, Settings};
-use agent_coordinator::store::Store as _;
+use agent_coordinator::service::{ChatSettings, Service, Settings};
 use agent_coordinator::store::memory::MemoryStore;
+use agent_coordinator::store::{Change, Commit, Store as _};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::service::settings;
+use talk::Talk;
 pub use world::Dice;
 use world::{Chronicle, SimWorld, Telling};
 
@@ -54,6 +57,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const LINGER: Duration = Duration::from_secs(5);
 const NOTICE_GRACE: Duration = Duration::from_secs(30);
 const SESSION_MAXIMUM: Duration = Duration::from_mins(4);
+const CHAT_HOLD: Duration = Duration::from_secs(20);
+const CHAT_IDLE: Duration = Duration::from_secs(40);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(7);
 
 /// A mistake made on purpose: the simulation must find it.
@@ -65,6 +70,8 @@ enum Mutant {
     PidTrusted,
     /// A launch that didn't authenticate is ended at its deadline, whatever its process does.
     FreedAtDeadline,
+    /// A chat message counts as read when it is handed out.
+    ReadWhenHandedOut,
 }
 
 /// What everybody in a history shares.
@@ -87,6 +94,7 @@ struct Sim {
     keeperless: Mutex<BTreeSet<LaunchId>>,
     /// Ends that a coordinator thinks the server knows.
     forgotten: Mutex<Vec<(LaunchId, ProcessEnd)>>,
+    talk: Talk,
 }
 
 impl Sim {
@@ -107,6 +115,7 @@ impl Sim {
             alive: Mutex::default(),
             keeperless: Mutex::default(),
             forgotten: Mutex::default(),
+            talk: Talk::default(),
         })
     }
 
@@ -198,6 +207,14 @@ impl Sim {
         self.forgotten.lock().unwrap().push((launch.clone(), end));
     }
 
+    /// What the mutant does with a message that is handed out.
+    async fn read_when_handed_out(&self, key: &InstanceKey, up_to: i64) {
+        if self.mutant == Some(Mutant::ReadWhenHandedOut) {
+            let read = self.store.pair(key).await.unwrap().answered(up_to);
+            self.store.commit(Commit { expect: Vec::new(), changes: vec![Change::Pair(read)] }).await.unwrap();
+        }
+    }
+
     fn take_forgotten(&self) -> Vec<(LaunchId, ProcessEnd)> {
         std::mem::take(&mut *self.forgotten.lock().unwrap())
     }
@@ -210,6 +227,7 @@ fn sim_settings() -> Settings {
         linger: LINGER,
         notice_grace: NOTICE_GRACE,
         session_maximum: SESSION_MAXIMUM,
+        chat: ChatSettings { poll_hold: CHAT_HOLD, idle_timeout: CHAT_IDLE },
         cleanup_interval: CLEANUP_INTERVAL,
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(20) },
         ..settings()

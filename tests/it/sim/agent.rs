@@ -1,16 +1,19 @@
 //! Agents: what they are like, and how they live. They call the service as the tools of MCP do, and their calls and answers
 //! get lost, too.
 
+mod chat;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::domain::launch::ReportResult;
-use agent_coordinator::domain::{InstanceKey, LaunchId, Refusal, Secret};
+use agent_coordinator::domain::{InstanceKey, LaunchId, Purpose, Refusal, Secret};
 use agent_coordinator::service::{Report, Service, ServiceError};
 
 use super::world::Dice;
 use super::{START_TIMEOUT, Sim};
+use chat::Manner;
 
 /// How an agent ends its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +56,7 @@ pub struct Character {
     /// How long it stays after its last word; `None`: until it is ended.
     lingers: Option<Duration>,
     seed: u64,
+    in_chats: Manner,
 }
 
 impl Character {
@@ -90,6 +94,7 @@ impl Character {
             is_obedient: !dice.percent(20),
             lingers: (!dice.percent(20)).then(|| dice.millis(0, 3000)),
             seed: dice.next(),
+            in_chats: Manner::of(dice),
         }
     }
 }
@@ -137,7 +142,7 @@ impl Life<'_> {
             tokio::time::sleep(self.dice.millis(1, 3000)).await;
             token = self.authenticate().await?;
         }
-        if character.asks_for_its_task {
+        if self.key.purpose == Purpose::Task && character.asks_for_its_task {
             let (token, launch) = (&token, self.launch);
             self.say(|service| async move {
                 let caller = service.identify(token, Some(launch)).await?;
@@ -145,7 +150,10 @@ impl Life<'_> {
             })
             .await?;
         }
-        let ending = self.follow(character, &token).await?;
+        let ending = match self.key.purpose {
+            Purpose::Task => self.follow(character, &token).await?,
+            Purpose::Chat => self.chat(character, &token).await?,
+        };
         self.end(ending, &token).await?;
         match character.lingers {
             Some(lingers) if ending != Ending::Never => tokio::time::sleep(lingers).await,
@@ -219,6 +227,9 @@ impl Life<'_> {
                 .await?;
             }
             Ending::LogsOut => {
+                if self.key.purpose == Purpose::Chat {
+                    self.sim.talk.is_settled_by(self.key, launch);
+                }
                 self.say(|service| async move {
                     let caller = service.identify(token, Some(launch)).await?;
                     service.logout(&caller).await

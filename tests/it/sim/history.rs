@@ -142,6 +142,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     tokio::time::sleep(LONG).await;
     watch.look(sim, false).await;
     invariants::check_progress(sim, &before).await;
+    invariants::check_starts(sim, &hosts).await;
     if !sim.chronicle.is_clean() {
         return posts;
     }
@@ -155,17 +156,18 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
 
 fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     let posts = script.fleet.max_concurrent.iter().enumerate().map(|(n, max_concurrent)| {
-        let id = format!("crd_{n}").parse().unwrap();
+        let chat_reserve = script.fleet.chat_reserve.min(max_concurrent - 1);
+        let host = Host::new(sim.clone(), n, Limits { chat_reserve, ..Limits::of(*max_concurrent, LINGER) });
         let config = CoordinatorConfig {
-            id,
+            id: host.coordinator(),
             polling_interval: POLLING_INTERVAL,
-            limits: Limits::of(*max_concurrent, LINGER),
+            limits: host.limits,
             providers: providers(),
             state_dir: "/state".into(),
         };
         let is_remote = n > 0 || !script.fleet.has_local;
         let post = Arc::new(Post {
-            host: Host::new(sim.clone(), n, *max_concurrent),
+            host,
             net: Net::new(sim.clone(), config.id.clone(), is_remote, 10 + n as u64),
             fate: Arc::default(),
             mode: watch::Sender::new(Mode::Running),

@@ -4,23 +4,24 @@
 //! A folder is what is on the disk; `procs` is what the kernel knows. What the table tells is read from the folders, as the
 //! real one does.
 
+mod table;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::coordinator::ProcessLayer;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Secret, StopReason, Timestamp};
+use agent_coordinator::domain::plan::Limits;
+use agent_coordinator::domain::{CoordinatorId, InstanceKey, LaunchId, Phase, Purpose, Secret, StopReason, Timestamp};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::process::{BootInstant, StartError, StartRequest};
 use agent_coordinator::service::world::World as _;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, yield_now};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::agent::{self, Character, Trouble};
-use super::world::Dice;
 use super::{Mutant, Sim};
+pub use table::Table;
 
 /// From TERM to KILL.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,14 +81,11 @@ struct State {
 pub struct Host {
     sim: Arc<Sim>,
     pub name: usize,
-    max_concurrent: usize,
+    pub limits: Limits,
     /// Wakes the coordinator of this machine.
     pub nudge: Nudge,
     state: Mutex<State>,
 }
-
-/// The table that one incarnation of the coordinator has.
-pub struct Table(pub Arc<Host>);
 
 impl State {
     fn spawn(&mut self, what: What) -> Identity {
@@ -125,8 +123,12 @@ impl State {
 }
 
 impl Host {
-    pub fn new(sim: Arc<Sim>, name: usize, max_concurrent: usize) -> Arc<Self> {
-        Arc::new(Self { sim, name, max_concurrent, nudge: Nudge::new(), state: Mutex::default() })
+    pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
+        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), state: Mutex::default() })
+    }
+
+    pub fn coordinator(&self) -> CoordinatorId {
+        format!("crd_{}", self.name).parse().unwrap()
     }
 
     fn note(&self, launch: &LaunchId, what: impl FnOnce() -> String) {
@@ -425,9 +427,10 @@ impl Host {
     }
 
     /// Live instances: those that have a keeper, or anything of their tree.
-    pub fn live(&self) -> Vec<LaunchId> {
+    pub fn live(&self) -> Vec<(LaunchId, InstanceKey)> {
         let state = self.state.lock().unwrap();
-        state.folders.keys().filter(|launch| state.is_live(launch)).cloned().collect()
+        let live = state.folders.iter().filter(|(launch, _)| state.is_live(launch));
+        live.map(|(launch, folder)| (launch.clone(), folder.key.clone())).collect()
     }
 
     /// Folders that the server has not acknowledged.
@@ -436,10 +439,16 @@ impl Host {
     }
 
     fn check_cap(&self, state: &State) {
-        let n_live = state.folders.keys().filter(|launch| state.is_live(launch)).count();
-        if n_live > self.max_concurrent {
-            let (name, max) = (self.name, self.max_concurrent);
-            self.sim.chronicle.violation(format!("host {name}: {n_live} live instances where {max} are allowed"));
+        let live = || state.folders.iter().filter(|(launch, _)| state.is_live(launch)).map(|(_, folder)| &folder.key);
+        let Limits { max_concurrent, chat_reserve, .. } = self.limits;
+        let (n_live, n_tasks) = (live().count(), live().filter(|key| key.purpose == Purpose::Task).count());
+        for (n, most, of_what) in
+            [(n_live, max_concurrent, "instances"), (n_tasks, max_concurrent - chat_reserve, "tasks")]
+        {
+            if n > most {
+                let name = self.name;
+                self.sim.chronicle.violation(format!("host {name}: {n} live {of_what} where {most} are allowed"));
+            }
         }
     }
 }
@@ -457,105 +466,6 @@ struct Keeping {
 impl Keeping {
     fn kill_by(&mut self, at: Instant) {
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
-    }
-}
-
-impl ProcessLayer for Table {
-    fn instances(&self) -> Vec<Instance> {
-        let state = self.0.state.lock().unwrap();
-        let instance = |(launch, folder): (&LaunchId, &Folder)| Instance {
-            launch: launch.clone(),
-            key: folder.key.clone(),
-            phase: folder.phase(),
-            adopted: folder.is_adopted,
-            stop: folder.stop.map(|(reason, _)| reason),
-            is_marked_authenticated: folder.is_marked,
-            condition: Condition::default(),
-        };
-        state.folders.iter().map(instance).collect()
-    }
-
-    fn boot_now(&self) -> BootInstant {
-        self.0.sim.world.boot_now()
-    }
-
-    async fn start(&self, request: StartRequest) -> Result<(), StartError> {
-        let host = &self.0;
-        let StartRequest { launch, key, command, fuse } = request;
-        yield_now().await;
-        {
-            let mut state = host.state.lock().unwrap();
-            if state.folders.contains_key(&launch) {
-                return Err(StartError::Exists { launch });
-            }
-            let twin = state.folders.iter().find(|(_, folder)| folder.key == key && folder.ended.is_none());
-            if let Some((twin, _)) = twin {
-                return Err(StartError::KeyIsLive { key, launch: twin.clone() });
-            }
-            state.n_launches += 1;
-            let mut dice = Dice::new(host.sim.seed ^ host.name as u64, 1000 + state.n_launches);
-            let character = Character::of(&mut dice);
-            if character.trouble == Some(Trouble::NoKeeper) {
-                return Err(StartError::ProgramNotFound { program: "agent".to_owned() });
-            }
-            host.note(&launch, || format!("folder of {key}"));
-            state.folders.insert(launch.clone(), Folder::new(key, character));
-        }
-        // A coordinator that dies here leaves a folder without a keeper.
-        yield_now().await;
-        {
-            let mut state = host.state.lock().unwrap();
-            let keeper = state.spawn(What::Keeper(launch.clone()));
-            let ticket = command.environment.iter().find(|(name, _)| name == "AGENT_PASSKEY").unwrap().1.clone();
-            let kept = host.clone().keep(launch.clone(), host.sim.world.instant_of(fuse), ticket);
-            let task = host.sim.spawn(kept);
-            let folder = state.folder(&launch);
-            folder.keeper = Some(keeper);
-            folder.keeper_task = Some(task);
-            host.check_cap(&state);
-            host.nudge.wake();
-        }
-        yield_now().await;
-        Ok(())
-    }
-
-    async fn request_stop(&self, launch: &LaunchId, reason: StopReason, timeout: Option<Duration>) {
-        yield_now().await;
-        {
-            let mut state = self.0.state.lock().unwrap();
-            let timeout = timeout.unwrap_or(STOP_TIMEOUT);
-            let Some(folder) = state.folders.get_mut(launch).filter(|folder| folder.ended.is_none()) else { return };
-            let first = folder.stop.unwrap_or((reason, timeout));
-            self.0.note(launch, || format!("is told to stop: {reason}"));
-            folder.stop = Some((first.0, first.1.min(timeout)));
-            self.0.signal_keeper(&mut state, launch);
-            self.0.nudge.wake();
-        }
-        yield_now().await;
-    }
-
-    async fn mark_authenticated(&self, launch: &LaunchId) {
-        yield_now().await;
-        if let Some(folder) = self.0.state.lock().unwrap().folders.get_mut(launch) {
-            folder.is_marked = true;
-            self.0.nudge.wake();
-        }
-        yield_now().await;
-    }
-
-    async fn forget(&self, launch: &LaunchId) {
-        yield_now().await;
-        {
-            let mut state = self.0.state.lock().unwrap();
-            if state.folders.get(launch).is_some_and(|folder| folder.ended.is_some()) {
-                self.0.note(launch, || "forgotten".to_owned());
-                if let Some(Folder { ended: Some((end, _)), .. }) = state.folders.remove(launch) {
-                    self.0.sim.is_forgotten(launch, end);
-                }
-                self.0.nudge.wake();
-            }
-        }
-        yield_now().await;
     }
 }
 

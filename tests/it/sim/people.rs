@@ -23,7 +23,11 @@ fn task_id(n: usize) -> TaskId {
 impl Fleet {
     pub fn keys(&self) -> Vec<InstanceKey> {
         let pairs = (0..self.n_agents).flat_map(|agent| (0..self.n_projects).map(move |project| (agent, project)));
-        pairs.map(|(agent, project)| InstanceKey::new(agent_id(agent), project_id(project), Purpose::Task)).collect()
+        let purposes = [Purpose::Task, Purpose::Chat];
+        let keys = pairs.flat_map(|(agent, project)| {
+            purposes.map(|purpose| InstanceKey::new(agent_id(agent), project_id(project), purpose))
+        });
+        keys.collect()
     }
 }
 
@@ -103,6 +107,20 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
         }
         Deed::StopAll => service.stop(&StopTarget::All, Force::No).await.map(|_| ()),
         Deed::ResumeAll => service.resume(&StopTarget::All).await,
+        Deed::OpenChat { agent: n, project: m } => {
+            has_released = true;
+            let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
+            let opened = service.start_chat(&key.agent, &key.project).await;
+            opened.inspect(|()| sim.talk.is_opened(&key))
+        }
+        Deed::EndChat { agent: n, project: m } => {
+            let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
+            let ended = service.end_chat(&key.agent, &key.project).await;
+            ended.inspect(|()| sim.talk.is_ended(&key))
+        }
+        Deed::Say { agent: n, project: m, n_bytes, times } => {
+            say(sim, &InstanceKey::new(agent(n), project(m), Purpose::Chat), *n_bytes, *times).await
+        }
         _ => Ok(()),
     };
     match done {
@@ -111,4 +129,14 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
         Err(error) => sim.chronicle.violation(format!("a person was told: {error}")),
     }
     has_released
+}
+
+/// What is repeated is said once.
+async fn say(sim: &Arc<Sim>, key: &InstanceKey, n_bytes: usize, times: usize) -> Result<(), ServiceError> {
+    let id = sim.talk.next_message();
+    for _ in 0..times {
+        let said = sim.service().say(&key.agent, &key.project, Some(&id), &"x".repeat(n_bytes)).await?;
+        sim.talk.is_said(key, &said);
+    }
+    Ok(())
 }

@@ -10,8 +10,8 @@ use super::script::{Deed, Fleet, Script, Step};
 use super::world::Telling;
 
 const N_STEPS: usize = 100;
-/// In an ordinary run of the tests, always the same: a debug build lives about fifteen in a second and core.
-const N_HISTORIES: u64 = 150;
+/// In an ordinary run of the tests, always the same: a debug build lives about nine in a second and core.
+const N_HISTORIES: u64 = 450;
 const HISTORIES: &str = "AGENT_COORDINATOR_TEST_HISTORIES";
 const SEED: &str = "AGENT_COORDINATOR_TEST_SEED";
 
@@ -94,7 +94,7 @@ fn shrunk(mut script: Script, mutant: Option<Mutant>) -> Script {
 
 #[test]
 fn a_seed_replays_itself() {
-    for seed in 0..5 {
+    for seed in 0..10 {
         let script = Script::of_seed(seed, N_STEPS);
         let tell = || live(&script, None, Telling::Told).lines;
         let (once, again) = (tell(), tell());
@@ -105,7 +105,8 @@ fn a_seed_replays_itself() {
 
 /// A life from claim to end, with work to do for two coordinators.
 fn quiet_script() -> Script {
-    let fleet = Fleet { n_agents: 1, n_projects: 1, n_tasks: 1, max_concurrent: vec![1, 1], has_local: true };
+    let fleet =
+        Fleet { n_agents: 1, n_projects: 1, n_tasks: 1, max_concurrent: vec![1, 1], chat_reserve: 0, has_local: true };
     let wait = |seconds| Step { deed: Deed::Nothing, then_wait: Duration::from_secs(seconds) };
     Script { seed: 0, fleet, steps: vec![wait(5), wait(60)] }
 }
@@ -148,6 +149,11 @@ fn a_start_without_a_claim_is_found() {
 #[test]
 fn a_pid_that_is_trusted_is_found() {
     check_found(Mutant::PidTrusted, "a signal for the keeper");
+}
+
+#[test]
+fn a_message_that_is_read_when_it_is_handed_out_is_found() {
+    check_found(Mutant::ReadWhenHandedOut, "counts as read");
 }
 
 #[test]

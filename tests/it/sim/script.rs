@@ -17,6 +17,8 @@ pub struct Fleet {
     pub n_tasks: usize,
     /// By coordinator.
     pub max_concurrent: Vec<usize>,
+    /// Slots that every coordinator with more than one keeps for chats.
+    pub chat_reserve: usize,
     /// Whether the first coordinator is in one process with the server.
     pub has_local: bool,
 }
@@ -98,6 +100,21 @@ pub enum Deed {
     },
     StopAll,
     ResumeAll,
+    OpenChat {
+        agent: usize,
+        project: usize,
+    },
+    EndChat {
+        agent: usize,
+        project: usize,
+    },
+    /// A person says something so long, as often as the answer is lost.
+    Say {
+        agent: usize,
+        project: usize,
+        n_bytes: usize,
+        times: usize,
+    },
 }
 
 /// A fleet and what happens to it.
@@ -117,6 +134,7 @@ impl Script {
             n_projects: 1 + dice.index(2),
             n_tasks: 2 + dice.index(4),
             max_concurrent: (0..n_coordinators).map(|_| 1 + dice.index(3)).collect(),
+            chat_reserve: dice.index(2),
             has_local: dice.percent(50),
         };
         let mut steps = Vec::with_capacity(n_steps);
@@ -168,25 +186,33 @@ fn deed(dice: &mut Dice) -> Deed {
     let (coordinator, which) = (dice.index(3), dice.index(4));
     let (agent, project, task) = (dice.index(3), dice.index(2), dice.index(6));
     match dice.below(100) {
-        0..6 => Deed::Nothing,
-        6..8 => Deed::SetClock(dice.pick(&[0, HOUR, -HOUR, YEAR, -YEAR])),
-        8..22 => {
+        0..4 => Deed::Nothing,
+        4..6 => Deed::SetClock(dice.pick(&[0, HOUR, -HOUR, YEAR, -YEAR])),
+        6..16 => {
             let after_polls = if dice.percent(70) { dice.below(40) } else { dice.below(400) };
             let down_for = if dice.percent(70) { dice.millis(0, 3_000) } else { dice.millis(3_000, 90_000) };
             Deed::Crash { coordinator, after_polls, down_for }
         }
-        22..25 => {
+        16..19 => {
             let mode = dice.pick(&[Mode::LeavingAgents, Mode::StoppingAgents, Mode::StoppingAgentsNow]);
             Deed::Restart { coordinator, mode, down_for: dice.millis(0, 20_000) }
         }
-        25..28 => Deed::RestartServer,
-        28..32 => Deed::KillKeeper { host: coordinator, which },
-        32..37 => Deed::KillAgent { host: coordinator, which },
-        37..39 => Deed::BeginForeign { host: coordinator },
-        39..48 => Deed::SetWeather { coordinator, weather: weather(dice) },
-        48..51 => Deed::SetLossOfAgents(dice.pick(&[0, 0, 5, 30])),
-        51..72 => Deed::SetTask { task, status: TaskStatus::InProgress },
-        72..78 => {
+        19..22 => Deed::RestartServer,
+        22..26 => Deed::KillKeeper { host: coordinator, which },
+        26..31 => Deed::KillAgent { host: coordinator, which },
+        31..33 => Deed::BeginForeign { host: coordinator },
+        33..41 => Deed::SetWeather { coordinator, weather: weather(dice) },
+        41..44 => Deed::SetLossOfAgents(dice.pick(&[0, 0, 5, 30])),
+        44..56 => Deed::Say {
+            agent,
+            project,
+            n_bytes: if dice.percent(20) { 7_000 } else { 10 },
+            times: if dice.percent(20) { 2 } else { 1 },
+        },
+        56..58 => Deed::OpenChat { agent, project },
+        58..60 => Deed::EndChat { agent, project },
+        60..74 => Deed::SetTask { task, status: TaskStatus::InProgress },
+        74..78 => {
             let status = dice.pick(&[TaskStatus::Blocked, TaskStatus::Cancelled, TaskStatus::Todo, TaskStatus::Done]);
             Deed::SetTask { task, status }
         }

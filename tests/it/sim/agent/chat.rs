@@ -1,0 +1,141 @@
+//! Agents in chats: they ask for messages and are let wait, read, answer late, twice or never, and go when they are told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_coordinator::domain::{LaunchId, Message, Secret};
+use agent_coordinator::service::{NextAction, Pending, Service, ServiceError};
+use tokio::time::Instant;
+
+use super::{Character, Ending, Life, Over};
+use crate::sim::Sim;
+use crate::sim::world::Dice;
+
+/// What an agent is like in a chat.
+#[derive(Debug, Clone)]
+pub struct Manner {
+    answers: usize,
+    thinks_for: Duration,
+    /// Asks for messages that it was given once more.
+    fetches: bool,
+    /// After so long it gives a question up and asks again; its server knows nothing of that. `None`: it waits.
+    gives_up_after: Option<Duration>,
+}
+
+impl Manner {
+    pub fn of(dice: &mut Dice) -> Self {
+        Self {
+            answers: dice.pick(&[0, 1, 1, 1, 1, 2]),
+            thinks_for: if dice.percent(20) { dice.millis(3_000, 50_000) } else { dice.millis(0, 3_000) },
+            fetches: dice.percent(30),
+            gives_up_after: dice.percent(20).then(|| dice.millis(1_000, 15_000)),
+        }
+    }
+}
+
+impl Life<'_> {
+    /// Talks; says how it wants to end.
+    pub(super) async fn chat(&mut self, character: &Character, token: &Secret) -> Result<Ending, Over> {
+        let manner = &character.in_chats;
+        let goes_at = match character.ending {
+            Ending::LogsOut | Ending::Exits => Some(Instant::now() + character.works_for),
+            Ending::Reports(_) | Ending::Never => None,
+        };
+        loop {
+            let next = self.ask(manner, token).await?;
+            match next.action {
+                "get_pending_messages" => self.answer(manner, token, &next.messages).await?,
+                "logout" if character.is_obedient => return Ok(Ending::LogsOut),
+                "exit" if character.is_obedient => return Ok(Ending::Exits),
+                "logout" | "exit" => tokio::time::sleep(self.dice.millis(500, 4000)).await,
+                _ => {}
+            }
+            if goes_at.is_some_and(|at| Instant::now() >= at) {
+                return Ok(character.ending);
+            }
+        }
+    }
+
+    async fn ask(&mut self, manner: &Manner, token: &Secret) -> Result<NextAction, Over> {
+        let (sim, launch, patience) = (self.sim, self.launch, manner.gives_up_after.unwrap_or(Duration::MAX));
+        loop {
+            let next = self
+                .say(|service| {
+                    let asked = sim.spawn_for(next_of(sim.clone(), service, token.clone(), launch.clone()));
+                    async move {
+                        match tokio::time::timeout(patience, asked).await {
+                            Ok(Some(answer)) => answer.map(Some),
+                            Ok(None) | Err(_) => Ok(None),
+                        }
+                    }
+                })
+                .await?;
+            match next {
+                Some(next) => return Ok(next),
+                None => sim.chronicle.note(|| format!("{launch}  gives its question up")),
+            }
+        }
+    }
+
+    async fn answer(&mut self, manner: &Manner, token: &Secret, messages: &[Message]) -> Result<(), Over> {
+        let (sim, key, launch) = (self.sim, self.key, self.launch);
+        sim.talk.is_seen_by(key, launch, messages);
+        if manner.fetches {
+            let Pending { pending, .. } = self
+                .say(|service| async move {
+                    let caller = service.identify(token, Some(launch)).await?;
+                    let pending = service.hand_out(&caller).await?;
+                    sim.talk.is_handed_out(&caller.session.id, &pending.pending);
+                    Ok(pending)
+                })
+                .await?;
+            sim.talk.is_seen_by(key, launch, &pending);
+        }
+        tokio::time::sleep(manner.thinks_for).await;
+        let content = sim.talk.next_answer(launch);
+        for _ in 0..manner.answers {
+            let (content, seen) = (&content, sim.talk.is_settled_by(key, launch));
+            self.say(|service| async move {
+                let caller = service.identify(token, Some(launch)).await?;
+                service.respond(&caller, content).await
+            })
+            .await?;
+            sim.chronicle.note(|| format!("{launch}  has answered up to {seen}"));
+            sim.talk.is_acknowledged(key, seen);
+        }
+        Ok(())
+    }
+}
+
+/// The server's answer, and what it means for its session: what an agent was given once is given at once no more.
+async fn next_of(
+    sim: Arc<Sim>,
+    service: Arc<Service>,
+    token: Secret,
+    launch: LaunchId,
+) -> Result<NextAction, ServiceError> {
+    let mut run = sim.run.subscribe();
+    let answer = async {
+        let caller = service.identify(&token, Some(&launch)).await?;
+        let (asked_at, before) = (Instant::now(), sim.talk.handed_out(&caller.session.id));
+        let next = service.next_action(&caller, None).await?;
+        if next.action == "get_pending_messages" {
+            let newest = sim.talk.is_handed_out(&caller.session.id, &next.messages);
+            sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));
+            if newest <= before && asked_at.elapsed() < PATIENCE_WITH_ANSWERS {
+                sim.chronicle.violation(format!("{launch} is given message {newest} as new again"));
+            }
+            sim.read_when_handed_out(&caller.session.key, newest).await;
+        }
+        Ok(next)
+    };
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        // A server that is no more answers nobody.
+        _ = run.changed() => std::future::pending().await,
+    }
+}
+
+/// The service's.
+const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
