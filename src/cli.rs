@@ -46,6 +46,7 @@ use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Places};
 use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId, ServerAddress};
+use crate::sys::sockets::ONLY_HANG_UP;
 use client::Client;
 use error::CliError;
 
@@ -256,7 +257,7 @@ async fn output_closed() {
     loop {
         look.tick().await;
         let output = std::io::stdout();
-        let mut ends = [PollFd::new(&output, PollFlags::empty())];
+        let mut ends = [PollFd::new(&output, ONLY_HANG_UP)];
         let n_ready = rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         if n_ready.is_err() || ends[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
             return;

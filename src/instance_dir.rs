@@ -30,13 +30,9 @@ pub mod clock;
 pub mod lock;
 pub mod order;
 pub mod output_reader;
-pub mod proc_fs;
 pub mod record;
 
-/// Name of each shim in `/proc/<pid>/comm`, exactly: how others recognise a process of ours among the ancestors of a peer.
-pub use crate::domain::instance::SHIM_COMM;
-/// Variable in the environment of every agent, `<installation id>/<launch id>`: how a daemon finds what it once started.
-pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";
+pub use crate::domain::instance::{MARK_VARIABLE, SHIM_COMM};
 /// Current output; older parts have `.1`, `.2` … appended, `.1` being the youngest.
 pub const OUTPUT_LOG: &str = "output.log";
 /// The shim's own troubles.

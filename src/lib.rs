@@ -12,6 +12,7 @@
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
 //! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  cgroup  crash_point    leaves
+//! sys                                   the operating system, in two versions
 //! domain                                pure decisions
 //! ```
 
@@ -37,4 +38,5 @@ pub mod rest;
 pub mod service;
 pub mod shim;
 pub mod store;
+pub mod sys;
 pub mod telemetry;

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{PoisonError, RwLock};
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
 use crate::domain::LaunchId;
 use crate::domain::instance::SHIM_COMM;
+use crate::sys::{peers, processes};
 
 /// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,8 +87,7 @@ impl LocalPeer {
     /// # Errors
     /// When the kernel doesn't tell; treat that as a stranger.
     pub fn of(socket: &impl AsFd) -> std::io::Result<Self> {
-        let credentials = getsockopt(socket, PeerCredentials)?;
-        let (pid, uid) = (credentials.pid(), credentials.uid());
+        let (pid, uid) = peers::credentials(socket)?;
         let kind = if uid == Uid::effective().as_raw() || uid == 0 {
             kind_of(pid)
         } else if is_admitted(uid) {
@@ -107,24 +106,28 @@ impl LocalPeer {
 /// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
 fn kind_of(pid: i32) -> PeerKind {
     let unknown = PeerKind::Agent { launch: None };
-    let own_comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let own_comm = peers::own_comm();
     let mut pid = pid;
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
-        let Some((comm, parent)) = comm_and_parent(pid) else { return unknown };
+        let Some((comm, parent)) = peers::comm_and_parent(pid) else { return unknown };
         // Anybody may take its name.
         if comm == SHIM_COMM && is_of_daemons_user(pid) {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
+        if let Some((keeper, mark)) = peers::lost_keeper(pid) {
+            let of_mark = || mark.and_then(|mark| mark.rsplit('/').next()?.parse().ok());
+            return PeerKind::Agent { launch: keeper.and_then(launch_of_keeper).or_else(of_mark) };
+        }
         if parent == 0 {
             return PeerKind::Operator;
         }
-        match comm_and_parent(parent) {
+        match peers::comm_and_parent(parent) {
             // What a killed keeper leaves behind falls to its daemon: this one, or a coordinator beside it.
-            Some((comm, _)) if comm == own_comm.trim_end() => return unknown,
+            Some((comm, _)) if comm == own_comm => return unknown,
             Some(_) => pid = parent,
             // Hidden (`hidepid`): of another user, so no keeper of ours. Or just gone: then its child has a new parent by now.
-            None => match comm_and_parent(pid) {
+            None => match peers::comm_and_parent(pid) {
                 Some((_, again)) if again == parent => return PeerKind::Operator,
                 _ => {}
             },
@@ -136,25 +139,13 @@ fn kind_of(pid: i32) -> PeerKind {
 
 /// Whether a process is ours or root's, as all keepers on this machine are.
 fn is_of_daemons_user(pid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let uid = uids.and_then(|uids| uids.split_whitespace().next()?.parse::<u32>().ok());
-    uid.is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
+    processes::user(pid).is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
 }
 
 /// The launch that a keeper keeps: the folder in its argument list is named after it.
 fn launch_of_keeper(pid: i32) -> Option<LaunchId> {
-    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let folder = arguments.split(|byte| *byte == 0).rfind(|argument| !argument.is_empty())?;
-    std::str::from_utf8(folder).ok()?.rsplit('/').next()?.parse().ok()
-}
-
-/// The name and the parent of a process, from `/proc/<pid>/stat`: `pid (comm) state ppid …`, where comm may hold anything.
-fn comm_and_parent(pid: i32) -> Option<(String, i32)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (comm_from, comm_to) = (stat.find('(')? + 1, stat.rfind(')')?);
-    let parent = stat[comm_to + 1..].split_whitespace().nth(1)?.parse().ok()?;
-    Some((stat[comm_from..comm_to].to_owned(), parent))
+    let folder = processes::arguments(pid).into_iter().rfind(|argument| !argument.is_empty())?;
+    std::str::from_utf8(&folder).ok()?.rsplit('/').next()?.parse().ok()
 }
 
 #[cfg(test)]

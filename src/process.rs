@@ -1,7 +1,7 @@
 //! The agents' processes on this host: starts them under shims, adopts those of an earlier daemon, stops them, and says how
 //! each of them is.
 //!
-//! Knows instance folders and pidfds, never `Child` handles: a fresh launch and an adopted one are the same thing. Doesn't
+//! Knows instance folders and handles of processes, never `Child` handles: a fresh launch and an adopted one are the same thing. Doesn't
 //! know what an agent is for, whether it should run, or what the server thinks of it: the coordinator compares.
 
 use std::fmt;

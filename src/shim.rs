@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::libc;
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use rustix::process::{Resource, Rlimit};
 
 use self::agent::Agent;
 use self::keeper::Keeper;
@@ -31,10 +31,10 @@ use crate::instance_dir::lock::{self, ShimIdentity};
 use crate::instance_dir::order::{self, Order};
 use crate::instance_dir::record::{self, Exit, Stop};
 use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
+use crate::sys;
 
 mod agent;
 mod clean;
-mod footprint;
 mod keeper;
 mod output;
 mod tree;
@@ -135,12 +135,9 @@ fn finish_without_agent(dir: &Path, end: ProcessEnd) {
 }
 
 fn become_keeper() -> io::Result<()> {
-    let name = std::ffi::CString::new(SHIM_COMM).expect("a constant without NUL");
-    rustix::thread::set_name(&name)?;
-    // Closes /proc/<pid>/environ, mem and fd to processes of the same user: to agents.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // Orphans of the agent's tree become children of this process, whatever session they moved to.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    sys::birth::take_name(SHIM_COMM)?;
+    sys::birth::hide_memory()?;
+    sys::orphans::become_reaper()?;
     // The spawn did this already, except where it could not.
     let _ = rustix::process::setsid();
     keep_descriptors_from_agent()
@@ -155,12 +152,8 @@ fn raise_file_size() -> Rlimit {
 
 /// The agent has 0, 1 and 2 only, whatever the daemon itself was started with.
 fn keep_descriptors_from_agent() -> io::Result<()> {
-    let close_range = |from: RawFd, to: libc::c_uint, flags: libc::c_uint| {
-        // SAFETY: changes descriptors only; nothing in this process uses any above PROMPT yet.
-        let result = unsafe { libc::syscall(libc::SYS_close_range, from, to, flags) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    close_range(order::fd::PROMPT + 1, libc::c_uint::MAX, 0)?;
+    // Nothing in this process uses any above PROMPT yet.
+    sys::birth::close_from(order::fd::PROMPT + 1)?;
     for fd in order::fd::LOCK..=order::fd::PROMPT {
         // SAFETY: sets a flag; on a descriptor that is not open (no prompt) it fails without effect.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };

@@ -13,6 +13,7 @@ use crate::cgroup;
 use crate::config::{AgentLimits, Config};
 use crate::domain::RunAs;
 use crate::provider::AgentUser;
+use crate::sys;
 
 /// Why agents can't be started as the configuration says.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +92,7 @@ fn wanted_users(config: &Config) -> impl Iterator<Item = (&str, &str)> {
 fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
     let Some(user) = User::from_name(name)? else { return Ok(None) };
     let groups = match CString::new(name) {
-        Ok(name) => nix::unistd::getgrouplist(&name, user.gid)?.iter().map(|gid| gid.as_raw()).collect(),
+        Ok(name) => sys::users::groups_of(&name, user.gid)?,
         Err(_) => return Ok(None),
     };
     let run_as = RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };

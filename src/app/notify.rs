@@ -4,7 +4,6 @@
 //! none, by the loop that waits for signals.
 
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +16,7 @@ use crate::config::{Environment, Standing};
 use crate::coordinator::Overseer;
 use crate::domain::Phase;
 use crate::service::CoordinatorStatus;
+use crate::sys;
 
 /// For a manager that doesn't read; what is not told then is told with the next change.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -173,7 +173,7 @@ fn is_due(since_last: Option<Duration>, period: Duration) -> bool {
 /// A path, or with `@` a name in the kernel's own space.
 fn address_of(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name.as_bytes()),
+        Some(name) => sys::sockets::abstract_address(name.as_bytes()),
         None if name.starts_with('/') => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name.as_bytes())),
         None => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an absolute path, or `@` and a name")),
     }
@@ -217,6 +217,8 @@ fn of_configuration(standing: &Standing) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use std::os::linux::net::SocketAddrExt as _;
+
     use super::*;
 
     #[test]

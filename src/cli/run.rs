@@ -7,18 +7,16 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::app::{self, Ending, Inherited, Role, Signals};
 use crate::config::{Environment, Loaded, LogConfig};
+use crate::sys;
 use crate::telemetry::{self, LineForm};
 
 /// Threads that serve; a daemon that mostly waits needs few.
 const N_WORKERS: usize = 2;
-/// Parts of the heap.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const N_HEAPS: i32 = 2;
 /// As in the service units. Not more: some programs, agents' tools among them, look at every descriptor they could have.
 const DESCRIPTORS: u64 = 65_536;
 
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
-    keep_heap_small();
+    sys::machine::keep_heap_small();
     // First of all: it changes the environment, which is no business for a process with threads.
     let inherited = Inherited::take();
     let Loaded { config, source } = &loaded;
@@ -31,8 +29,8 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     };
     raise_descriptor_limit();
     // What this process knows is not for other processes of its user to read.
-    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
-        tracing::warn!(%error, "could not make the daemon undumpable");
+    if let Err(error) = sys::birth::hide_memory() {
+        tracing::warn!(%error, "could not keep others out of the memory of the daemon");
     }
     if let Some(path) = source {
         tracing::info!(config = %path.display(), "configuration read");
@@ -73,17 +71,6 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
             tracing::error!(error = %telemetry::ErrorChain(error.as_ref()), "the daemon ended");
             ExitCode::from(super::error::EXIT_FAILED)
         }
-    }
-}
-
-/// One part of the heap for each thread would be faster where threads fight for it; here it is several times the memory that is in use,
-/// as each part keeps what its own thread has freed.
-fn keep_heap_small() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        use nix::libc::{M_ARENA_MAX, mallopt};
-        // SAFETY: sets a number of the allocator, before there is a second thread. Where it isn't taken, nothing is lost.
-        unsafe { mallopt(M_ARENA_MAX, N_HEAPS) };
     }
 }
 

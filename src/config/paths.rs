@@ -10,8 +10,7 @@ use super::reader::{Field, Reader, Section};
 use super::report::Problem;
 use super::tree::Span;
 
-/// Longest path of a Unix socket, in bytes: `sun_path` without its NUL.
-const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
 
 /// The state folder where nothing says otherwise.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use crate::domain::plan::Limits;
 use crate::domain::plan::gates::{Closed, Resources};
+use crate::sys;
 
 /// What is free now, as far as the limits ask for it.
 pub(super) fn free(limits: &Limits, state_dir: &Path) -> Resources {
     Resources {
         disk: limits.min_free_disk.and_then(|_| free_disk(state_dir)),
-        memory: limits.min_free_memory.and_then(|_| available(&std::fs::read_to_string("/proc/meminfo").ok()?)),
+        memory: limits.min_free_memory.and_then(|_| sys::machine::free_memory()),
     }
 }
 
@@ -18,12 +19,6 @@ pub(super) fn free(limits: &Limits, state_dir: &Path) -> Resources {
 fn free_disk(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// What the kernel says can be had without swapping, in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Tells once when a gate closes, and once when it opens.
@@ -46,15 +41,6 @@ impl Gatekeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn available_memory_is_what_the_kernel_says() {
-        let meminfo =
-            "MemTotal:       16316412 kB\nMemFree:          822180 kB\nMemAvailable:    9876 kB\nBuffers: 1 kB\n";
-        assert_eq!(available(meminfo), Some(9876 * 1024));
-        assert_eq!(available("MemFree: 7 kB\n"), None);
-        assert_eq!(available("MemAvailable: many kB\n"), None);
-    }
 
     #[test]
     fn this_machine_has_figures() {

@@ -116,5 +116,7 @@ impl Instance {
     }
 }
 
-/// The name by which the kernel knows a keeper (`/proc/<pid>/comm`): who has one among its ancestors is an agent.
+/// The name by which the kernel knows a keeper (`/proc/<pid>/comm`), exactly: who has one among its ancestors is an agent.
 pub const SHIM_COMM: &str = "ac-shim";
+/// Variable in the environment of every agent, `<installation id>/<launch id>`: how a daemon finds what it once started.
+pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";

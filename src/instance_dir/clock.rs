@@ -7,18 +7,16 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Timestamp;
+use crate::sys;
 
-/// A moment on `CLOCK_BOOTTIME`, in milliseconds since boot. Means nothing after a reboot.
+/// A moment on a clock that goes on while the machine sleeps, in milliseconds since boot. Means nothing after a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
 
 impl BootInstant {
     pub fn now() -> Self {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let millis = u64::try_from(now.tv_nsec / 1_000_000).unwrap_or(0);
-        Self(seconds * 1_000 + millis)
+        Self(in_millis(sys::clock::with_sleep()))
     }
 
     pub const fn as_millis(self) -> u64 {
@@ -30,27 +28,28 @@ impl Add<Duration> for BootInstant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(in_millis(duration)))
     }
 }
 
-/// A moment on `CLOCK_MONOTONIC`, in milliseconds since boot. Means nothing after a reboot.
+/// A moment on a clock that stands still while the machine sleeps, in milliseconds since boot. Means nothing after a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MonotonicInstant(u64);
 
 impl MonotonicInstant {
     pub fn now() -> Self {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let millis = u64::try_from(now.tv_nsec / 1_000_000).unwrap_or(0);
-        Self(seconds * 1_000 + millis)
+        Self(in_millis(sys::clock::without_sleep()))
     }
 
     /// How long ago `earlier` was; zero if it is to come.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+}
+
+fn in_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Wall-clock time, for records that people read.

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use super::proc_fs::{self, Process};
+use crate::sys::processes::{self, Process};
 
 const FILE: &str = "lock";
 
@@ -26,7 +26,7 @@ pub struct ShimIdentity {
 impl ShimIdentity {
     pub fn of_this_process() -> io::Result<Self> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        Self::of(&proc_fs::read(pid).ok_or(io::ErrorKind::NotFound)?)
+        Self::of(&processes::read(pid).ok_or(io::ErrorKind::NotFound)?)
     }
 
     /// Of a process that was seen here.
@@ -34,20 +34,20 @@ impl ShimIdentity {
         Ok(Self {
             pid: process.pid,
             start_ticks: process.start_ticks,
-            boot_id: proc_fs::boot_id()?,
-            pid_namespace: proc_fs::pid_namespace()?,
+            boot_id: processes::boot_id()?,
+            pid_namespace: processes::pid_namespace()?,
         })
     }
 
     /// Whether the process lived in this boot and in this pid namespace, so that its pid can mean it at all.
     pub fn is_of_here(&self) -> bool {
-        proc_fs::boot_id().is_ok_and(|id| id == self.boot_id)
-            && proc_fs::pid_namespace().is_ok_and(|inode| inode == self.pid_namespace)
+        processes::boot_id().is_ok_and(|id| id == self.boot_id)
+            && processes::pid_namespace().is_ok_and(|inode| inode == self.pid_namespace)
     }
 
     /// Whether the process that has this pid now is the one that was noted.
     pub fn is_alive(&self) -> bool {
-        self.is_of_here() && proc_fs::read(self.pid).is_some_and(|process| process.start_ticks == self.start_ticks)
+        self.is_of_here() && processes::read(self.pid).is_some_and(|process| process.start_ticks == self.start_ticks)
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the daemon tells a shim to run. It travels in a memfd, because it contains secrets; it is never a file.
+//! What the daemon tells a shim to run. It travels in a file without a name (on Linux in memory), because it
+//! contains secrets.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ pub const SHIM_ARGUMENT: &str = "shim";
 pub mod fd {
     use std::os::fd::RawFd;
 
-    /// A memfd with the [`Order`](super::Order) as JSON.
+    /// A file without a name with the [`Order`](super::Order) as JSON.
     pub const ORDER: RawFd = 0;
     /// The instance's lock, already taken.
     pub const LOCK: RawFd = 3;
-    /// A memfd that becomes the agent's standard input; only with `has_prompt`.
+    /// A file without a name that becomes the agent's standard input; only with `has_prompt`.
     pub const PROMPT: RawFd = 4;
 }
 

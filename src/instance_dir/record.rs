@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags};
+use rustix::fs::{CWD, RenameFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::domain::instance::{Condition, ExitHint};
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
+use crate::sys;
 
 /// The version this program writes, and the newest it reads.
 const VERSION: u32 = 1;
@@ -283,12 +284,7 @@ fn open_draft(path: &Path) -> io::Result<File> {
 /// from its reason.
 pub fn reserve(dir: &Path) -> io::Result<()> {
     for name in [STARTED_DRAFT, STOP_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
-        let file = open_draft(&dir.join(name))?;
-        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED) {
-            // Not every file system can reserve; there, the record is as safe as any other file.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        sys::files::reserve(&open_draft(&dir.join(name))?, RESERVED)?;
     }
     Ok(())
 }

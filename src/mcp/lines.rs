@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{MAX_MESSAGE, malformed};
 use crate::http::crowd::Standing;
+use crate::sys::sockets::ONLY_HANG_UP;
 
 /// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
 const MAX_BAD_LINES: u32 = 16;
@@ -30,6 +31,12 @@ const MAX_IN_FLIGHT: usize = 64;
 
 /// Between two looks at whether a client that says no more is still there. Nothing wakes whoever waits for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What the end of the input is to a runtime: on macOS also input that nobody has read yet, and then one looks all the time.
+#[cfg(target_os = "linux")]
+const END: Interest = Interest::PRIORITY;
+#[cfg(target_os = "macos")]
+const END: Interest = Interest::READABLE;
 
 /// So many bytes are read at once. Most lines are shorter, and every connection that waits has a buffer of this size.
 const READ_AT_ONCE: usize = 1024;
@@ -249,14 +256,14 @@ impl Transport<RoleServer> for LineTransport {
 /// Returns when nobody is at the other end any more; who only says no more still is. Cancel-safe.
 async fn hung_up(stream: &UnixStream) {
     // The end of the input wakes it, also behind what nobody has read yet.
-    let _ = stream.ready(Interest::PRIORITY).await;
+    let _ = stream.ready(END).await;
     while !is_hung_up(stream) {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
 fn is_hung_up(stream: &UnixStream) -> bool {
-    let mut ends = [PollFd::new(stream, PollFlags::empty())];
+    let mut ends = [PollFd::new(stream, ONLY_HANG_UP)];
     let n_ready = rustix::event::poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     n_ready.is_err() || ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }

@@ -12,9 +12,9 @@ use super::ProcessConfig;
 use super::{orphans, shims};
 use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
-use crate::instance_dir::proc_fs::{self, Process};
 use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
 use crate::instance_dir::{self, SHIM_COMM};
+use crate::sys::processes::{self, Process};
 
 /// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -103,9 +103,9 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
         return lock;
     }
     warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its keeper");
-    if let Some(pidfd) = shims::open(&shim) {
+    if let Some(handle) = shims::open(&shim) {
         // The log that it writes to may be gone, too.
-        let _ = rustix::process::pidfd_send_signal(pidfd, Signal::HUP);
+        handle.send(Signal::HUP);
     }
     LockState::Held(Some(shim))
 }
@@ -154,7 +154,7 @@ pub async fn end_strays(
             (false, false) => None,
         };
         let round = tokio::task::spawn_blocking(move || {
-            let all = proc_fs::list()?;
+            let all = processes::list()?;
             let strays = orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark))?;
             Ok(tell_strays(&all, &strays, &keepers, signal))
         });
@@ -204,8 +204,8 @@ fn tell_strays(all: &[Process], strays: &[Process], keepers: &[ShimIdentity], si
             process.send(signal);
         }
         for keeper in keepers.iter().filter(|keeper| told.iter().all(|process| process.pid != keeper.pid)) {
-            if let Some(pidfd) = shims::open(keeper) {
-                let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+            if let Some(handle) = shims::open(keeper) {
+                handle.send(signal);
             }
         }
     }
@@ -216,7 +216,7 @@ fn keeper_of(all: &[Process], process: &Process) -> Option<Process> {
     let mut ancestor = *process;
     loop {
         ancestor = *all.iter().find(|candidate| candidate.pid == ancestor.parent)?;
-        if proc_fs::comm(ancestor.pid).is_some_and(|comm| comm == SHIM_COMM) {
+        if processes::comm(ancestor.pid).is_some_and(|comm| comm == SHIM_COMM) {
             return Some(ancestor);
         }
     }

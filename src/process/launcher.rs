@@ -13,11 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags};
 use nix::sys::signal::{SigSet, Signal};
-use rustix::fs::{Access, MemfdFlags, SealFlags};
+use rustix::fs::Access;
 use rustix::process::{Pid, Resource};
 
 use super::orphans::SpawnPermit;
-use super::shims::{self, Child};
+use super::shims::Child;
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
@@ -26,6 +26,8 @@ use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, CgroupOrder, Order};
 use crate::instance_dir::record::{self, Spec};
 use crate::instance_dir::{self, MARK_VARIABLE, lock};
+use crate::sys;
+use crate::sys::handle::Handle;
 
 /// Where a program is looked for when the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -110,8 +112,9 @@ fn spawn_in(
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
     let order = order(config, request, programs, &mark, spec.cgroup);
-    let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| memfd("order", &text));
-    let prompt = command.stdin.as_ref().map(|text| memfd("prompt", text.reveal().as_bytes())).transpose();
+    let unnamed = |name, content: &[u8]| sys::files::unnamed(dir, name, content);
+    let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| unnamed("order", &text));
+    let prompt = command.stdin.as_ref().map(|text| unnamed("prompt", text.reveal().as_bytes())).transpose();
     let handed = Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
@@ -244,17 +247,6 @@ fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartEr
         .ok_or_else(|| StartError::ProgramNotFound { program: program.to_owned() })
 }
 
-/// A file in memory, to be read from its start, that nobody can change any more.
-fn memfd(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    use std::io::Seek;
-    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut file = File::from(fd);
-    file.write_all(content)?;
-    file.rewind()?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(file.into())
-}
-
 /// What a shim gets from this process.
 struct Handed {
     order: OwnedFd,
@@ -280,13 +272,13 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     }
     let mut attributes = PosixSpawnAttr::init()?;
     let flags = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK;
-    attributes.set_flags(flags | PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into()))?;
+    attributes.set_flags(flags | PosixSpawnFlags::from_bits_retain(sys::birth::SPAWN_FLAGS))?;
     attributes.set_sigdefault(&SigSet::all())?;
     attributes.set_sigmask(&signals_of_a_shim())?;
     let c_string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let program = c_string(program.as_os_str().as_bytes())?;
     let arguments = [
-        c"agent-coordinator".to_owned(),
+        c_string(sys::birth::KEEPERS_ARGUMENT.as_bytes())?,
         c_string(order::SHIM_ARGUMENT.as_bytes())?,
         c_string(dir.as_os_str().as_bytes())?,
     ];
@@ -298,8 +290,8 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     crash_point::reach(CrashPoint::Spawned);
     permit.spawned(pid.as_raw());
     let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");
-    // A child that nobody reaps before its pidfd exists keeps its pid.
-    Ok(Child { pid, pidfd: shims::open_pid(pid) })
+    // A child that nobody reaps before its handle exists keeps its pid.
+    Ok(Child { pid, handle: Handle::open(pid) })
 }
 
 /// What a shim starts with blocked: all but faults. It reads the signals that mean something to it when it is ready to; the

@@ -1,5 +1,6 @@
 //! Ending what shims that were killed have left behind. Their leaders die with them (PDEATHSIG); the rest falls to this
-//! process, the next subreaper, or, if it was born later, is found by the mark in its environment.
+//! process, the next subreaper, or, if it was born later, is found by the mark in its environment. Where there are no subreapers, all of it
+//! is found by what `sys::orphans` knows to look for.
 //!
 //! That nothing is left must be seen: a look that fails, for want of descriptors or memory, is repeated, and means nothing.
 //!
@@ -18,13 +19,15 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use nix::sys::wait::{Id, WaitPidFlag};
+use nix::sys::wait::WaitPidFlag;
 use rustix::process::Signal;
 use tracing::warn;
 
 use crate::instance_dir::lock::ShimIdentity;
-use crate::instance_dir::proc_fs::{self, Process};
 use crate::instance_dir::{MARK_VARIABLE, SHIM_COMM};
+use crate::sys;
+use crate::sys::orphans::FALL_TO_REAPER;
+use crate::sys::processes::{self, Process};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -58,12 +61,12 @@ pub fn shim_reaped(pid: i32) {
 /// Makes this process the one that orphans fall to. Blocking.
 pub fn become_reaper() -> io::Result<()> {
     if CLAIMS_UNMARKED.get().is_none() {
-        let children = detached_children(&proc_fs::list()?)?;
+        let children = detached_children(&processes::list()?)?;
         let has_strangers = children.iter().any(|child| !child.is_zombie);
         // Another table of this process may have been first; until both are here, neither has spawned anything.
-        let _ = CLAIMS_UNMARKED.set(!has_strangers && !rustix::process::getpid().is_init());
+        let _ = CLAIMS_UNMARKED.set(FALL_TO_REAPER && !has_strangers && !rustix::process::getpid().is_init());
     }
-    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+    sys::orphans::become_reaper()
 }
 
 /// Ends everything that carries `mark` with all below it, and all unmarked orphans of this process; returns when nothing lives
@@ -73,10 +76,12 @@ pub fn become_reaper() -> io::Result<()> {
 pub async fn clear(mark: String, shim: Option<ShimIdentity>) {
     let shim = shim.map(|shim| (shim.pid, shim.start_ticks));
     until_none(move || {
-        let all = proc_fs::list()?;
-        let marked = with_descendants(&all, &marked(&all, |found| *found == mark)?);
-        kill(&marked);
-        Ok(marked.len() + end_unmarked(shim)?)
+        let all = processes::list()?;
+        let mut roots = marked(&all, |found| *found == mark)?;
+        roots.extend(sys::orphans::escaped(&all, shim, &mark)?);
+        let found = with_descendants(&all, &roots);
+        kill(&found);
+        Ok(found.len() + end_unmarked(shim)?)
     })
     .await;
 }
@@ -106,7 +111,7 @@ async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'stati
 pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for process in all.iter().filter(|process| !process.is_zombie) {
-        if proc_fs::try_find_variable(process.pid, MARK_VARIABLE)?.is_some_and(|mark| is_wanted(&mark)) {
+        if processes::try_find_variable(process.pid, MARK_VARIABLE)?.is_some_and(|mark| is_wanted(&mark)) {
             found.push(*process);
         }
     }
@@ -115,7 +120,7 @@ pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Resul
 
 /// `roots` and everything below them, without zombies, each once.
 pub fn with_descendants(all: &[Process], roots: &[Process]) -> Vec<Process> {
-    let below = roots.iter().flat_map(|root| proc_fs::descendants(all, root.pid));
+    let below = roots.iter().flat_map(|root| processes::descendants(all, root.pid));
     let mut found: Vec<Process> = roots.iter().copied().chain(below).filter(|process| !process.is_zombie).collect();
     found.sort_by_key(|process| process.pid);
     found.dedup();
@@ -131,20 +136,23 @@ fn kill(processes: &[Process]) {
 
 /// Kills and reaps what fell to this process without a mark; returns how much of it there was that may have been below `shim`.
 fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
+    if !FALL_TO_REAPER {
+        return Ok(0);
+    }
     let mut known = UNMARKED.write().unwrap_or_else(PoisonError::into_inner);
-    let all = proc_fs::list()?;
+    let all = processes::list()?;
     let (dead, living): (Vec<_>, Vec<_>) = detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
     for child in dead {
         // By pid, never -1: other children of this process are other modules' business.
         let pid = nix::unistd::Pid::from_raw(child.pid);
-        let _ = nix::sys::wait::waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+        let _ = nix::sys::wait::waitpid(pid, Some(WaitPidFlag::WNOHANG));
     }
     if CLAIMS_UNMARKED.get() != Some(&true) {
         return Ok(0);
     }
     let mut orphans = Vec::new();
     for child in living {
-        if proc_fs::try_find_variable(child.pid, MARK_VARIABLE)?.is_none() {
+        if processes::try_find_variable(child.pid, MARK_VARIABLE)?.is_none() {
             orphans.push(child);
         }
     }
@@ -161,7 +169,7 @@ fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
     let shims = SHIMS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut found = Vec::new();
     for child in all.iter().filter(|child| child.parent == me && child.session != my_session) {
-        if !shims.contains(&child.pid) && proc_fs::try_comm(child.pid)?.is_some_and(|comm| comm != SHIM_COMM) {
+        if !shims.contains(&child.pid) && processes::try_comm(child.pid)?.is_some_and(|comm| comm != SHIM_COMM) {
             found.push(*child);
         }
     }
@@ -170,8 +178,8 @@ fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
 
 /// The shims in `all` that live even now: nothing in `all` has lost one of them.
 fn living_shims(all: &[Process]) -> BTreeSet<Identity> {
-    let is_shim = |process: &&Process| proc_fs::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
-    let shims = all.iter().filter(is_shim).filter_map(|shim| proc_fs::read(shim.pid));
+    let is_shim = |process: &&Process| processes::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
+    let shims = all.iter().filter(is_shim).filter_map(|shim| processes::read(shim.pid));
     shims.filter(|shim| !shim.is_zombie).map(|shim| identity(&shim)).collect()
 }
 

@@ -1,21 +1,22 @@
 //! One shim as a process: who it is, how it is told, and when it is gone. The same for a fresh and for an adopted one.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::libc;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::orphans;
+use crate::instance_dir::SHIM_COMM;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::record::{Record, Stop};
-use crate::instance_dir::{SHIM_COMM, proc_fs};
+use crate::sys::handle::Handle;
+use crate::sys::processes;
 
 /// How often a shim is looked at that can't be watched: it has not noted itself yet, is not of this host, or something is
 /// used up.
@@ -24,18 +25,18 @@ const LONGEST_POLL: Duration = Duration::from_secs(1);
 
 /// The shim of one instance; empty until it is known for certain which process that is.
 #[derive(Default)]
-pub struct Shim(OnceLock<AsyncFd<OwnedFd>>);
+pub struct Shim(OnceLock<AsyncFd<Handle>>);
 
 /// A shim just spawned. It keeps its pid until it is reaped here.
 pub struct Child {
     pub pid: Pid,
     /// `None` where there was no descriptor left for it.
-    pub pidfd: Option<OwnedFd>,
+    pub handle: Option<Handle>,
 }
 
 /// What can be seen of a shim.
 enum Sight {
-    Known(OwnedFd),
+    Known(Handle),
     Unknown,
     Gone,
 }
@@ -43,20 +44,20 @@ enum Sight {
 impl Shim {
     /// Tells the shim to look at `stop.json`. Where it is not known yet, [`Shim::follow`] does it as soon as it is.
     pub fn tell_to_stop(&self) {
-        if let Some(pidfd) = self.0.get() {
+        if let Some(handle) = self.0.get() {
             // Gone already: its exit is on the way.
-            let _ = rustix::process::pidfd_send_signal(pidfd.get_ref(), Signal::TERM);
+            handle.get_ref().send(Signal::TERM);
         }
     }
 
     /// Returns when the shim is gone, and reaped if it was a child.
     pub async fn follow(&self, dir: &Path, child: Option<Child>) {
-        let (child, mut pidfd) = child.map_or((None, None), |child| (Some(child.pid), child.pidfd));
+        let (child, mut handle) = child.map_or((None, None), |child| (Some(child.pid), child.handle));
         let mut pause = POLL;
         loop {
-            match pidfd.take().map_or_else(|| look(dir, child), Sight::Known) {
-                Sight::Known(pidfd) => {
-                    if self.watch(dir, pidfd).await {
+            match handle.take().map_or_else(|| look(dir, child), Sight::Known) {
+                Sight::Known(handle) => {
+                    if self.watch(dir, handle).await {
                         return;
                     }
                 }
@@ -69,18 +70,19 @@ impl Shim {
     }
 
     /// Waits for its end, and reaps it; `false` if it can't be waited for (now).
-    async fn watch(&self, dir: &Path, pidfd: OwnedFd) -> bool {
-        let Some(pidfd) = register(pidfd) else { return false };
-        let pidfd = self.0.get_or_init(|| pidfd);
+    async fn watch(&self, dir: &Path, handle: Handle) -> bool {
+        let Some(handle) = register(handle) else { return false };
+        let handle = self.0.get_or_init(|| handle);
         // A stop that was wanted before this shim was known, by this daemon or the one before.
         if dir.join(Stop::FILE).exists() {
             self.tell_to_stop();
         }
-        if pidfd.readable().await.is_err() {
+        if handle.readable().await.is_err() {
             return false;
         }
-        wait(libc::P_PIDFD, pidfd.get_ref().as_raw_fd().cast_unsigned());
-        true
+        let (kind, id) = handle.get_ref().wait_id();
+        // Said to be dead it may be a moment before it can be reaped.
+        wait(kind, id) != Waited::Alive
     }
 }
 
@@ -88,7 +90,7 @@ impl Shim {
 fn look(dir: &Path, child: Option<Pid>) -> Sight {
     if let Some(pid) = child {
         return match wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()) {
-            Waited::Alive => open_pid(pid).map_or(Sight::Unknown, Sight::Known),
+            Waited::Alive => Handle::open(pid).map_or(Sight::Unknown, Sight::Known),
             Waited::Reaped | Waited::NoChild => Sight::Gone,
         };
     }
@@ -102,37 +104,33 @@ fn look(dir: &Path, child: Option<Pid>) -> Sight {
 }
 
 /// The process that is this shim; `None` if it is gone or of another boot or pid namespace.
-pub fn open(shim: &ShimIdentity) -> Option<OwnedFd> {
-    // The descriptor first, then the comparison: what was compared is what is watched and signalled.
-    let pidfd = open_pid(Pid::from_raw(shim.pid)?)?;
-    shim.is_alive().then_some(pidfd)
+pub fn open(shim: &ShimIdentity) -> Option<Handle> {
+    // The handle first, then the comparison: what was compared is what is watched and signalled.
+    let handle = Handle::open(Pid::from_raw(shim.pid)?)?;
+    shim.is_alive().then_some(handle)
 }
 
-/// The shim that lives and keeps the instance in `dir`, whatever the files in it say. Looks at all of `/proc`.
+/// The shim that lives and keeps the instance in `dir`, whatever the files in it say. Looks at all processes.
 pub fn find(dir: &Path) -> Option<ShimIdentity> {
     let has_dir = |pid: i32| {
-        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder == dir.as_os_str().as_bytes())
+        let arguments = processes::arguments(pid);
+        arguments.get(2).is_some_and(|folder| *folder == dir.as_os_str().as_bytes())
     };
-    let is_shim = |pid: i32| proc_fs::comm(pid).is_some_and(|comm| comm == SHIM_COMM);
-    let living = proc_fs::list().ok()?.into_iter().filter(|process| !process.is_zombie);
+    let is_shim = |pid: i32| processes::comm(pid).is_some_and(|comm| comm == SHIM_COMM);
+    let living = processes::list().ok()?.into_iter().filter(|process| !process.is_zombie);
     let shim = living.into_iter().find(|process| is_shim(process.pid) && has_dir(process.pid))?;
     ShimIdentity::of(&shim).ok()
 }
 
-pub fn open_pid(pid: Pid) -> Option<OwnedFd> {
-    rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK).ok()
-}
-
 /// Whether the shim is known to have lived in another boot or pid namespace: its pid, and those below it, are others' here.
 pub fn is_from_elsewhere(shim: &ShimIdentity) -> bool {
-    proc_fs::boot_id().is_ok_and(|id| id != shim.boot_id)
-        || proc_fs::pid_namespace().is_ok_and(|inode| inode != shim.pid_namespace)
+    processes::boot_id().is_ok_and(|id| id != shim.boot_id)
+        || processes::pid_namespace().is_ok_and(|inode| inode != shim.pid_namespace)
 }
 
-fn register(pidfd: OwnedFd) -> Option<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open, and stays the same descriptor, for as long as it is owned.
-    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.ok()
+fn register(handle: Handle) -> Option<AsyncFd<Handle>> {
+    // SAFETY: a handle owns its descriptor, which is open and the same for as long as that lives.
+    unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }.ok()
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_without_a_pidfd_is_found_and_reaped() {
+    fn a_child_without_a_handle_is_found_and_reaped() {
         let dir = tempfile::tempdir().unwrap();
         let pid = child("sleep", "600");
         assert!(matches!(look(dir.path(), Some(pid)), Sight::Known(_)));
@@ -182,7 +180,7 @@ mod tests {
             assert!(std::time::Instant::now() < give_up_at);
             std::thread::yield_now();
         }
-        assert!(proc_fs::read(pid.as_raw_nonzero().get()).is_none_or(|process| !process.is_zombie));
+        assert!(processes::read(pid.as_raw_nonzero().get()).is_none_or(|process| !process.is_zombie));
     }
 
     #[tokio::test]
@@ -190,8 +188,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pid = child("true", "");
         // A descriptor that epoll refuses.
-        let pidfd = std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into();
-        Shim::default().follow(dir.path(), Some(Child { pid, pidfd: Some(pidfd) })).await;
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let handle = Some(Handle::from(std::os::fd::OwnedFd::from(file)));
+        Shim::default().follow(dir.path(), Some(Child { pid, handle })).await;
         assert_eq!(wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()), Waited::NoChild);
     }
 }

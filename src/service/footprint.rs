@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::LaunchId;
-use crate::instance_dir::proc_fs;
+use crate::sys::processes;
 
 use super::Service;
 
@@ -24,10 +24,10 @@ impl Service {
 }
 
 fn memory_of_trees(roots: Vec<(LaunchId, i32)>) -> BTreeMap<LaunchId, u64> {
-    let Ok(all) = proc_fs::list() else { return BTreeMap::new() };
+    let Ok(all) = processes::list() else { return BTreeMap::new() };
     let of_tree = |root| {
-        let below = proc_fs::descendants(&all, root).into_iter().map(|process| process.pid);
-        std::iter::once(root).chain(below).filter_map(proc_fs::resident_memory).sum()
+        let below = processes::descendants(&all, root).into_iter().map(|process| process.pid);
+        std::iter::once(root).chain(below).filter_map(processes::resident_memory).sum()
     };
     roots.into_iter().map(|(launch, root)| (launch, of_tree(root))).collect()
 }

@@ -11,28 +11,24 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use nix::fcntl::OFlag;
 use nix::libc;
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::cgroup::{self, Group};
 use crate::domain::{RunAs, Timestamp};
+use crate::instance_dir::MARK_VARIABLE;
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
-use crate::instance_dir::proc_fs;
-
-/// Added to the agent's badness, so that for want of memory it goes before its keeper and the daemon.
-const OOM_SCORE: i32 = 300;
-const HIGHEST_SIGNAL: libc::c_int = 64;
-/// The kernel's `struct sigaction` on 64-bit Linux: handler, flags, restorer (on some), mask.
-static DEFAULT_ACTION: [u64; 4] = [0; 4];
+use crate::sys::{birth, orphans, processes};
 
 /// The leader of the tree. Reaped by the keeper, never through a `Child`.
 pub struct Agent {
     pub pid: i32,
     pub start_ticks: u64,
     pub started_at: Timestamp,
+    /// What each process of its tree has in its environment, unless it was started with another one.
+    pub mark: String,
     /// The control group of its tree.
     pub group: Option<Group>,
 }
@@ -84,16 +80,19 @@ impl Agent {
         let child = command.spawn().map_err(|error| diagnose(order, &error))?;
         let pid = child.id().cast_signed();
         let started_at = wall_clock();
+        orphans::keep(pid);
         // Best effort, and from here: before its exec the child is undumpable, and its /proc entries are root's.
-        let _ = raise_oom_score(pid);
+        let _ = birth::go_first(pid);
         // Alive, or a zombie that nobody has reaped: it can be read either way.
-        let start_ticks = proc_fs::read(pid).map_or(0, |process| process.start_ticks);
-        Ok((Self { pid, start_ticks, started_at, group: None }, [output, errors]))
+        let start_ticks = processes::read(pid).map_or(0, |process| process.start_ticks);
+        let mark = order.environment.iter().find(|(name, _)| name == MARK_VARIABLE);
+        let mark = mark.map(|(_, value)| value.clone().into_owned()).unwrap_or_default();
+        Ok((Self { pid, start_ticks, started_at, mark, group: None }, [output, errors]))
     }
 
     /// Whether it is where its limits hold. One that is gone already needs none.
     pub fn is_in_its_group(&self) -> bool {
-        let is_zombie = || proc_fs::read(self.pid).is_none_or(|process| process.is_zombie);
+        let is_zombie = || processes::read(self.pid).is_none_or(|process| process.is_zombie);
         self.group.as_ref().is_none_or(|group| group.has(self.pid) || is_zombie())
     }
 }
@@ -111,10 +110,10 @@ fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
 
 /// A pipe of which only the keeper's end doesn't block.
 fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, agents) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    let (ours, agents) = io::pipe()?;
     let flags = rustix::fs::fcntl_getfl(ours.as_fd())?;
     rustix::fs::fcntl_setfl(ours.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
-    Ok((ours, agents))
+    Ok((ours.into(), agents.into()))
 }
 
 /// What happens in the child between fork and exec.
@@ -137,10 +136,10 @@ impl Birth {
         }
         self.lower_limits();
         if let Some(user) = &self.run_as {
-            become_user(user)?;
+            birth::become_user(user.uid, user.gid, &user.groups)?;
         }
         // After the change of user, which takes it away.
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        birth::die_with_parent()?;
         if rustix::process::getppid() != Some(self.keeper) {
             // It died before the line above; nobody would ever end this process.
             return Err(Errno::SRCH.into());
@@ -176,23 +175,6 @@ fn enter(entrance: RawFd) {
     unsafe { libc::write(entrance, text[at..].as_ptr().cast(), text.len() - at) };
 }
 
-/// For good: groups while it is still allowed, the user last.
-fn become_user(user: &RunAs) -> io::Result<()> {
-    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one thread.
-    unsafe {
-        for result in [
-            libc::setgroups(user.groups.len(), user.groups.as_ptr()),
-            libc::setresgid(user.gid, user.gid, user.gid),
-            libc::setresuid(user.uid, user.uid, user.uid),
-        ] {
-            if result != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-    }
-    Ok(())
-}
-
 fn change_directory(directory: &CStr) -> io::Result<()> {
     // SAFETY: a string that ends with NUL and lives through the call.
     match unsafe { libc::chdir(directory.as_ptr()) } {
@@ -202,27 +184,13 @@ fn change_directory(directory: &CStr) -> io::Result<()> {
 }
 
 fn clean_signals() {
-    // An ignored signal stays ignored through an exec, and the daemon may have been started with some.
-    for signal in 1..=HIGHEST_SIGNAL {
-        // Not by the C library, which hides two signals of its own from us and ignores them in what it spawns.
-        // SAFETY: all zeros are the default disposition without flags or mask; for KILL and STOP it fails without effect.
-        unsafe {
-            let nothing = std::ptr::null_mut::<u64>();
-            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT_ACTION, nothing, size_of::<u64>());
-        }
-    }
+    birth::default_signals();
     // SAFETY: the set is initialised by `sigemptyset` before it is used.
     unsafe {
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
     }
-}
-
-fn raise_oom_score(pid: i32) -> io::Result<()> {
-    let path = format!("/proc/{pid}/oom_score_adj");
-    let score: i32 = std::fs::read_to_string(&path)?.trim().parse().unwrap_or(0);
-    std::fs::write(path, (score + OOM_SCORE).min(1000).to_string())
 }
 
 /// Which object made the start fail: the same errno may mean the directory, the program, or its interpreter.

@@ -1,19 +1,16 @@
 //! The loop of a shim that has an agent: output, signals, deadlines, until the tree is empty.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal as NixSignal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal as NixSignal;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use rustix::time::Timespec;
 
 use super::agent::{Agent, Streams};
 use super::complain;
-use super::footprint;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
 use crate::cgroup::Group;
@@ -21,10 +18,12 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::Condition;
 use crate::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use crate::domain::redact::Redactor;
+use crate::instance_dir;
 use crate::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::instance_dir::order::Order;
 use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
-use crate::instance_dir::{self, proc_fs};
+use crate::sys::events::Events;
+use crate::sys::{footprint, orphans, processes};
 
 /// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
 const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
@@ -39,6 +38,10 @@ const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
 const SETTLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What lives so long after its KILL is told as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
+
+/// The daemon spawned this process with all signals blocked but those of its own faults, so that none was lost or deadly before
+/// these are listened to.
+const SIGNALS: [NixSignal; 4] = [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP];
 
 /// The times and sizes of an order, which stay when its secrets are gone.
 pub struct Limits {
@@ -66,8 +69,7 @@ pub struct Keeper<'a> {
     agent: Agent,
     limits: Limits,
     output: Output,
-    signals: SignalFd,
-    timer: OwnedFd,
+    events: Events,
     /// The record written when the leader was gone; `None` while it lives.
     exit: Option<Exit>,
     is_leader_reaped: bool,
@@ -96,14 +98,11 @@ impl<'a> Keeper<'a> {
             complain(dir, &error);
         }
         crash_point::reach(CrashPoint::StartRecorded);
-        let timer =
-            rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         Ok(Self {
             dir,
             agent,
             output: Output::new(streams, Log::open(dir, limits.max_file, limits.n_files), redactor),
-            signals: listen_to_signals()?,
-            timer,
+            events: Events::listen(&SIGNALS)?,
             exit: None,
             is_leader_reaped: false,
             fuse: Some(limits.fuse),
@@ -134,7 +133,7 @@ impl<'a> Keeper<'a> {
     /// Reaps the dead; `true` when nobody is left.
     fn reap(&mut self) -> bool {
         loop {
-            match tree::next() {
+            match tree::next(&self.agent.mark) {
                 Next::Empty => return true,
                 Next::Alive => {
                     if self.is_leader_reaped && self.kill_at.is_none() {
@@ -193,7 +192,7 @@ impl<'a> Keeper<'a> {
 
     /// TERM to everybody, once; returns how many live.
     fn tell(&mut self) -> usize {
-        let living = tree::living();
+        let living = tree::living(&self.agent.mark);
         if !self.is_told {
             self.is_told = true;
             tree::send(Signal::TERM, self.group(), &living);
@@ -246,7 +245,7 @@ impl<'a> Keeper<'a> {
                 group.kill();
             }
             // What is forked between the look and the KILL is seen by the next round.
-            tree::send(Signal::KILL, self.group(), &tree::living());
+            tree::send(Signal::KILL, self.group(), &tree::living(&self.agent.mark));
             self.kill_at = Some(now + self.kill_pause);
             self.kill_pause = (self.kill_pause * 2).min(LONGEST_KILL_PAUSE);
         }
@@ -256,7 +255,7 @@ impl<'a> Keeper<'a> {
     fn tell_condition(&mut self) {
         if std::mem::take(&mut self.has_child_news) {
             let is_stopped = !self.is_leader_reaped
-                && proc_fs::read(self.agent.pid).is_some_and(|leader| leader.is_stopped && !leader.is_zombie);
+                && processes::read(self.agent.pid).is_some_and(|leader| leader.is_stopped && !leader.is_zombie);
             let since = self.condition.suspended_since;
             self.change_condition(Condition {
                 suspended_since: is_stopped.then(|| since.unwrap_or_else(wall_clock)),
@@ -284,16 +283,12 @@ impl<'a> Keeper<'a> {
 
     /// Returns when there is something to read, to reap or to do.
     fn wait(&mut self) {
-        let deadline = self.fuse.into_iter().chain(self.kill_at).min();
-        // All zeros disarm it.
-        let at = deadline.map_or(0, |at| i64::try_from(at.as_millis()).unwrap_or(i64::MAX));
-        let once = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec { tv_sec: at / 1_000, tv_nsec: at % 1_000 * 1_000_000 },
-        };
-        let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once);
-        let mut sources: Vec<PollFd<'_>> = [self.signals.as_fd(), self.timer.as_fd()]
-            .into_iter()
+        let look_again = orphans::LOOK_AGAIN.filter(|_| self.is_leader_reaped).map(|pause| BootInstant::now() + pause);
+        let deadline = self.fuse.into_iter().chain(self.kill_at).chain(look_again).min();
+        self.events.wake_at(deadline.map(BootInstant::as_millis));
+        let mut sources: Vec<PollFd<'_>> = self
+            .events
+            .descriptors()
             .chain(self.output.open_pipes())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
@@ -305,12 +300,12 @@ impl<'a> Keeper<'a> {
     }
 
     fn take_signals(&mut self) {
-        while let Ok(Some(signal)) = self.signals.read_signal() {
-            match NixSignal::try_from(signal.ssi_signo.cast_signed()) {
-                Ok(NixSignal::SIGTERM | NixSignal::SIGINT) => self.begin_stop(),
-                Ok(NixSignal::SIGHUP) => self.output.reopen(),
+        while let Some(signal) = self.events.take_signal() {
+            match signal {
+                NixSignal::SIGTERM | NixSignal::SIGINT => self.begin_stop(),
+                NixSignal::SIGHUP => self.output.reopen(),
                 // The loop reaps in any case.
-                Ok(NixSignal::SIGCHLD) => self.has_child_news = true,
+                NixSignal::SIGCHLD => self.has_child_news = true,
                 _ => {}
             }
         }
@@ -356,14 +351,4 @@ impl<'a> Keeper<'a> {
             complain(self.dir, &error);
         }
     }
-}
-
-/// The daemon spawned this process with all signals blocked but those of its own faults, so that none was lost or deadly
-/// before this.
-fn listen_to_signals() -> io::Result<SignalFd> {
-    let mut wanted = SigSet::empty();
-    for signal in [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP] {
-        wanted.add(signal);
-    }
-    Ok(SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }

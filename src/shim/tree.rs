@@ -1,17 +1,20 @@
 //! The agent's process tree as its keeper sees it. As subreaper the keeper inherits every orphan, so that "no children" is
-//! "no tree": `waitid` answering ECHILD is the proof of emptiness, and the normal path needs no look at `/proc`.
+//! "no tree": `waitid` answering ECHILD is the proof of emptiness, and the normal path needs no look at `/proc`. Where there are
+//! no subreapers, that nothing is found which may have escaped has to do.
 
+use std::io;
 use std::mem::MaybeUninit;
 
 use nix::libc;
 use rustix::process::{Pid, Signal};
 
 use crate::domain::launch::ExitStatus;
-use crate::instance_dir::proc_fs::{self, Process};
+use crate::sys::orphans;
+use crate::sys::processes::{self, Process};
 
 /// The next thing to know about the children of this process.
 pub enum Next {
-    /// No child, so no descendant.
+    /// No child, and no descendant.
     Empty,
     /// Children, all alive.
     Alive,
@@ -19,22 +22,27 @@ pub enum Next {
     Dead { pid: i32, exit: ExitStatus, has_dumped_core: bool },
 }
 
-/// Looks without reaping.
-pub fn next() -> Next {
+/// Looks without reaping. `mark` is what the tree has in its environment.
+pub fn next(mark: &str) -> Next {
     // Not the safe wrappers: they fail on real-time signals, or don't tell the pid.
     let (result, info) = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
     if result != 0 {
-        return Next::Empty;
+        // A look that fails has seen nothing.
+        let is_empty = orphans::FALL_TO_REAPER || try_living(mark).is_ok_and(|living| living.is_empty());
+        return if is_empty { Next::Empty } else { Next::Alive };
     }
     // SAFETY: `waitid` succeeded, so the fields of a child event are there; the pid is 0 when there was none.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     if pid == 0 {
         return Next::Alive;
     }
-    let exit = match info.si_code {
-        libc::CLD_EXITED => ExitStatus { exit_code: Some(status), signal: None },
-        _ => ExitStatus { exit_code: None, signal: Some(status) },
+    let (exit_code, signal) = match (info.si_code, processes::wait_status(pid)) {
+        (libc::CLD_EXITED, Some(whole)) => (Some(libc::WEXITSTATUS(whole)), None),
+        (libc::CLD_EXITED, None) => (Some(status), None),
+        (_, Some(whole)) => (None, Some(libc::WTERMSIG(whole))),
+        (_, None) => (None, Some(status)),
     };
+    let exit = ExitStatus { exit_code, signal };
     Next::Dead { pid, exit, has_dumped_core: info.si_code == libc::CLD_DUMPED }
 }
 
@@ -47,7 +55,8 @@ pub fn reap(pid: i32) {
 /// the tree lives: before a process becomes a zombie, its children have become those of the nearest subreaper above it that
 /// lives, and one that isn't this process would be a living descendant, too.
 pub fn has_living_child() -> bool {
-    wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
+    // Where orphans fall to others, it can't be known here.
+    !orphans::FALL_TO_REAPER || wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
 }
 
 fn wait(kind: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> (libc::c_int, libc::siginfo_t) {
@@ -61,12 +70,23 @@ fn wait(kind: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> (libc::c_
     }
 }
 
-/// Every living process below this one. Reads all of `/proc`: for trees that didn't end by themselves.
-pub fn living() -> Vec<Process> {
+/// Every living process below this one, or that was once. Looks at all processes: for trees that didn't end by themselves.
+pub fn living(mark: &str) -> Vec<Process> {
+    try_living(mark).unwrap_or_default()
+}
+
+fn try_living(mark: &str) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
-    let mut found = proc_fs::list().map(|all| proc_fs::descendants(&all, me)).unwrap_or_default();
-    found.retain(|process| !process.is_zombie);
-    found
+    let all = processes::list()?;
+    let mut found = processes::descendants(&all, me);
+    let keeper = all.iter().find(|process| process.pid == me).map(|keeper| (me, keeper.start_ticks));
+    for escaped in orphans::escaped(&all, keeper, mark)? {
+        let tree = [vec![escaped], processes::descendants(&all, escaped.pid)].concat();
+        let unknown: Vec<_> = tree.into_iter().filter(|process| !found.contains(process)).collect();
+        found.extend(unknown);
+    }
+    found.retain(|process| !process.is_zombie && process.pid != me);
+    Ok(found)
 }
 
 /// Sends `signal` to the process group of an agent that is not reaped yet, and to `others` outside of that group.

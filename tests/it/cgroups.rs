@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use agent_coordinator::cgroup::{self, Limits};
 use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::instance_dir::proc_fs;
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use crate::daemon::{Daemon, PROGRAM};
@@ -210,7 +210,7 @@ fn the_kernels_own_groups_hold_whole_trees() {
     assert_eq!(daemon.logged("each agent gets a control group").len(), 1, "{}", daemon.log());
     daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "wait-for:go", "exit:3"]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    let keeper = proc_fs::read(agent).unwrap().parent;
+    let keeper = processes::read(agent).unwrap().parent;
     let theirs = group.children();
     assert_eq!(theirs.len(), 1);
     assert!(group_of(agent).ends_with(theirs[0].file_name().unwrap().to_str().unwrap()));
@@ -229,7 +229,7 @@ fn with_what_a_keeper_left(group: &RealGroup) -> (Daemon, i32) {
     group.start(&mut daemon);
     daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "sleep:600"]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    let keeper = proc_fs::read(agent).unwrap().parent;
+    let keeper = processes::read(agent).unwrap().parent;
     daemon.kill();
     kill(keeper, Signal::KILL);
     until("the leader went with its keeper", || is_gone(agent));

@@ -13,7 +13,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::thread;
 use std::time::Duration;
 
-use agent_coordinator::instance_dir::{self, MARK_VARIABLE, proc_fs};
+use agent_coordinator::instance_dir::{self, MARK_VARIABLE};
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -127,10 +128,10 @@ impl Seen {
 /// Processes that carry the mark of a launch that has ended.
 fn left_behind(ended: &BTreeSet<String>) -> Vec<i32> {
     let of_ended = |pid: &i32| {
-        let mark = proc_fs::find_variable(*pid, MARK_VARIABLE).unwrap_or_default();
+        let mark = processes::find_variable(*pid, MARK_VARIABLE).unwrap_or_default();
         mark.split_once('/').is_some_and(|(_, launch)| ended.contains(launch)) && !is_gone(*pid)
     };
-    proc_fs::list().unwrap().iter().map(|process| process.pid).filter(of_ended).collect()
+    processes::list().unwrap().iter().map(|process| process.pid).filter(of_ended).collect()
 }
 
 /// What the agents wrote down: launch, process, and `started` or the exit code.

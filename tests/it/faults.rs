@@ -22,7 +22,8 @@ mod unstartable;
 use std::fs::File;
 use std::path::PathBuf;
 
-use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
+use agent_coordinator::instance_dir::{self, SHIM_COMM};
+use agent_coordinator::sys::processes;
 use rustix::fs::FlockOperation;
 use serde_json::Value;
 
@@ -41,8 +42,8 @@ impl Drop for Ended {
 
 /// The process that keeps the agent with this pid.
 pub fn keeper_of(agent: i32) -> i32 {
-    let keeper = proc_fs::read(agent).unwrap().parent;
-    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
+    let keeper = processes::read(agent).unwrap().parent;
+    assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
     keeper
 }
 

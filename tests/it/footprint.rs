@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use agent_coordinator::instance_dir::proc_fs;
+use agent_coordinator::sys::processes;
 
 use crate::daemon::{Daemon, PROGRAM};
 
@@ -24,7 +24,7 @@ fn a_keeper_is_small() {
     daemon.with_one_task(&["authenticate", "write:started", "sleep:600"]);
     let agent = daemon.written_pid("started");
     daemon.until_in_state("agt", "running");
-    let keeper = proc_fs::read(agent).unwrap().parent;
+    let keeper = processes::read(agent).unwrap().parent;
     let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     let kilobytes: u64 = anonymous.trim().trim_end_matches(" kB").parse().unwrap();

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::{FileContent, LaunchFile, RunAs};
-use agent_coordinator::instance_dir::{SHIM_COMM, proc_fs};
+use agent_coordinator::instance_dir::SHIM_COMM;
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use crate::daemon::{Daemon, PROGRAM};
@@ -64,7 +65,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
     );
     daemon.with_one_task(&["authenticate", "get-my-task", look, &pry, "write:ready", "wait-for:go", "report:success"]);
     let agent = daemon.written_pid("ready");
-    let keeper = proc_fs::read(agent).unwrap().parent;
+    let keeper = processes::read(agent).unwrap().parent;
     let uid_of = |pid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned()
@@ -111,7 +112,7 @@ fn an_agent_of_another_user_is_ended_with_its_tree() {
     let child = "run:(env -i setsid sh -c 'trap \"\" TERM; echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
     daemon.with_one_task(&["authenticate", child, "write:ready", "sleep:600"]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    kill(proc_fs::read(agent).unwrap().parent, Signal::KILL);
+    kill(processes::read(agent).unwrap().parent, Signal::KILL);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     assert!(is_gone(agent) && is_gone(child), "it dies with its keeper, whoever it is");
     daemon.until_nothing_is_left();
@@ -212,7 +213,7 @@ fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
         let running = daemon.until_in_state("agt", "running");
         assert_eq!(running["pid"] == agent, agent_is_leader, "{running}");
         if agent_is_leader {
-            assert_eq!(proc_fs::find_variable(agent, "WRAPPED").as_deref(), Some("1"));
+            assert_eq!(processes::find_variable(agent, "WRAPPED").as_deref(), Some("1"));
         } else {
             assert_eq!(fs::read_to_string(daemon.work().join("wrapped")).unwrap(), "agt\n");
         }
@@ -223,7 +224,7 @@ fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
         daemon.done(&["resume", "agt", "prj"]);
         let agent = daemon.written_pid("ready");
         let leader = i32::try_from(daemon.until_in_state("agt", "running")["pid"].as_i64().unwrap()).unwrap();
-        let keeper = proc_fs::read(leader).unwrap().parent;
+        let keeper = processes::read(leader).unwrap().parent;
         let tree = tree_of(keeper);
         kill(keeper, Signal::KILL);
         until("it is lost", || daemon.ended("agt")[0]["outcome"] == "lost");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the top down. A module uses modules of lower rows only.
-const ROWS: [&[&str]; 8] = [
+const ROWS: [&[&str]; 9] = [
     &["cli"],
     &["app"],
     &["coordinator", "mcp", "rest", "forge"],
@@ -25,6 +25,7 @@ const ROWS: [&[&str]; 8] = [
         "cgroup",
         "crash_point",
     ],
+    &["sys"],
     &["domain"],
 ];
 
@@ -85,10 +86,48 @@ fn the_domain_is_pure() {
 
 #[test]
 fn the_keeper_has_no_runtime() {
-    for file in sources().into_iter().filter(|file| module_of(file) == "shim") {
+    for file in sources().into_iter().filter(|file| ["shim", "sys"].contains(&module_of(file).as_str())) {
         let code = code_of(&file);
         assert!(!code.contains("tokio") && !code.contains("tracing"), "{}", file.display());
     }
+}
+
+/// Which system this is, is asked where a twin is chosen, and nowhere in the middle of what is done.
+#[test]
+fn the_system_is_asked_for_only_to_choose_a_twin() {
+    let mut n_choices = 0;
+    for file in sources() {
+        let text = fs::read_to_string(&file).unwrap();
+        n_choices += text.matches("target_os").count();
+        if let Some(n_line) = first_undisciplined(&text) {
+            panic!("{}:{n_line} asks for the system, and chooses no module and no constant", file.display());
+        }
+    }
+    assert!(n_choices >= 4, "the choice of `sys` is found");
+}
+
+#[test]
+fn an_undisciplined_cfg_is_found() {
+    let asks = |text| first_undisciplined(text);
+    assert_eq!(
+        asks("#[cfg(target_os = \"linux\")]\nmod linux;\n#[cfg(target_os = \"linux\")]\nuse linux as twin;"),
+        None
+    );
+    assert_eq!(asks("#[cfg(target_os = \"macos\")]\nconst A: u8 = 1;"), None);
+    assert_eq!(asks("#[cfg(target_os = \"linux\")]\nfn a() {}"), Some(1));
+    assert_eq!(asks("fn a() {\n    #[cfg(target_os = \"linux\")]\n    use b;\n}"), Some(2));
+    assert_eq!(asks("const A: u8 = if cfg!(target_os = \"linux\") { 1 } else { 2 };"), Some(1));
+}
+
+/// The number of the first line that asks for the system otherwise than at the outermost level, for the module, import or constant
+/// of the next line.
+fn first_undisciplined(text: &str) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_choice = |n: usize| {
+        let chosen = lines.get(n + 1).map_or("", |line| line.trim_start_matches("pub "));
+        lines[n].starts_with("#[cfg(") && ["mod ", "use ", "const "].iter().any(|kind| chosen.starts_with(kind))
+    };
+    (0..lines.len()).find(|&n| lines[n].contains("target_os") && !is_choice(n)).map(|n| n + 1)
 }
 
 #[test]

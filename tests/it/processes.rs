@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
 use agent_coordinator::domain::{FileContent, LaunchFile, LaunchId, Phase};
+use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::wall_clock;
 use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
-use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some};
@@ -203,7 +204,7 @@ async fn start_tree(bed: &Bed) -> (LaunchId, Vec<i32>) {
     let shim = bed.shim(&launch).pid;
     let tree = until_some("the tree is complete", || {
         let tree = tree_of(shim);
-        let is_asleep = |pid: &&i32| proc_fs::comm(**pid).is_some_and(|comm| comm == "sleep");
+        let is_asleep = |pid: &&i32| processes::comm(**pid).is_some_and(|comm| comm == "sleep");
         (tree.iter().filter(is_asleep).count() >= 3).then_some(tree)
     });
     (launch, tree)

@@ -8,8 +8,9 @@ use agent_coordinator::domain::Phase;
 use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
 use agent_coordinator::domain::{LaunchId, Secret};
 use agent_coordinator::instance_dir::clock::BootInstant;
-use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
+use agent_coordinator::instance_dir::{self, SHIM_COMM};
 use agent_coordinator::process::StartError;
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, kill, killed, tree_of, until, until_some};
@@ -45,12 +46,12 @@ async fn a_stop_ends_the_agent_with_term() {
     let launch = bed.start(&["on-term:7", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     let (pid, shim) = (bed.until_running(&launch), bed.shim(&launch));
-    assert_eq!(proc_fs::comm(shim.pid).as_deref(), Some(SHIM_COMM));
+    assert_eq!(processes::comm(shim.pid).as_deref(), Some(SHIM_COMM));
     assert!(bed.stop(&launch).await);
     assert_eq!(bed.until_ended(&launch), exited(7));
     assert_eq!(bed.exit_record(&launch).stop, Some(StopReason::Person));
     assert!(is_gone(pid));
-    until("the shim is reaped", || proc_fs::read(shim.pid).is_none_or(|p| p.start_ticks != shim.start_ticks));
+    until("the shim is reaped", || processes::read(shim.pid).is_none_or(|p| p.start_ticks != shim.start_ticks));
     assert!(!bed.stop(&launch).await, "a stop of what has ended says so");
 }
 
@@ -116,9 +117,9 @@ async fn a_daemonised_child_is_found_and_ended() {
     // The agent, its nap, and the child that has left its session.
     let shim = bed.shim(&launch).pid;
     let daemonised = until_some("the child has its own session", || {
-        let all = proc_fs::list().unwrap();
-        let found = proc_fs::descendants(&all, shim).into_iter().find(|process| process.session == process.pid);
-        found.filter(|process| proc_fs::comm(process.pid).is_some_and(|comm| comm == "sleep"))
+        let all = processes::list().unwrap();
+        let found = processes::descendants(&all, shim).into_iter().find(|process| process.session == process.pid);
+        found.filter(|process| processes::comm(process.pid).is_some_and(|comm| comm == "sleep"))
     });
     std::fs::write(bed.file("go"), "").unwrap();
     assert_eq!(bed.until_ended(&launch), exited(0));

@@ -11,12 +11,13 @@ use agent_coordinator::cgroup::Limits;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use agent_coordinator::domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
 use agent_coordinator::domain::{Instance, Phase};
+use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
-use agent_coordinator::instance_dir::{self, proc_fs};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, Adoption, ProcessConfig, ProcessTable, StartRequest};
+use agent_coordinator::sys::processes;
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a busy machine.
@@ -58,7 +59,7 @@ pub fn skip(why: &str) {
 
 /// Whether no process has this pid, or only a dead one.
 pub fn is_gone(pid: i32) -> bool {
-    proc_fs::read(pid).is_none_or(|process| process.is_zombie)
+    processes::read(pid).is_none_or(|process| process.is_zombie)
 }
 
 /// The scripted agent.
@@ -256,7 +257,7 @@ pub fn end_all(state_dir: &Path) {
 pub fn processes_of(state_dir: &Path) -> Vec<i32> {
     let id = std::fs::read_to_string(state_dir.join("installation_id")).unwrap_or_default();
     let is_marked = |pid: i32| {
-        let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
+        let mark = processes::find_variable(pid, instance_dir::MARK_VARIABLE);
         !id.is_empty() && mark.is_some_and(|mark| mark.starts_with(id.trim()))
     };
     let folders = instance_dir::instances(state_dir).into_os_string().into_encoded_bytes();
@@ -264,7 +265,7 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder.starts_with(&folders))
     };
-    let living = proc_fs::list().unwrap().into_iter().filter(|process| !process.is_zombie).map(|process| process.pid);
+    let living = processes::list().unwrap().into_iter().filter(|process| !process.is_zombie).map(|process| process.pid);
     living.filter(|&pid| is_marked(pid) || is_keeper(pid)).collect()
 }
 
@@ -272,10 +273,10 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
 fn end_marked(state_dir: &Path) {
     let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else { return };
     let is_ours = |pid: i32| {
-        let mark = proc_fs::find_variable(pid, instance_dir::MARK_VARIABLE);
+        let mark = processes::find_variable(pid, instance_dir::MARK_VARIABLE);
         mark.is_some_and(|mark| mark.starts_with(id.trim()))
     };
-    for process in proc_fs::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
+    for process in processes::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
         process.send(rustix::process::Signal::KILL);
     }
 }
@@ -292,7 +293,7 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
 
 /// Descendants of `pid` now.
 pub fn tree_of(pid: i32) -> Vec<i32> {
-    proc_fs::descendants(&proc_fs::list().unwrap(), pid).iter().map(|process| process.pid).collect()
+    processes::descendants(&processes::list().unwrap(), pid).iter().map(|process| process.pid).collect()
 }
 
 /// The instances of a table, for those who only count.

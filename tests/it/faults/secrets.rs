@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use agent_coordinator::instance_dir::proc_fs;
+use agent_coordinator::sys::processes;
 use serde_json::json;
 
 use crate::daemon::Daemon;
@@ -64,7 +64,7 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
     assert!(said[2].contains("I was given"));
     let redacted = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
     assert!(said[2].contains(redacted), "{}", said[2]);
-    let arguments = proc_fs::list().unwrap().into_iter().filter_map(|process| {
+    let arguments = processes::list().unwrap().into_iter().filter_map(|process| {
         fs::read(format!("/proc/{}/cmdline", process.pid)).map(|text| String::from_utf8_lossy(&text).into_owned()).ok()
     });
     let arguments: Vec<String> = arguments.collect();

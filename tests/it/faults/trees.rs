@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
-use agent_coordinator::instance_dir::{self, SHIM_COMM, proc_fs};
+use agent_coordinator::instance_dir::{self, SHIM_COMM};
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use super::{Ended, folder, keeper_of};
@@ -127,7 +128,7 @@ fn what_runs_beside_the_daemon_is_nobodys_orphan() {
     let agent = daemon.written_pid("ready");
     let tree = [agent, daemon.written_pid("child"), daemon.written_pid("marked")];
     until("the sidecar's child fell to the daemon", || {
-        strangers.iter().all(|pid| proc_fs::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid()))
+        strangers.iter().all(|pid| processes::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid()))
     });
     kill(keeper_of(agent), Signal::KILL);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
@@ -163,7 +164,7 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     };
     let [marked, unmarked] = ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
     let keeper = find("agent-coordinator\0shim\0").unwrap();
-    assert_eq!(proc_fs::comm(keeper).as_deref(), Some(SHIM_COMM));
+    assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
     kill(keeper, Signal::KILL);
     until("the launch is lost", || daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost"));
     assert!(is_gone(marked));
@@ -231,8 +232,8 @@ fn sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie() {
         (ended.len() >= 60).then_some(ended)
     });
     assert_eq!(ended.iter().filter(|launch| launch["signal"] == 9).count(), 60, "{ended:?}");
-    let is_zombie = |process: &proc_fs::Process| process.is_zombie && process.parent == daemon.pid();
-    until("no zombie is left", || !proc_fs::list().unwrap().iter().any(is_zombie));
+    let is_zombie = |process: &processes::Process| process.is_zombie && process.parent == daemon.pid();
+    until("no zombie is left", || !processes::list().unwrap().iter().any(is_zombie));
     daemon.until_nothing_is_left();
 }
 

@@ -7,34 +7,20 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
+use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// One process at the moment of looking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
-    pub pid: i32,
-    pub parent: i32,
-    pub group: i32,
-    pub session: i32,
-    /// Start time in clock ticks since boot: with the pid, and until the next boot, its identity.
-    pub start_ticks: u64,
-    /// Dead, and not yet reaped by its parent.
-    pub is_zombie: bool,
-    /// Stopped by a signal.
-    pub is_stopped: bool,
-}
+pub use crate::sys::process::{Process, descendants};
 
-impl Process {
-    /// Sends `signal` to this very process; `false` if it is gone, also when its pid is somebody else's by now.
-    pub fn send(&self, signal: Signal) -> bool {
-        let Some(pid) = Pid::from_raw(self.pid) else { return false };
-        // The descriptor first, then the look: what is compared is what is signalled.
-        rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
-            read(self.pid).is_some_and(|now| now.start_ticks == self.start_ticks)
-                && rustix::process::pidfd_send_signal(pidfd, signal).is_ok()
-        })
-    }
+/// As [`Process::send`].
+pub fn send(process: &Process, signal: Signal) -> bool {
+    let Some(pid) = Pid::from_raw(process.pid) else { return false };
+    // The descriptor first, then the look: what is compared is what is signalled.
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
+        read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks)
+            && rustix::process::pidfd_send_signal(pidfd, signal).is_ok()
+    })
 }
 
 /// The process that has this pid now.
@@ -93,19 +79,6 @@ pub fn list() -> io::Result<Vec<Process>> {
     Ok(all)
 }
 
-/// The processes below `root` in `all`, children before grandchildren.
-pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
-    let mut found: Vec<Process> = Vec::new();
-    let mut parent = Some(root);
-    let mut next = 0;
-    while let Some(pid) = parent {
-        found.extend(all.iter().filter(|process| process.parent == pid && process.pid != pid));
-        parent = found.get(next).map(|process| process.pid);
-        next += 1;
-    }
-    found
-}
-
 /// Resident memory of a process, in bytes.
 pub fn resident_memory(pid: i32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -124,6 +97,25 @@ pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
     // A name is any bytes.
     let name = if_there(std::fs::read(format!("/proc/{pid}/comm")))?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned()))
+}
+
+/// The arguments of a process, its own name first; none where they can't be read.
+pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    text.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect()
+}
+
+/// The real user of a process.
+pub fn user(pid: i32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().next()?.parse().ok())
+}
+
+/// How a dead child went, as `wait` would tell; `None` where `waitid` tells that itself.
+pub const fn wait_status(_dead: i32) -> Option<libc::c_int> {
+    None
 }
 
 /// The value of `variable` in the environment that a process was started with, where we may see it.
@@ -183,23 +175,6 @@ mod tests {
         for nobody_knows in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             assert!(looked(nobody_knows).is_err());
         }
-    }
-
-    #[test]
-    fn descendants_are_found_at_any_depth() {
-        let process = |pid, parent| Process {
-            pid,
-            parent,
-            group: 0,
-            session: 0,
-            start_ticks: 0,
-            is_zombie: false,
-            is_stopped: false,
-        };
-        let all = [process(5, 4), process(1, 0), process(3, 2), process(2, 1), process(4, 2), process(9, 8)];
-        let pids: Vec<i32> = descendants(&all, 2).iter().map(|p| p.pid).collect();
-        assert_eq!(pids, [3, 4, 5]);
-        assert!(descendants(&all, 9).is_empty());
     }
 
     #[test]

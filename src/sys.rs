@@ -1,0 +1,23 @@
+//! What the program asks of its operating system where Linux and macOS answer differently: processes and their ends, orphans,
+//! clocks, folders, the other end of a socket, the birth of keepers and agents.
+//!
+//! One interface, two files for each concern: `sys/linux` and `sys/macos` have the same modules with the same public names.
+//! Which of them is meant is chosen here and nowhere else, so that no caller has a `cfg`. What macOS can't do, its file says, and
+//! docs/macos.md what follows from it. Decides nothing; knows no folders of instances and no runtime.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+mod process;
+#[cfg(any(target_os = "macos", test))]
+mod process_arguments;
+
+#[cfg(target_os = "linux")]
+use linux as twin;
+#[cfg(target_os = "macos")]
+use macos as twin;
+
+pub use twin::{
+    birth, clock, events, files, folders, footprint, handle, machine, orphans, peers, processes, sockets, users,
+};

@@ -1,0 +1,15 @@
+//! How Linux does it.
+
+pub mod birth;
+pub mod clock;
+pub mod events;
+pub mod files;
+pub mod folders;
+pub mod footprint;
+pub mod handle;
+pub mod machine;
+pub mod orphans;
+pub mod peers;
+pub mod processes;
+pub mod sockets;
+pub mod users;

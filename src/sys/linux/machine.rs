@@ -1,0 +1,39 @@
+//! The machine's memory, and how much of it this process takes.
+
+/// What the kernel says can be had without swapping, in bytes.
+pub fn free_memory() -> Option<u64> {
+    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Two parts of the heap. One for each thread would be faster where threads fight for it; here it is several times the memory that is
+/// in use, as each part keeps what its own thread has freed. Before there is a second thread.
+#[cfg(target_env = "gnu")]
+pub fn keep_heap_small() {
+    use nix::libc::{M_ARENA_MAX, mallopt};
+    const N_HEAPS: i32 = 2;
+    // SAFETY: sets a number of the allocator, before there is a second thread. Where it isn't taken, nothing is lost.
+    unsafe { mallopt(M_ARENA_MAX, N_HEAPS) };
+}
+
+/// Other allocators have no such parts.
+#[cfg(not(target_env = "gnu"))]
+pub const fn keep_heap_small() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_what_the_kernel_says() {
+        let meminfo =
+            "MemTotal:       16316412 kB\nMemFree:          822180 kB\nMemAvailable:    9876 kB\nBuffers: 1 kB\n";
+        assert_eq!(available(meminfo), Some(9876 * 1024));
+        assert_eq!(available("MemFree: 7 kB\n"), None);
+        assert_eq!(available("MemAvailable: many kB\n"), None);
+    }
+}

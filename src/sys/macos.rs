@@ -1,0 +1,17 @@
+//! How macOS does it, by kqueue, libproc and sysctl. Built and linked by `.ci/check-macos`, and never run so far.
+
+pub mod birth;
+pub mod clock;
+pub mod events;
+pub mod files;
+pub mod folders;
+pub mod footprint;
+pub mod handle;
+pub mod machine;
+pub mod orphans;
+pub mod peers;
+pub mod processes;
+mod queue;
+pub mod sockets;
+mod sysctl;
+pub mod users;

@@ -1,0 +1,12 @@
+//! The machine's memory, and how much of it this process takes.
+
+use super::sysctl;
+
+/// What can be had without swapping, in bytes: the part that the kernel calls free, as memory_pressure(1) shows it.
+pub fn free_memory() -> Option<u64> {
+    let percent = sysctl::number(c"kern.memorystatus_level")?;
+    Some(sysctl::number(c"hw.memsize")? / 100 * percent)
+}
+
+/// The system's allocator has nothing to set.
+pub const fn keep_heap_small() {}

@@ -1,0 +1,214 @@
+//! Processes as libproc and sysctl show them: identities for the files of an instance folder, and trees for those who must end
+//! one. Who only wants to know gets `None` for whatever can't be read; the `try_` functions and [`list`] fail where they could not
+//! look.
+//!
+//! Weaker than on Linux: of processes of other users there are no start time, arguments or environment; the environment of Apple's
+//! own programs is hidden by System Integrity Protection; and a process can't give itself another name.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+
+use nix::libc;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use super::sysctl;
+pub use crate::sys::process::{Process, descendants};
+use crate::sys::process_arguments::split;
+
+/// For `proc_pidinfo`: also a process that is dead and not reaped.
+const ALSO_ZOMBIES: u64 = 1;
+
+/// As [`Process::send`]. A signal goes to a number: between the look and the signal it may become another's, which takes microseconds
+/// and a whole round through all pids.
+pub fn send(process: &Process, signal: Signal) -> bool {
+    let Some(pid) = Pid::from_raw(process.pid) else { return false };
+    let is_same = read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks);
+    is_same && rustix::process::kill_process(pid, signal).is_ok()
+}
+
+/// The process that has this pid now.
+pub fn read(pid: i32) -> Option<Process> {
+    try_read(pid).ok().flatten()
+}
+
+fn try_read(pid: i32) -> io::Result<Option<Process>> {
+    let (parent, group, status, start_ticks) = match if_there(whole(pid)) {
+        Ok(Some(info)) => {
+            let start = info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec;
+            (info.pbi_ppid, info.pbi_pgid, info.pbi_status, start)
+        }
+        // Another user's, whose parent is no secret.
+        Ok(None) => match if_there(short(pid))? {
+            Some(info) => (info.pbsi_ppid, info.pbsi_pgid, info.pbsi_status, 0),
+            None => return Ok(None),
+        },
+        Err(error) => return Err(error),
+    };
+    let session = session(pid).unwrap_or(0);
+    let (is_zombie, is_stopped) = (status == libc::SZOMB, status == libc::SSTOP);
+    let (parent, group) = (parent.cast_signed(), group.cast_signed());
+    Ok(Some(Process { pid, parent, group, session, start_ticks, is_zombie, is_stopped }))
+}
+
+/// `None` for a process that is gone, or that this one may not look at; other errors say nothing about it.
+fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) => match Errno::from_io_error(&error) {
+            // `KERN_PROCARGS2` says that an argument is wrong, whatever is the matter with the process.
+            Some(Errno::SRCH | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(None),
+            _ => Err(error),
+        },
+        read => read.map(Some),
+    }
+}
+
+fn session(pid: i32) -> Option<i32> {
+    rustix::process::getsid(Pid::from_raw(pid)).ok().map(|leader| leader.as_raw_nonzero().get())
+}
+
+fn whole(pid: i32) -> io::Result<libc::proc_bsdinfo> {
+    // SAFETY: the flavour fills this struct, which is plain numbers.
+    unsafe { info(pid, libc::PROC_PIDTBSDINFO) }
+}
+
+fn short(pid: i32) -> io::Result<libc::proc_bsdshortinfo> {
+    // SAFETY: the flavour fills this struct, which is plain numbers.
+    unsafe { info(pid, libc::PROC_PIDT_SHORTBSDINFO) }
+}
+
+/// # Safety
+/// `T` is the struct of plain numbers that `flavour` fills.
+unsafe fn info<T>(pid: i32, flavour: libc::c_int) -> io::Result<T> {
+    let mut info = MaybeUninit::<T>::zeroed();
+    let size = libc::c_int::try_from(size_of::<T>()).expect("a struct of some hundred bytes");
+    // SAFETY: the kernel writes up to `size` bytes, which is what is there.
+    let n = unsafe { libc::proc_pidinfo(pid, flavour, ALSO_ZOMBIES, info.as_mut_ptr().cast::<c_void>(), size) };
+    if n != size {
+        return Err(if n <= 0 { io::Error::last_os_error() } else { io::ErrorKind::InvalidData.into() });
+    }
+    // SAFETY: all of it is written.
+    Ok(unsafe { info.assume_init() })
+}
+
+/// Where a process comes from, in numbers that no boot gives twice.
+#[derive(Clone, Copy)]
+pub struct Birth {
+    pub own: u64,
+    /// That of the process that forked it, whoever its parent is now.
+    pub parents: u64,
+}
+
+/// The birth of a living process, of whichever user. From `sys/proc_info_private.h`; one that isn't told is not missed by others.
+pub fn birth(pid: i32) -> Option<Birth> {
+    const PROC_PIDUNIQIDENTIFIERINFO: libc::c_int = 17;
+    #[repr(C)]
+    struct UniqueIdentifiers {
+        executable: [u8; 16],
+        own: u64,
+        parents: u64,
+        versions: [i32; 2],
+        reserved: [u64; 2],
+    }
+    // SAFETY: the flavour fills this struct, which is plain numbers.
+    let info: UniqueIdentifiers = unsafe { info(pid, PROC_PIDUNIQIDENTIFIERINFO) }.ok()?;
+    Some(Birth { own: info.own, parents: info.parents })
+}
+
+/// All processes, or an error: never some of them.
+pub fn list() -> io::Result<Vec<Process>> {
+    let mut all = Vec::new();
+    for pid in pids()?.into_iter().filter(|pid| *pid > 0) {
+        all.extend(try_read(pid)?);
+    }
+    Ok(all)
+}
+
+fn pids() -> io::Result<Vec<i32>> {
+    let mut room = 1024;
+    loop {
+        let mut pids = vec![0_i32; room];
+        let size = libc::c_int::try_from(room * size_of::<i32>()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the kernel writes up to `size` bytes of pids, and says how many pids those are.
+        let n = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast::<c_void>(), size) };
+        let n = usize::try_from(n).ok().filter(|n| *n > 0).ok_or_else(io::Error::last_os_error)?;
+        // Full: there may be more.
+        if n < room {
+            pids.truncate(n);
+            return Ok(pids);
+        }
+        room *= 2;
+    }
+}
+
+/// Resident memory of a process, in bytes.
+pub fn resident_memory(pid: i32) -> Option<u64> {
+    // SAFETY: the flavour fills this struct, which is plain numbers.
+    let task: libc::proc_taskinfo = unsafe { info(pid, libc::PROC_PIDTASKINFO) }.ok()?;
+    Some(task.pti_resident_size)
+}
+
+/// The short name of a process: as its arguments say, which is how a keeper is told from others, or that of its program.
+pub fn comm(pid: i32) -> Option<String> {
+    try_comm(pid).ok().flatten()
+}
+
+/// As [`comm`]; `None` only for a process that is gone.
+pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
+    if let Some(name) = try_arguments(pid)?.into_iter().next() {
+        let name = String::from_utf8_lossy(&name).into_owned();
+        return Ok(Some(name.rsplit('/').next().unwrap_or_default().to_owned()));
+    }
+    let info = if_there(short(pid))?;
+    // Of type `c_char`; cut off at the first zero.
+    let name = info.map(|info| info.pbsi_comm.map(i8::cast_unsigned));
+    let text =
+        |name: [u8; 16]| String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
+    Ok(name.map(text))
+}
+
+/// The arguments of a process, its own name first; none where they can't be read.
+pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
+    try_arguments(pid).unwrap_or_default()
+}
+
+fn try_arguments(pid: i32) -> io::Result<Vec<Vec<u8>>> {
+    let block = if_there(sysctl::process_arguments(pid))?.unwrap_or_default();
+    let arguments = split(&block).map(|(arguments, _)| arguments.into_iter().map(<[u8]>::to_vec).collect());
+    Ok(arguments.unwrap_or_default())
+}
+
+/// The real user of a process.
+pub fn user(pid: i32) -> Option<u32> {
+    short(pid).ok().map(|info| info.pbsi_ruid)
+}
+
+/// How a dead child went, as `wait` would tell: `waitid` doesn't say by which signal.
+pub fn wait_status(dead: i32) -> Option<libc::c_int> {
+    whole(dead).ok().filter(|info| info.pbi_status == libc::SZOMB).map(|info| info.pbi_xstatus.cast_signed())
+}
+
+/// The value of `variable` in the environment that a process was started with, where we may see it.
+pub fn find_variable(pid: i32, variable: &str) -> Option<String> {
+    try_find_variable(pid, variable).ok().flatten()
+}
+
+/// As [`find_variable`]; `None` only where there is none, or none that we may see.
+pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>> {
+    let block = if_there(sysctl::process_arguments(pid))?.unwrap_or_default();
+    let environment = split(&block).map(|(_, environment)| environment).unwrap_or_default();
+    let value = environment.into_iter().find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
+    Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
+}
+
+/// Differs after each boot.
+pub fn boot_id() -> io::Result<String> {
+    let id = sysctl::by_name::<64>(c"kern.bootsessionuuid")?;
+    Ok(String::from_utf8_lossy(&id).trim_end_matches('\0').to_owned())
+}
+
+/// There is one for all.
+pub const fn pid_namespace() -> io::Result<u64> {
+    Ok(0)
+}

@@ -1,0 +1,63 @@
+//! What a process is to this program, and a tree of them: the same wherever it was read.
+
+use rustix::process::Signal;
+
+use super::processes;
+
+/// One process at the moment of looking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+    /// Start time, in clock ticks since boot on Linux and in microseconds since 1970 on macOS: with the pid, and until the next
+    /// boot, its identity.
+    pub start_ticks: u64,
+    /// Dead, and not yet reaped by its parent.
+    pub is_zombie: bool,
+    /// Stopped by a signal.
+    pub is_stopped: bool,
+}
+
+impl Process {
+    /// Sends `signal` to this very process; `false` if it is gone, also when its pid is somebody else's by now.
+    pub fn send(&self, signal: Signal) -> bool {
+        processes::send(self, signal)
+    }
+}
+
+/// The processes below `root` in `all`, children before grandchildren.
+pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    let mut parent = Some(root);
+    let mut next = 0;
+    while let Some(pid) = parent {
+        found.extend(all.iter().filter(|process| process.parent == pid && process.pid != pid));
+        parent = found.get(next).map(|process| process.pid);
+        next += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_at_any_depth() {
+        let process = |pid, parent| Process {
+            pid,
+            parent,
+            group: 0,
+            session: 0,
+            start_ticks: 0,
+            is_zombie: false,
+            is_stopped: false,
+        };
+        let all = [process(5, 4), process(1, 0), process(3, 2), process(2, 1), process(4, 2), process(9, 8)];
+        let pids: Vec<i32> = descendants(&all, 2).iter().map(|p| p.pid).collect();
+        assert_eq!(pids, [3, 4, 5]);
+        assert!(descendants(&all, 9).is_empty());
+    }
+}
