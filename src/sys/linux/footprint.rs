@@ -1,4 +1,4 @@
-//! What a keeper that only waits has of the program in its page tables.
+//! What a process that only waits has of its program in its page tables.
 //!
 //! The kernel maps sixteen pages around each that is touched, so that a start leaves some thousands behind. They cost no memory of
 //! their own, but a process that ends gives each of them back: of hundreds of keepers that end at once, that was half the work, and
