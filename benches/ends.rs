@@ -17,6 +17,8 @@ use support::figures::{Figure, Target, Times, print};
 const CROWDS: [(usize, usize); 2] = [(100, 10), (500, 5)];
 /// Agents that live when the first is killed.
 const N_VICTIMS: usize = 200;
+/// After this their keepers have nothing left to do but to wait.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Agents that are killed all at once.
 const N_MASSACRED: usize = 500;
 
@@ -103,6 +105,8 @@ fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
         running = Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?;
         Ok(running.len() == n_agents)
     })?;
+    // They have been there for a while.
+    std::thread::sleep(SETTLE);
     let process = |launch: &Value| {
         let pid = launch["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).context("a pid")?;
         Ok((pid, launch["launchId"].as_str().context("an id")?.to_owned()))
