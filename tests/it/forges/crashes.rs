@@ -35,7 +35,10 @@ fn at_work(forge: ForgeKind) -> (Bed, Item) {
     let bed = bed(forge);
     let issue = bed.issue("Login fails");
     bed.until("processing");
-    bed.until_agent_runs();
+    // Who hasn't asked for its task yet is ended without a word when that is paused.
+    until("the agent has its task", || {
+        bed.daemon.json(&["execution", "list"]).as_array().is_some_and(|it| !it.is_empty())
+    });
     (bed, issue)
 }
 
