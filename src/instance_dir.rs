@@ -12,7 +12,7 @@
 //! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
 //! | `authenticated` | daemon | marker for the fuse |
 //! | `condition.json` | shim | stopped by a signal, unkillable; only where it was so |
-//! | `exit.json` | shim | `exited` at once, then `ended` when the tree is empty |
+//! | `exit.json` | shim | `ended` when the tree is empty; before that, `exited` at once if something of it outlives its leader |
 //! | `output.log`, `.1` … | shim | what the agent printed |
 //! | `shim.log` | shim | its own troubles, rarely |
 //!

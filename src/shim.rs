@@ -8,7 +8,8 @@
 //! ```text
 //!  take over ─► start agent ─► keep ── leader gone: `exited` ──► end what is left ── ECHILD: `ended` ─► exit
 //!       └─ fuse burnt, stop wanted, exec failed: `ended` at once      ▲
-//!                                └── SIGTERM, fuse: the ladder ───────┘
+//!                                ├── SIGTERM, fuse: the ladder ───────┘
+//!                                └── leader gone, and nobody of its tree lives: `ended` at once
 //! ```
 
 use std::ffi::{OsStr, OsString};

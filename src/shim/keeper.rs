@@ -166,18 +166,16 @@ impl<'a> Keeper<'a> {
             ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
         };
         self.fuse = None;
-        let is_alone = !tree::has_living_child();
-        if !is_alone {
+        if tree::has_living_child() {
             self.write(&exit);
-        }
-        self.exit = Some(exit);
-        if is_alone {
-            // The usual end: what is to be said of it is said at once, and before anybody is reaped.
-            self.record_end();
-        }
-        crash_point::reach(CrashPoint::ExitRecorded);
-        if !is_alone {
+            self.exit = Some(exit);
+            crash_point::reach(CrashPoint::ExitRecorded);
             self.end_leftovers();
+        } else {
+            // The usual end: all that is to be said of it is said at once, and before anybody is reaped.
+            self.exit = Some(exit);
+            self.record_end();
+            crash_point::reach(CrashPoint::ExitRecorded);
         }
     }
 

@@ -27,6 +27,12 @@ async fn an_exit_code_is_recorded() {
     assert!(output.contains("hello\n") && output.contains("there\n"), "{output:?}");
     let record = bed.exit_record(&launch);
     assert_eq!((record.n_leaked, record.n_dropped_lines, record.stop), (0, 0, None));
+    assert!(!has_two_ends(&bed, &launch), "nothing outlived it");
+}
+
+/// Whether the exit was recorded before the end, and the place that was reserved for it used.
+fn has_two_ends(bed: &Bed, launch: &LaunchId) -> bool {
+    !bed.dir(launch).join(".exited.json").exists()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,6 +147,7 @@ async fn an_exit_is_recorded_before_its_leftovers_end() {
     let took = record.ended_at.unwrap().since(record.exited_at);
     assert!(took >= Duration::from_millis(350) && took < Duration::from_millis(900), "{took:?}");
     assert!(record.n_leaked >= 2, "{}", record.n_leaked);
+    assert!(has_two_ends(&bed, &launch));
 }
 
 #[tokio::test(flavor = "multi_thread")]
