@@ -2,6 +2,7 @@
 //! gives, and `/openapi.json` is made of that. There is no other way to register one.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -140,8 +141,12 @@ impl Api {
             path: "/openapi.json".to_owned(),
             about: about(summary).gives_text("application/json"),
         });
-        let document = Bytes::from(describe(&api.operations).to_string());
-        let show = async move || ([(header::CONTENT_TYPE, "application/json")], document);
+        // Made when it is first asked for: that takes megabytes, and most daemons are never asked.
+        let (operations, document) = (api.operations, OnceLock::new());
+        let document = Arc::new(move || -> Bytes {
+            document.get_or_init(|| Bytes::from(describe(&operations).to_string())).clone()
+        });
+        let show = async move || ([(header::CONTENT_TYPE, "application/json")], document());
         api.router.route("/openapi.json", routing::get(show))
     }
 }
