@@ -4,11 +4,10 @@
 //! task of `writer`. This file owns the SQL of the reads; `changes` owns that of the writes, `rows` the way from columns to
 //! values, `open` what can be wrong with a file. What the answers mean is the trait's business.
 
+mod at_hand;
 mod changes;
 mod open;
-mod open_launches;
 mod rows;
-mod startable;
 mod writer;
 
 use std::path::Path;
@@ -254,7 +253,7 @@ impl Store for SqliteStore {
     }
 
     fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
-        match self.writer.open_launch(id).filter(|_| !self.readers.is_closed()) {
+        match self.writer.at_hand().open_launches.find(id) {
             Some(launch) => Box::pin(std::future::ready(Ok(Some(launch)))),
             None => self.find(sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()), rows::launch),
         }
@@ -267,7 +266,7 @@ impl Store for SqliteStore {
 
     fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
         Box::pin(async move {
-            match self.writer.open_launches().filter(|_| !self.readers.is_closed()) {
+            match self.writer.at_hand().open_launches.list() {
                 Some(launches) => Ok(launches),
                 None => self.list(sqlx::query(OPEN_LAUNCHES), rows::launch).await,
             }
@@ -513,13 +512,13 @@ impl Store for SqliteStore {
 
     fn startable(&self) -> Answer<'_, Vec<PairFacts>> {
         Box::pin(async move {
-            let as_of = match self.writer.startable() {
-                Ok(startable) if !self.readers.is_closed() => return Ok(startable),
-                Ok(_) => return Err(StoreError::Closed),
+            let at_hand = &self.writer.at_hand().startable;
+            let as_of = match at_hand.find() {
+                Ok(startable) => return Ok(startable),
                 Err(as_of) => as_of,
             };
             let startable = self.list(sqlx::query(STARTABLE), rows::startable).await?;
-            self.writer.keep_startable(as_of, &startable);
+            at_hand.keep(as_of, &startable);
             Ok(startable)
         })
     }
@@ -592,6 +591,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             self.writer.close().await;
             self.readers.close().await;
+            self.writer.at_hand().forget();
         })
     }
 }

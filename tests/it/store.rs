@@ -340,9 +340,16 @@ async fn a_pause_is_kept_until_it_is_taken_back() {
 async fn a_closed_store_says_so() {
     on_each(|store| async move {
         made(&*store, one_pair_with_work()).await;
+        made(&*store, vec![Change::Launch(launch("l", "b", "p"))]).await;
+        // Also what was asked for before.
+        assert_eq!(store.startable().await.unwrap().len(), 1);
+        assert_eq!(store.open_launches().await.unwrap().len(), 1);
         store.close().await;
         store.close().await;
         assert!(matches!(store.agents().await, Err(StoreError::Closed)));
+        assert!(matches!(store.startable().await, Err(StoreError::Closed)));
+        assert!(matches!(store.open_launches().await, Err(StoreError::Closed)));
+        assert!(matches!(store.launch(&"l".parse().unwrap()).await, Err(StoreError::Closed)));
         assert!(matches!(store.pair_facts(&task_key("a", "p")).await, Err(StoreError::Closed)));
         let result = commit(&*store, vec![]).await;
         assert!(matches!(result, Err(CommitError::Store(StoreError::Closed))), "{result:?}");

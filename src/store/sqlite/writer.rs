@@ -13,11 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::at_hand::AtHand;
 use super::changes::{self, Failure};
-use super::open_launches::OpenLaunches;
-use super::startable::{AsOf, Startable};
 use super::{OPEN_LAUNCHES, rows};
-use crate::domain::{Launch, LaunchId, PairFacts};
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.
@@ -34,8 +32,7 @@ pub(super) struct Writer {
     inbox: Mutex<Option<mpsc::Sender<Request>>>,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     n_transactions: Arc<AtomicU64>,
-    open_launches: Arc<OpenLaunches>,
-    startable: Arc<Startable>,
+    at_hand: Arc<AtHand>,
 }
 
 #[derive(Debug)]
@@ -49,15 +46,13 @@ impl Writer {
     pub(super) fn start(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
         let (inbox, requests) = mpsc::channel(INBOX);
         let n_transactions = Arc::new(AtomicU64::new(0));
-        let open_launches = Arc::<OpenLaunches>::default();
-        let startable = Arc::<Startable>::default();
+        let at_hand = Arc::<AtHand>::default();
         let task = Task {
             connection,
             options,
             is_suspect: false,
             n_transactions: Arc::clone(&n_transactions),
-            open_launches: Arc::clone(&open_launches),
-            startable: Arc::clone(&startable),
+            at_hand: Arc::clone(&at_hand),
         };
         let ended = CancellationToken::new();
         let at_end = ended.clone().drop_guard();
@@ -67,27 +62,11 @@ impl Writer {
             task.run(requests).await;
         });
         let task = tokio::sync::Mutex::new(Some(running));
-        Self { inbox: Mutex::new(Some(inbox)), task, ended, n_transactions, open_launches, startable }
+        Self { inbox: Mutex::new(Some(inbox)), task, ended, n_transactions, at_hand }
     }
 
-    /// Those that are open, as the newest commit left them; `None` if they have to be read.
-    pub(super) fn open_launches(&self) -> Option<Vec<Launch>> {
-        self.open_launches.list()
-    }
-
-    /// The open launch of this id, if the open ones are at hand.
-    pub(super) fn open_launch(&self, id: &LaunchId) -> Option<Launch> {
-        self.open_launches.find(id)
-    }
-
-    /// What may be started, if that is at hand.
-    pub(super) fn startable(&self) -> Result<Vec<PairFacts>, AsOf> {
-        self.startable.find()
-    }
-
-    /// Has at hand what was read since then, as long as it stays true.
-    pub(super) fn keep_startable(&self, as_of: AsOf, startable: &[PairFacts]) {
-        self.startable.keep(as_of, startable);
+    pub(super) fn at_hand(&self) -> &AtHand {
+        &self.at_hand
     }
 
     pub(super) fn n_transactions(&self) -> u64 {
@@ -127,8 +106,7 @@ struct Task {
     /// The connection failed; what it holds is unknown.
     is_suspect: bool,
     n_transactions: Arc<AtomicU64>,
-    open_launches: Arc<OpenLaunches>,
-    startable: Arc<Startable>,
+    at_hand: Arc<AtHand>,
 }
 
 impl Task {
@@ -154,16 +132,14 @@ impl Task {
             Ok(results) => {
                 self.n_transactions.fetch_add(1, Ordering::Relaxed);
                 let made = commits.iter().zip(&results).filter_map(|(commit, result)| result.is_ok().then_some(commit));
-                self.startable.note(made.clone(), |launch| self.open_launches.has(launch));
-                self.open_launches.note(made);
+                self.at_hand.note(made);
                 results
             }
             Err(error) => {
                 // The lock is given back at once; whether that worked is looked at by nobody, hence the fresh connection.
                 let _ = execute(&mut self.connection, "ROLLBACK").await;
                 self.is_suspect = true;
-                self.startable.forget();
-                self.open_launches.forget();
+                self.at_hand.forget();
                 let error = Arc::new(error);
                 let failed = || StoreError::Unavailable { action: "write to", source: Box::new(Arc::clone(&error)) };
                 commits.iter().map(|_| Err(failed().into())).collect()
@@ -178,7 +154,7 @@ impl Task {
             self.is_suspect = false;
             let _ = suspect.close().await;
         }
-        if !self.open_launches.are_known() {
+        if !self.at_hand.open_launches.are_known() {
             self.read_open_launches().await;
         }
         // Each call of the driver wakes its thread and waits for it, which costs more than the statements, and hardly a commit is
@@ -222,7 +198,7 @@ impl Task {
     async fn read_open_launches(&mut self) {
         let Ok(read) = sqlx::query(OPEN_LAUNCHES).fetch_all(&mut self.connection).await else { return };
         if let Ok(launches) = read.iter().map(rows::launch).collect() {
-            self.open_launches.set(launches);
+            self.at_hand.open_launches.set(launches);
         }
     }
 

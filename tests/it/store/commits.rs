@@ -28,6 +28,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
+use super::made;
 use super::rows::{agent, assignment, at, execution, id, launch_of, message, notice, project, session, task, ticket};
 
 // Few names, so that commits meet.
@@ -651,18 +652,45 @@ fn told(result: Result<(), CommitError>) -> String {
     }
 }
 
+/// Work for everybody, which changes that come one by one hardly ever make up.
+fn work() -> Vec<Change> {
+    let pairs = || PROJECTS.iter().flat_map(|project| AGENTS.iter().map(move |agent| (project, agent)));
+    let tasks = TASKS.iter().zip(pairs());
+    let tasks = tasks.map(|(name, (project, assignee))| {
+        Change::Task(Task { status: TaskStatus::InProgress, ..task(name, project, Some(assignee)) })
+    });
+    let agents = AGENTS.iter().map(|name| Change::Agent(agent(name)));
+    let projects = PROJECTS.iter().map(|name| Change::Project(project(name)));
+    let assigned = pairs().map(|(project, agent)| Change::Assign(assignment(project, agent)));
+    agents.chain(projects).chain(assigned).chain(tasks).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_backend_gives_the_same_answers_to_the_same_commits(drafts in vec(draft(), 1..16)) {
+    fn every_backend_gives_the_same_answers_to_the_same_commits(
+        is_busy in any::<bool>(),
+        drafts in vec(draft(), 1..16),
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (memory, sqlite) = (MemoryStore::new(), SqliteStore::in_memory().await.unwrap());
+            if is_busy {
+                for store in [&memory as &dyn Store, &sqlite] {
+                    made(store, work()).await;
+                }
+                assert_eq!(memory.startable().await.unwrap().len(), TASKS.len());
+            }
             for draft in drafts {
                 let commit = written_on(&memory, draft).await;
                 let results = (told(memory.commit(commit.clone()).await), told(sqlite.commit(commit.clone()).await));
                 assert_eq!(results.0, results.1, "{commit:#?}");
+                // After each, because a backend may have the answers of before at hand.
+                let startable = (memory.startable().await.unwrap(), sqlite.startable().await.unwrap());
+                assert_eq!(startable.0, startable.1, "{commit:#?}");
+                let open = (memory.open_launches().await.unwrap(), sqlite.open_launches().await.unwrap());
+                assert_eq!(open.0, open.1, "{commit:#?}");
             }
             let (expected, found) = (everything(&memory).await, everything(&sqlite).await);
             for (expected, found) in expected.iter().zip(&found) {

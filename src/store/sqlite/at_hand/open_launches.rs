@@ -1,6 +1,4 @@
-//! The open launches as the newest commit left them. Every cycle of a coordinator asks for all of them, and a row that SQLite hands
-//! over costs many times a copy. Nobody else writes the file, so that this can't be outdated: the writing task notes what it has
-//! committed before it says so.
+//! The open launches as the newest commit left them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,43 +9,43 @@ use crate::store::{Change, Commit};
 
 /// `None` until they were read, and after a commit of which nobody knows whether it was made.
 #[derive(Debug, Default)]
-pub(super) struct OpenLaunches(Mutex<Option<BTreeMap<LaunchId, Launch>>>);
+pub(in super::super) struct OpenLaunches(Mutex<Option<BTreeMap<LaunchId, Launch>>>);
 
 impl OpenLaunches {
     fn lock(&self) -> MutexGuard<'_, Option<BTreeMap<LaunchId, Launch>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn are_known(&self) -> bool {
+    pub(in super::super) fn are_known(&self) -> bool {
         self.lock().is_some()
     }
 
     /// By claim time, then id.
-    pub(super) fn list(&self) -> Option<Vec<Launch>> {
+    pub(in super::super) fn list(&self) -> Option<Vec<Launch>> {
         let mut launches: Vec<Launch> = self.lock().as_ref()?.values().cloned().collect();
         launches.sort_by(|a, b| (a.claimed_at, &a.id).cmp(&(b.claimed_at, &b.id)));
         Some(launches)
     }
 
     /// `None` also for one that is not open.
-    pub(super) fn find(&self, id: &LaunchId) -> Option<Launch> {
+    pub(in super::super) fn find(&self, id: &LaunchId) -> Option<Launch> {
         self.lock().as_ref()?.get(id).cloned()
     }
 
-    pub(super) fn has(&self, id: &LaunchId) -> bool {
+    pub(in super::super) fn has(&self, id: &LaunchId) -> bool {
         self.lock().as_ref().is_some_and(|launches| launches.contains_key(id))
     }
 
-    pub(super) fn set(&self, launches: Vec<Launch>) {
+    pub(in super::super) fn set(&self, launches: Vec<Launch>) {
         *self.lock() = Some(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect());
     }
 
-    pub(super) fn forget(&self) {
+    pub(in super::super) fn forget(&self) {
         *self.lock() = None;
     }
 
     /// Takes over what was committed, in its order.
-    pub(super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>) {
+    pub(in super::super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>) {
         let mut launches = self.lock();
         let Some(launches) = launches.as_mut() else { return };
         for change in commits.into_iter().flat_map(|commit| &commit.changes) {

@@ -1,6 +1,5 @@
-//! What may be started, as it was last read. Every cycle of a coordinator asks for it, its query goes through all work, and most of
-//! what happens to instances changes nothing of it. Nobody else writes the file: the writing task forgets it with each commit that
-//! may change it, before it says that the commit is made.
+//! What may be started, as it was last read: its query goes through all work, and most of what happens to instances changes
+//! nothing of it. It is forgotten with each commit that may change it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +11,7 @@ use crate::store::{Change, Commit};
 const MAX_KEPT: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Startable(Mutex<Kept>);
+pub(in super::super) struct Startable(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -23,7 +22,7 @@ struct Kept {
 
 /// Before which change something was read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AsOf(u64);
+pub(in super::super) struct AsOf(u64);
 
 impl Startable {
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -31,27 +30,31 @@ impl Startable {
     }
 
     /// The answer, or what [`Startable::keep`] wants to hear from those who read it.
-    pub(super) fn find(&self) -> Result<Vec<PairFacts>, AsOf> {
+    pub(in super::super) fn find(&self) -> Result<Vec<PairFacts>, AsOf> {
         let kept = self.lock();
         kept.answer.clone().ok_or(AsOf(kept.n_changes))
     }
 
     /// Keeps what was read since `as_of`, unless something has changed.
-    pub(super) fn keep(&self, as_of: AsOf, answer: &[PairFacts]) {
+    pub(in super::super) fn keep(&self, as_of: AsOf, answer: &[PairFacts]) {
         let mut kept = self.lock();
         if kept.n_changes == as_of.0 && answer.len() <= MAX_KEPT {
             kept.answer = Some(answer.to_vec());
         }
     }
 
-    pub(super) fn forget(&self) {
+    pub(in super::super) fn forget(&self) {
         let mut kept = self.lock();
         kept.n_changes += 1;
         kept.answer = None;
     }
 
     /// Forgets the answer if one of `commits` may have changed it. `was_open` tells of a launch how it was before them.
-    pub(super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>, was_open: impl Fn(&LaunchId) -> bool) {
+    pub(in super::super) fn note<'a>(
+        &self,
+        commits: impl IntoIterator<Item = &'a Commit>,
+        was_open: impl Fn(&LaunchId) -> bool,
+    ) {
         let mut changes = commits.into_iter().flat_map(|commit| &commit.changes);
         if changes.any(|change| may_change(change, &was_open)) {
             self.forget();

@@ -1,0 +1,32 @@
+//! What is answered without a question to SQLite, because every cycle of a coordinator or every report asks for it, and a row that
+//! SQLite hands over costs many times a copy. Nobody else writes the file: the writing task notes what it has committed before it
+//! says so.
+
+mod open_launches;
+mod startable;
+
+use self::open_launches::OpenLaunches;
+use self::startable::Startable;
+use crate::store::Commit;
+
+/// All of it; empty until it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct AtHand {
+    pub(super) open_launches: OpenLaunches,
+    pub(super) startable: Startable,
+}
+
+impl AtHand {
+    /// Takes over what was committed, in its order.
+    pub(super) fn note<'a>(&self, commits: impl Iterator<Item = &'a Commit> + Clone) {
+        // Of a launch that is written it must be known whether it was open before.
+        self.startable.note(commits.clone(), |launch| self.open_launches.has(launch));
+        self.open_launches.note(commits);
+    }
+
+    /// After a commit of which nobody knows whether it was made, and when the store is closed.
+    pub(super) fn forget(&self) {
+        self.startable.forget();
+        self.open_launches.forget();
+    }
+}
