@@ -155,6 +155,13 @@ pub struct Deferred {
     pub also: Vec<StartReason>,
 }
 
+impl Deferred {
+    fn of(candidate: &Candidate, reason: StartReason) -> Self {
+        let until = candidate.until.filter(|_| reason == candidate.reason);
+        Self { key: candidate.key.clone(), reason, until, detail: None, also: Vec::new() }
+    }
+}
+
 /// What to do now, what waits, and when to look again at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -166,11 +173,6 @@ pub struct Plan {
 impl Plan {
     fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
-    }
-
-    fn defer(&mut self, candidate: &Candidate, reason: StartReason) {
-        let until = candidate.until.filter(|_| reason == candidate.reason);
-        self.deferred.push(Deferred { key: candidate.key.clone(), reason, until, detail: None, also: Vec::new() });
     }
 }
 
@@ -335,7 +337,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             if let Some(until) = candidate.until {
                 plan.wake(until);
             }
-            plan.defer(candidate, reason);
+            plan.deferred.push(Deferred::of(candidate, reason));
             continue;
         }
         let waiting = match candidate.key.purpose {
@@ -346,8 +348,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
     if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
         for candidate in chats.into_values().chain(tasks.into_values()).flatten() {
-            plan.defer(candidate, reason);
-            plan.deferred.last_mut().expect("it was just put off").detail = Some(detail.clone());
+            plan.deferred.push(Deferred { detail: Some(detail.clone()), ..Deferred::of(candidate, reason) });
             plan.wake(snapshot.now + GATE_PAUSE);
         }
         return;
@@ -381,9 +382,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         put_off.extend(queue.waiting.into_values().flatten().map(|candidate| (candidate, all_kept)));
     }
     for (candidate, reason) in put_off {
-        plan.defer(candidate, reason);
         let also = slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
-        plan.deferred.last_mut().expect("it was just put off").also = also.collect();
+        plan.deferred.push(Deferred { also: also.collect(), ..Deferred::of(candidate, reason) });
     }
 }
 

@@ -38,14 +38,20 @@ fn why(daemon: &Daemon, agent: &str) -> Value {
     daemon.json(&["why", agent, "prj", "--purpose", "task"])[0].clone()
 }
 
-#[track_caller]
-fn check_limit(limit: &str, second: &str, reason: &str) {
-    let daemon = Daemon::running(&format!("max_concurrent: 9\nlimits: {{ {limit}: 1 }}"));
+/// `agt_a` runs, and `agt_b` with this `ai_type` waits.
+fn one_runs_and_one_waits(settings: &str, second: &str, reason: &str) -> Daemon {
+    let daemon = Daemon::running(settings);
     daemon.project("prj");
     give_work(&daemon, "agt_a", "claude", &WORKS);
     daemon.until_in_state("agt_a", "running");
     give_work(&daemon, "agt_b", second, &WORKS);
     until_deferred(&daemon, "agt_b", reason);
+    daemon
+}
+
+#[track_caller]
+fn check_limit(limit: &str, second: &str, reason: &str) {
+    let daemon = one_runs_and_one_waits(&format!("max_concurrent: 9\nlimits: {{ {limit}: 1 }}"), second, reason);
     assert_eq!(why(&daemon, "agt_b")["reason"], reason);
     let told = daemon.done(&["why", "agt_b", "prj"]);
     assert!(told.contains(&format!("limits.{limit}")), "{told}");
@@ -61,12 +67,8 @@ fn a_project_and_a_provider_have_no_more_agents_than_they_may() {
 
 #[test]
 fn each_limit_that_keeps_a_start_is_told() {
-    let daemon = Daemon::running("max_concurrent: 1\nlimits: { per_project: 1, per_provider: 1 }");
-    daemon.project("prj");
-    give_work(&daemon, "agt_a", "claude", &WORKS);
-    daemon.until_in_state("agt_a", "running");
-    give_work(&daemon, "agt_b", "claude", &WORKS);
-    until_deferred(&daemon, "agt_b", "no_free_slot");
+    let limits = "max_concurrent: 1\nlimits: { per_project: 1, per_provider: 1 }";
+    let daemon = one_runs_and_one_waits(limits, "claude", "no_free_slot");
     let why = why(&daemon, "agt_b");
     let rules = why["rules"].as_array().unwrap().iter();
     let keep: Vec<&str> =
