@@ -175,7 +175,6 @@ impl<'a> Keeper<'a> {
             // The usual end: all that is to be said of it is said at once, and before anybody is reaped.
             self.exit = Some(exit);
             self.record_end();
-            crash_point::reach(CrashPoint::ExitRecorded);
         }
     }
 
@@ -311,17 +310,18 @@ impl<'a> Keeper<'a> {
 
     fn finish(mut self) {
         self.record_end();
-        crash_point::reach(CrashPoint::EndRecorded);
-    }
-
-    /// Nobody lives: writes down how it went, once.
-    fn record_end(&mut self) {
-        self.output.finish();
-        let Some(exit) = self.exit.take() else { return };
-        let n_oom_kills = self.n_oom_kills();
+        // After the record: what a keeper that is killed leaves of it is removed by the next daemon.
         if let Some(group) = &self.agent.group {
             group.end();
         }
+        crash_point::reach(CrashPoint::EndRecorded);
+    }
+
+    /// Nobody lives: writes down how it went, once. Nothing is added to the output after that.
+    fn record_end(&mut self) {
+        let Some(exit) = self.exit.take() else { return };
+        self.output.finish();
+        let n_oom_kills = self.n_oom_kills();
         let ended = Exit {
             state: ExitState::Ended,
             n_oom_kills,

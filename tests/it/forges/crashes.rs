@@ -198,7 +198,6 @@ fn whenever_the_daemon_dies_while_the_bot_is_unassigned_the_agent_is_ended_and_s
     let points = [
         CrashPoint::ItemStopWanted,
         CrashPoint::StopWritten,
-        CrashPoint::ExitRecorded,
         CrashPoint::EndRecorded,
         CrashPoint::EndSeen,
         CrashPoint::EndReported,
@@ -209,8 +208,8 @@ fn whenever_the_daemon_dies_while_the_bot_is_unassigned_the_agent_is_ended_and_s
         CrashPoint::ItemCommented,
     ];
     for_each(&points, |&point| {
-        // A keeper hears of its points from the daemon that starts it.
-        let is_of_keeper = matches!(point, CrashPoint::ExitRecorded | CrashPoint::EndRecorded);
+        // A keeper hears of its point from the daemon that starts it.
+        let is_of_keeper = point == CrashPoint::EndRecorded;
         let mut bed = bed(ForgeKind::GitHub);
         if is_of_keeper {
             bed.daemon.kill();
