@@ -19,8 +19,8 @@ pub(super) struct AtHand {
 impl AtHand {
     /// Takes over what was committed, in its order.
     pub(super) fn note<'a>(&self, commits: impl Iterator<Item = &'a Commit> + Clone) {
-        // Of a launch that is written it must be known whether it was open before.
-        self.startable.note(commits.clone(), |launch| self.open_launches.has(launch));
+        // Of a launch that is written it must be known whether it was open before, and whose it was.
+        self.startable.note(commits.clone(), |id| self.open_launches.key_of(id));
         self.open_launches.note(commits);
     }
 

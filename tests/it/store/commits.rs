@@ -700,3 +700,19 @@ proptest! {
         });
     }
 }
+
+/// Nobody does it; a backend that has the answer of before at hand must see it nevertheless.
+#[tokio::test]
+async fn a_launch_that_changes_hands_is_nobodys_of_before() {
+    let sqlite = SqliteStore::in_memory().await.unwrap();
+    made(&sqlite, work()).await;
+    let of_chat = launch_of("l1", "a", "p", Purpose::Chat);
+    made(&sqlite, vec![Change::Launch(of_chat.clone())]).await;
+    let waiting =
+        || async { sqlite.startable().await.unwrap().into_iter().filter(|facts| facts.open.is_none()).count() };
+    let before = waiting().await;
+    let key = InstanceKey { purpose: Purpose::Task, ..of_chat.key.clone() };
+    made(&sqlite, vec![Change::Launch(Launch { key, revision: 1, ..of_chat })]).await;
+    assert_eq!(waiting().await, before - 1);
+    sqlite.close().await;
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::id::LaunchId;
-use crate::domain::{Launch, LaunchState};
+use crate::domain::{InstanceKey, Launch, LaunchState};
 use crate::store::{Change, Commit};
 
 /// `None` until they were read, and after a commit of which nobody knows whether it was made.
@@ -32,8 +32,9 @@ impl OpenLaunches {
         self.lock().as_ref()?.get(id).cloned()
     }
 
-    pub(in super::super) fn has(&self, id: &LaunchId) -> bool {
-        self.lock().as_ref().is_some_and(|launches| launches.contains_key(id))
+    /// Whose it is; `None` also for one that is not open.
+    pub(in super::super) fn key_of(&self, id: &LaunchId) -> Option<InstanceKey> {
+        self.lock().as_ref()?.get(id).map(|launch| launch.key.clone())
     }
 
     pub(in super::super) fn set(&self, launches: Vec<Launch>) {

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::id::LaunchId;
-use crate::domain::{Launch, LaunchState, PairFacts};
+use crate::domain::{InstanceKey, Launch, LaunchState, PairFacts};
 use crate::store::{Change, Commit};
 
 /// Longest answer that is kept: one that is longer is the memory of a crowd that waits.
@@ -49,23 +49,23 @@ impl Startable {
         kept.answer = None;
     }
 
-    /// Forgets the answer if one of `commits` may have changed it. `was_open` tells of a launch how it was before them.
+    /// Forgets the answer if one of `commits` may have changed it. `holder_of` tells whose a launch was before them, if it was open.
     pub(in super::super) fn note<'a>(
         &self,
         commits: impl IntoIterator<Item = &'a Commit>,
-        was_open: impl Fn(&LaunchId) -> bool,
+        holder_of: impl Fn(&LaunchId) -> Option<InstanceKey>,
     ) {
         let mut changes = commits.into_iter().flat_map(|commit| &commit.changes);
-        if changes.any(|change| may_change(change, &was_open)) {
+        if changes.any(|change| may_change(change, &holder_of)) {
             self.forget();
         }
     }
 }
 
-fn may_change(change: &Change, was_open: impl Fn(&LaunchId) -> bool) -> bool {
+fn may_change(change: &Change, holder_of: impl Fn(&LaunchId) -> Option<InstanceKey>) -> bool {
     let is_open = |launch: &Launch| !matches!(launch.state, LaunchState::Ended { .. });
     match change {
-        Change::Launch(launch) => !(is_open(launch) && was_open(&launch.id)),
+        Change::Launch(launch) => !(is_open(launch) && holder_of(&launch.id).as_ref() == Some(&launch.key)),
         Change::Agent(_)
         | Change::Project(_)
         | Change::Assign(_)
