@@ -26,7 +26,7 @@ fn an_open_chat_answers_within_five_seconds() {
     assert_eq!(said(&daemon)[1], ("agt_a".to_owned(), format!("read {id} ")));
     // The file, in the seed's own words.
     let file = daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl");
-    until("it is in the file", || fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 3));
+    until("it is in the file", || daemon.mirrored("agt_a").len() == 3);
     let text = fs::read_to_string(&file).unwrap();
     let expected = [
         ("system", "セッション開始", false),

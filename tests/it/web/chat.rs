@@ -6,7 +6,6 @@ use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{Change, Commit, Store as _};
-use serde_json::Value;
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
@@ -32,12 +31,6 @@ fn said(browser: &Browser) -> Vec<(bool, String)> {
     serde_json::from_value(browser.run(script)).unwrap()
 }
 
-fn mirrored(daemon: &Daemon) -> Vec<Value> {
-    let path = daemon.work().join(".ai-pm/agents/agt/chat.jsonl");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let daemon = daemon(&[]);
@@ -45,8 +38,8 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let Some(browser) = Browser::at(&daemon, "operator", "ja") else { return };
     open_panel(&browser);
     // 1: the wish is recorded, and its hidden line written.
-    until("the session begins", || mirrored(&daemon).len() == 1);
-    let opening = &mirrored(&daemon)[0];
+    until("the session begins", || daemon.mirrored("agt").len() == 1);
+    let opening = &daemon.mirrored("agt")[0];
     assert_eq!(opening["senderId"], "system");
     assert_eq!(opening["visible"], false);
     let send = browser.find("#send");
@@ -64,13 +57,13 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     assert_eq!(sessions["agentSessions"]["agt"]["chat"], 1);
     // 4: what is said is written down.
     say(&browser, "タスクの進捗を教えてください");
-    until("it is written down", || mirrored(&daemon).iter().any(|line| line["senderId"] == "user"));
+    until("it is written down", || daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user"));
     // 5 and 6: it is answered, and the answer shown.
     browser.until("the answer is shown", || said(&browser).len() == 2);
     let said = said(&browser);
     assert_eq!(said[0], (true, "タスクの進捗を教えてください".to_owned()));
     assert!(!said[1].0 && said[1].1.contains("read msg_"), "{said:?}");
-    assert_eq!(mirrored(&daemon).last().unwrap()["senderId"], "agt");
+    assert_eq!(daemon.mirrored("agt").last().unwrap()["senderId"], "agt");
     assert_quiet(&browser);
 }
 
@@ -136,8 +129,10 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
     };
     let is_answered = |message: &str| said(&browser).iter().any(|(is_ours, text)| !is_ours && text.contains(message));
     browser.until("all is said", || ours().len() == 8);
-    let last =
-        mirrored(&daemon).iter().rfind(|line| line["senderId"] == "user").unwrap()["id"].as_str().unwrap().to_owned();
+    let last = daemon.mirrored("agt").iter().rfind(|line| line["senderId"] == "user").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     browser.until("all is answered", || is_answered(&last));
     let in_second = said(&browser);
     browser.switch_to(&first);
@@ -168,7 +163,7 @@ fn a_chat_of_a_hundred_thousand_messages_opens_with_its_last_ones() {
     assert_eq!(said(&browser)[0].1, "message 99900");
     say(&browser, "and one more");
     browser.until("it is said", || said(&browser).iter().any(|(_, text)| text == "and one more"));
-    until("all of them are mirrored", || mirrored(&daemon).len() > 100_000);
+    until("all of them are mirrored", || daemon.mirrored("agt").len() > 100_000);
     assert_quiet(&browser);
 }
 
