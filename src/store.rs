@@ -199,6 +199,14 @@ pub struct MessageFilter {
     pub limit: usize,
 }
 
+impl MessageFilter {
+    /// The first `limit` messages of a chat, with those that nobody is shown.
+    pub const fn oldest(agent: AgentId, project: ProjectId, limit: usize) -> Self {
+        let (after, before, sender) = (None, None, None);
+        Self { agent, project, after, before, sender, only_visible: false, end: ChatEnd::Oldest, limit }
+    }
+}
+
 /// An end of a list of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatEnd {

@@ -72,7 +72,7 @@ pub fn n_fitting<'a>(contents: impl IntoIterator<Item = &'a str>, budget: usize)
 }
 
 /// What is remembered of a chat whose launch ended. Whoever leaves messages behind is wanted again, and waits longer each time
-/// that happens in a row; a person who ended the chat wants nobody. Who answered everything may go as it likes.
+/// that happens in a row; people who ended the chat want nobody. Who answered everything may go as it likes.
 pub fn after_end(
     record: PairRecord,
     launch: &Launch,
@@ -81,16 +81,15 @@ pub fn after_end(
     at: Timestamp,
     limit: StartLimit,
 ) -> PairRecord {
-    let is_ended_by_person = launch.stop_reason == Some(StopReason::ChatEnded);
-    let leaves_messages = newest_unread.is_some() && !is_ended_by_person;
+    let leaves_messages = newest_unread.is_some();
     let verdict = match outcome {
         Outcome::Stopped(_) => Verdict::Fine,
-        _ if is_ended_by_person => Verdict::Fine,
+        _ if launch.stop_reason == Some(StopReason::ChatEnded) => Verdict::Fine,
         _ if leaves_messages || launch.authenticated_at.is_none() => launch.failed_verdict(),
         _ => Verdict::Fine,
     };
     let record = record.after_end(verdict, launch.claimed_at, at, limit);
-    if leaves_messages { record.wanted(at) } else { record }
+    if leaves_messages && !launch.is_chat_over { record.wanted(at) } else { record }
 }
 
 #[cfg(test)]
@@ -110,8 +109,12 @@ mod tests {
         let now = Timestamp::from_millis(100);
         let claim = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
         let launch = Launch { stop_reason, authenticated_at: Some(now), ..claim };
-        let after = after_end(record(), &launch, outcome, unread, now, LIMIT);
-        assert_eq!((after.wanted_since.is_some(), after.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
+        let after = |launch: &Launch| after_end(record(), launch, outcome, unread, now, LIMIT);
+        let left = after(&launch);
+        assert_eq!((left.wanted_since.is_some(), left.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
+        // Nobody is wanted back where people ended it meanwhile, and it counts for as much.
+        let over = after(&Launch { is_chat_over: true, ..launch });
+        assert_eq!((over.wanted_since, over.n_failures), (None, expected.1), "{stop_reason:?} {outcome} {unread:?}");
     }
 
     #[test]
@@ -124,7 +127,7 @@ mod tests {
         for reason in [StopReason::Shutdown, StopReason::Person] {
             check_end(Some(reason), &Outcome::Stopped(reason), Some(3), (true, 0));
         }
-        check_end(Some(StopReason::ChatEnded), &Outcome::Completed, Some(3), (false, 0));
+        check_end(Some(StopReason::ChatEnded), &Outcome::Completed, Some(3), (true, 0));
     }
 
     #[test]

@@ -81,8 +81,10 @@ pub struct Launch {
     /// The task it works on, from its first `get_my_task` on.
     pub task: Option<TaskId>,
     pub report: Option<ReportResult>,
-    /// The first reason to stop it, or that people ended its chat; stays when the leader has gone.
+    /// The first reason to stop it; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
+    /// People ended its chat, before it was on its way out or after: nobody is wanted back for what it leaves unread.
+    pub is_chat_over: bool,
     pub exit: ExitStatus,
     /// What its output told; written at its end. Until then the newest word is the service's.
     pub activity: Activity,
@@ -154,6 +156,12 @@ pub enum LaunchEvent {
         /// How long it may still go by itself.
         patience: Duration,
     },
+    /// People ended its chat.
+    ChatEnded {
+        at: Timestamp,
+        /// How long it may still go by itself.
+        patience: Duration,
+    },
     /// The leader is gone.
     Exited {
         exit: ExitStatus,
@@ -190,6 +198,7 @@ impl LaunchEvent {
             Self::Reported { .. } => "report",
             Self::LoggedOut { .. } => "logout",
             Self::StopWanted { .. } => "stop",
+            Self::ChatEnded { .. } => "end of the chat",
             Self::Exited { .. } => "exit",
             Self::ProcessEnded { .. } => "end of the process",
             Self::SessionExpired { .. } => "end of the session",
@@ -253,6 +262,7 @@ impl Launch {
             task: None,
             report: None,
             stop_reason: None,
+            is_chat_over: false,
             exit: ExitStatus::default(),
             activity: Activity::default(),
             n_notices: 0,
@@ -371,15 +381,19 @@ impl Launch {
                 Ok(self.leaving(reason, at, patience))
             }
             // A stop while it lingers: the reason stays, the patience ends.
-            (S::Stopping { reason, ladder_at }, E::StopWanted { reason: newer, at, patience }) => {
-                let (reason, newer, ladder_at) = (*reason, *newer, (*ladder_at).min(*at + *patience));
-                Ok(Self { state: S::Stopping { reason, ladder_at }, ..self.ended_by_people_with(newer) })
+            (S::Stopping { reason, ladder_at }, E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience }) => {
+                let (reason, ladder_at) = (*reason, (*ladder_at).min(*at + *patience));
+                let is_chat_over = self.is_chat_over || matches!(event, E::ChatEnded { .. });
+                Ok(Self { state: S::Stopping { reason, ladder_at }, is_chat_over, ..self })
             }
-            (S::Ending, E::StopWanted { reason, .. }) => {
-                let reason = *reason;
-                Ok(self.ended_by_people_with(reason))
+            (S::Starting { .. } | S::Running { .. }, E::ChatEnded { at, patience }) => {
+                let (at, patience) = (*at, *patience);
+                Ok(self.leaving(StopReason::ChatEnded, at, patience))
             }
-            (S::Ended { .. }, E::StopWanted { .. }) => Ok(self),
+            (S::Ending, E::ChatEnded { .. }) => Ok(Self { is_chat_over: true, ..self }),
+            (S::Ending, E::StopWanted { .. }) | (S::Ended { .. }, E::StopWanted { .. } | E::ChatEnded { .. }) => {
+                Ok(self)
+            }
 
             (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::SessionExpired { at }) => {
                 let at = *at;
@@ -395,15 +409,10 @@ impl Launch {
         }
     }
 
-    /// What it says beside, if people end its chat: that nobody is wanted back.
-    fn ended_by_people_with(self, newer: StopReason) -> Self {
-        let stop_reason = if newer == StopReason::ChatEnded { Some(newer) } else { self.stop_reason };
-        Self { stop_reason, ..self }
-    }
-
     /// On its way out by itself or with help; without a keeper there is no process to wait for.
     fn leaving(self, reason: StopReason, at: Timestamp, linger: Duration) -> Self {
-        let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), ..self };
+        let is_chat_over = self.is_chat_over || reason == StopReason::ChatEnded;
+        let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), is_chat_over, ..self };
         if launch.is_kept() {
             Self { state: LaunchState::Stopping { reason, ladder_at: at + linger }, ..launch }
         } else {

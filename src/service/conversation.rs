@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::chat::{Sender, said};
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
-use crate::domain::launch::StopReason;
-use crate::domain::{Assignment, InstanceKey, LaunchState, Message, PairFacts, Purpose, Refusal};
+use crate::domain::launch::LaunchEvent;
+use crate::domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Message, PairFacts, Purpose, Refusal};
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter};
 
 use super::chat::visible;
+use super::coordination::log_end;
 use super::{Service, ServiceError};
 
 /// How many sessions of an agent in a project are open, by purpose.
@@ -82,22 +84,49 @@ impl Service {
     pub async fn end_chat(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         self.check_known(agent, project).await?;
-        self.transact(|| async {
-            let record = self.store.pair(&key).await?;
-            let changes = match record.wanted_since {
-                Some(_) => {
-                    vec![Change::Event(self.chat_event("chat.ended", &key)), Change::Pair(record.unwanted())]
+        let ended = self
+            .transact(|| async {
+                // All in one commit, or a launch that ends in between wants somebody back for what it leaves unread.
+                let facts = self.store.pair_facts(&key).await?;
+                let (Commit { mut expect, mut changes }, ended) = match &facts.open {
+                    Some(open) => self.told_that_chat_ended(&open.id).await?,
+                    None => Default::default(),
+                };
+                expect.push(self.hold_still(&facts).await?);
+                // A launch without a process is over at once, and what is remembered of it is written then.
+                let written = changes.iter_mut().find_map(|change| match change {
+                    Change::Pair(record) => Some(record),
+                    _ => None,
+                });
+                match written {
+                    Some(record) => *record = record.clone().unwanted(),
+                    None if facts.record.wanted_since.is_some() => {
+                        changes.push(Change::Pair(facts.record.clone().unwanted()));
+                    }
+                    None => expect.push(Expect::PairAt(key.clone(), facts.record.revision)),
                 }
-                None => Vec::new(),
-            };
-            Ok((Commit { expect: Vec::new(), changes }, ()))
-        })
-        .await?;
-        // After the wish: a claim that relied on it fails, one that was made before is seen here.
-        if let Some(open) = self.store.pair_facts(&key).await?.open {
-            self.want_stop_after(&open.id, StopReason::ChatEnded, self.settings().linger).await?;
+                if facts.record.wanted_since.is_some() {
+                    changes.push(Change::Event(self.chat_event("chat.ended", &key)));
+                }
+                Ok((Commit { expect, changes }, ended))
+            })
+            .await?;
+        crash_point::reach(CrashPoint::StopWanted);
+        if let Some(launch) = ended {
+            self.activities.forget(&launch.id);
+            log_end(&launch);
         }
         Ok(())
+    }
+
+    /// What makes a launch one whose chat people ended; the launch, if that is its end.
+    async fn told_that_chat_ended(&self, id: &LaunchId) -> Result<(Commit, Option<Launch>), ServiceError> {
+        let Some(before) = self.store.launch(id).await? else { return Ok(Default::default()) };
+        let now = self.now();
+        let event = LaunchEvent::ChatEnded { at: now, patience: self.settings().linger };
+        let Some(after) = self.after(&before, &[event]) else { return Ok(Default::default()) };
+        let ended = (before.is_open() && !after.is_open()).then(|| after.clone());
+        Ok((self.commit_to(&before, after, now).await?, ended))
     }
 
     /// The sessions that are open now, of everyone who is assigned to the project.

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::{Backoff, StartLimit, StartReason};
+use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::{
-    Agent, InstanceKey, Language, Priority, Project, Purpose, Secret, Task, TaskStatus, Timestamp,
+    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::{SystemWorld, World};
@@ -160,4 +162,40 @@ async fn no_start_slips_past_a_stop_of_its_pair() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_all() {
     check_no_start_slips_past(StopTarget::All, StartReason::Paused).await;
+}
+
+#[tokio::test]
+async fn people_end_a_chat_and_its_wishes_in_one_commit() {
+    let store = one_pair_with_work().await;
+    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
+    let key = InstanceKey { purpose: Purpose::Chat, ..key() };
+    let say = || async { service.say(&key.agent, &key.project, None, "hello").await.unwrap() };
+    say().await;
+    let claim = service.should_start(&key, Some(&"crd_here".parse().unwrap())).await.unwrap().claim.unwrap();
+    service.authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, None).await.unwrap();
+    service.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
+    // The agent doesn't listen any more, hence another one is wanted.
+    say().await;
+    assert!(store.pair(&key).await.unwrap().wanted_since.is_some());
+    let n_before = store.n_transactions();
+    service.end_chat(&key.agent, &key.project).await.unwrap();
+    assert_eq!(store.n_transactions(), n_before + 1, "a launch that ends in between would want somebody back");
+    let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: SystemWorld.now() };
+    service.report_process(&claim.launch, &[gone]).await.unwrap();
+    let launch = store.launch(&claim.launch).await.unwrap().unwrap();
+    assert_eq!(launch.as_ended().map(|(outcome, _)| outcome), Some(&Outcome::Stopped(StopReason::Shutdown)));
+    assert_eq!(store.pair(&key).await.unwrap().wanted_since, None);
+}
+
+#[tokio::test]
+async fn a_chat_whose_agent_nobody_keeps_ends_at_once_and_wants_nobody() {
+    let store = one_pair_with_work().await;
+    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
+    let key = InstanceKey { purpose: Purpose::Chat, ..key() };
+    service.say(&key.agent, &key.project, None, "hello").await.unwrap();
+    let claim = service.should_start(&key, None).await.unwrap().claim.unwrap();
+    service.end_chat(&key.agent, &key.project).await.unwrap();
+    let launch = store.launch(&claim.launch).await.unwrap().unwrap();
+    assert!(!launch.is_open() && launch.is_chat_over, "{launch:?}");
+    assert_eq!(store.pair(&key).await.unwrap().wanted_since, None);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why an agent is to end before its own end. The first reason wins, and only [`Self::ChatEnded`] replaces another.
+/// Why an agent is to end before its own end. The first reason wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -22,7 +22,7 @@ pub enum StopReason {
     NoticeIgnored,
     /// It was told to stop and logged out.
     Noticed,
-    /// A person ended the chat: nobody is wanted back for it, also if its agent was on its way out already.
+    /// A person ended the chat, or the work of its pair: nobody is wanted back for it.
     ChatEnded,
     /// Nobody said anything in the chat for `chat.idle_timeout`.
     ChatIdle,

@@ -94,13 +94,26 @@ fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
 
 #[test]
 fn people_end_a_chat_also_while_its_agent_is_on_its_way_out() {
+    let chat_ended = LaunchEvent::ChatEnded { at: NOW, patience: LINGER };
     let exited = LaunchEvent::Exited { exit: ExitStatus::default() };
-    for on_its_way in [stop(StopReason::Shutdown), exited] {
-        let launch = [authenticated(), on_its_way, stop(StopReason::ChatEnded), stop(StopReason::Person)]
-            .iter()
-            .fold(launch(true), |launch, event| launch.on(event).expect("a possible event"));
-        assert_eq!(launch.stop_reason, Some(StopReason::ChatEnded), "{:?}", launch.state);
+    let ended_by = |before: Option<LaunchEvent>| {
+        let events = [Some(authenticated()), before, Some(chat_ended.clone()), Some(stop(StopReason::Person))];
+        let events = events.into_iter().flatten().chain([ended(1)]);
+        events.fold(launch(true), |launch, event| launch.on(&event).expect("a possible event"))
+    };
+    let stopped = |reason| Some(Outcome::Stopped(reason));
+    for (before, stop_reason, outcome) in [
+        (None, Some(StopReason::ChatEnded), Some(Outcome::Completed)),
+        (Some(stop(StopReason::Shutdown)), Some(StopReason::Shutdown), stopped(StopReason::Shutdown)),
+        (Some(stop(StopReason::StartTimeout)), Some(StopReason::StartTimeout), Some(Outcome::NeverAuthenticated)),
+        (Some(exited), None, Some(Outcome::ExitedWithoutReport)),
+    ] {
+        let launch = ended_by(before);
+        let found = launch.as_ended().map(|(outcome, _)| outcome.clone());
+        assert_eq!((launch.is_chat_over, launch.stop_reason, found), (true, stop_reason, outcome));
     }
+    assert!(launch(true).on(&stop(StopReason::ChatEnded)).is_ok_and(|launch| launch.is_chat_over));
+    assert!(launch(true).on(&stop(StopReason::Person)).is_ok_and(|launch| !launch.is_chat_over));
 }
 
 #[test]

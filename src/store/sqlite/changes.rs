@@ -277,7 +277,7 @@ async fn write_task(connection: &mut SqliteConnection, task: &Task) -> Result<()
 async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, claimed_at, pid, \
-            started_at, authenticated_at, task_id, report, stop_reason, exit_code, signal, n_notices, state, deadline, \
+            started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, signal, n_notices, state, deadline, \
             session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
         Table::new("launch", "launches", 1, &format!("{columns}, {USAGE}, progress"))
     });
@@ -292,6 +292,7 @@ async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Res
         .bind(launch.task.as_ref().map(crate::domain::id::TaskId::as_str))
         .bind(launch.report.map(crate::domain::launch::ReportResult::as_str))
         .bind(launch.stop_reason.map(crate::domain::launch::StopReason::as_str))
+        .bind(launch.is_chat_over)
         .bind(launch.exit.exit_code)
         .bind(launch.exit.signal)
         .bind(i64::from(launch.n_notices));

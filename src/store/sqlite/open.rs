@@ -287,6 +287,7 @@ fn migrations() -> Migrator {
         migration(7, "credentials", include_str!("migrations/0007_credentials.sql")),
         migration(8, "history", include_str!("migrations/0008_history.sql")),
         migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
+        migration(10, "ended chats", include_str!("migrations/0010_ended_chats.sql")),
     ])
 }
 

@@ -340,6 +340,7 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             task: row.optional("task_id")?,
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
+            is_chat_over: row.get("is_chat_over")?,
             exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
             activity: Activity { usage: row.usage()?, progress: row.get("progress")?, failure: row.failure()? },
             n_notices: row.number("n_notices")?,

@@ -170,8 +170,8 @@ fn launch_row() -> impl Strategy<Value = Launch> {
     let process = (option::of(1_i32..), option::of(any::<i32>()), option::of(1_i32..64));
     let rest =
         (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)), any::<u32>());
-    (select(&LAUNCHES), key(), state(), when, process, rest, any::<bool>(), activity()).prop_map(
-        |(name, key, state, when, process, rest, is_kept, activity)| {
+    (select(&LAUNCHES), key(), state(), when, process, rest, any::<[bool; 2]>(), activity()).prop_map(
+        |(name, key, state, when, process, rest, [is_kept, is_chat_over], activity)| {
             let plain = launch_of(name, "a", "p", Purpose::Task);
             Launch {
                 key,
@@ -186,6 +186,7 @@ fn launch_row() -> impl Strategy<Value = Launch> {
                 task: rest.0.map(id),
                 report: rest.1,
                 stop_reason: rest.2,
+                is_chat_over,
                 activity,
                 n_notices: rest.3,
                 ..launch_of(name, "a", "p", Purpose::Task)
@@ -539,16 +540,7 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
                 ask!(store.pair(&key));
                 ask!(store.pair_facts(&key));
             }
-            let all = MessageFilter {
-                agent: id(agent),
-                project: id(project),
-                after: None,
-                before: None,
-                sender: None,
-                only_visible: false,
-                end: ChatEnd::Oldest,
-                limit: 100,
-            };
+            let all = MessageFilter::oldest(id(agent), id(project), 100);
             ask!(store.messages(&all));
             ask!(store.messages(&MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() }));
             ask!(store.messages(&MessageFilter { after: Some(1), before: Some(3), ..all.clone() }));

@@ -11,7 +11,7 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
 use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, ChatEnd, Commit, MessageFilter, Store};
+use agent_coordinator::store::{Change, Commit, MessageFilter, Store};
 
 use super::rows::{at, execution, id, launch, message, notice, session, task};
 use crate::service::settings;
@@ -110,16 +110,7 @@ async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wan
     make(&*store, messages.to_vec()).await;
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
     make(&*store, vec![Change::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
-    let filter = MessageFilter {
-        agent: id("a"),
-        project: id("p"),
-        after: None,
-        before: None,
-        sender: None,
-        only_visible: false,
-        end: ChatEnd::Oldest,
-        limit: 9,
-    };
+    let filter = MessageFilter::oldest(id("a"), id("p"), 9);
     service(&store, Retention::default()).cleanup().await.unwrap();
     assert_eq!(store.messages(&filter).await.unwrap().len(), 3);
     let day = Some(Duration::from_hours(24));
