@@ -68,10 +68,11 @@ impl Service {
         self.transact(|| async move {
             let (launch, session) = self.latest(caller).await?;
             let record = self.store.pair(key).await?;
-            let newest = MessageFilter { end: ChatEnd::Newest, ..visible(key, 1) };
-            let newest = self.store.messages(&newest).await?.into_iter().next();
-            if let Some(newest) = newest.filter(|newest| is_repeated(newest, content, &session, &record)) {
-                return Ok((Commit::default(), newest.id));
+            // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
+            let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
+            let last = self.store.messages(&MessageFilter { sender, end, ..visible(key, 1) }).await?.into_iter().next();
+            if let Some(last) = last.filter(|last| is_repeated(last, content, &session, &record)) {
+                return Ok((Commit::default(), last.id));
             }
             let message = Message {
                 seq: 0,
@@ -96,22 +97,15 @@ impl Service {
         .await
     }
 
-    /// What the agent of `launch` has read if it logs out now, where that is anything new.
-    pub(super) async fn read_at_logout(&self, launch: &Launch) -> Result<Option<Change>, StoreError> {
-        // Who is on its way out is only told to go: an answer that was lost isn't given to it again.
-        if launch.key.purpose != Purpose::Chat || !matches!(launch.state, LaunchState::Running { .. }) {
+    /// Up to which message the agent of a chat has read when it logs out: it has seen what it was given. `None` where it does
+    /// not: who is on its way out is only told to go, and an answer that was lost isn't given to it again.
+    pub(super) async fn read_by_leaver(&self, before: &Launch, after: &Launch) -> Result<Option<i64>, StoreError> {
+        let was_there = after.key.purpose == Purpose::Chat && matches!(before.state, LaunchState::Running { .. });
+        if !was_there || after.stop_reason != Some(StopReason::LoggedOut) {
             return Ok(None);
         }
-        let record = self.store.pair(&launch.key).await?;
-        let read = self.read_by_leaver(record.clone(), launch).await?;
-        Ok((read != record).then_some(Change::Pair(read)))
-    }
-
-    /// Who logs out has seen what it was given.
-    async fn read_by_leaver(&self, record: PairRecord, launch: &Launch) -> Result<PairRecord, StoreError> {
-        let sessions = self.store.sessions_of(&launch.id).await?;
-        let handed_out = sessions.iter().map(|session| session.handed_out).max().unwrap_or(0);
-        Ok(record.answered(handed_out))
+        let sessions = self.store.sessions_of(&after.id).await?;
+        Ok(sessions.iter().map(|session| session.handed_out).max())
     }
 
     /// What is remembered of a chat whose launch ended, and what must hold still for it: a message that comes in between is
@@ -123,10 +117,6 @@ impl Service {
         outcome: &Outcome,
         at: Timestamp,
     ) -> Result<(PairRecord, Expect), StoreError> {
-        let record = match launch.stop_reason {
-            Some(StopReason::LoggedOut) => self.read_by_leaver(record, launch).await?,
-            _ => record,
-        };
         let InstanceKey { agent, project, .. } = &launch.key;
         let newest = MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
@@ -156,12 +146,9 @@ impl Service {
     }
 }
 
-/// Whether this was the last thing said in the chat, by this very session, and nothing that it was given waits for an answer.
-fn is_repeated(newest: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
-    newest.sender == Sender::Agent
-        && newest.content == content
-        && newest.created_at >= session.created_at
-        && record.read_up_to >= session.handed_out
+/// Whether this is what the agent said last, in this very session, and nothing that it was given waits for an answer.
+fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
+    last.content == content && last.created_at >= session.created_at && record.read_up_to >= session.handed_out
 }
 
 fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
@@ -174,14 +161,5 @@ fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
 
 /// What anybody is shown of a chat, the oldest first.
 pub(super) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
-    MessageFilter {
-        agent: key.agent.clone(),
-        project: key.project.clone(),
-        after: None,
-        before: None,
-        sender: None,
-        only_visible: true,
-        end: ChatEnd::Oldest,
-        limit,
-    }
+    MessageFilter { only_visible: true, ..MessageFilter::oldest(key.agent.clone(), key.project.clone(), limit) }
 }

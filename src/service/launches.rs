@@ -55,6 +55,7 @@ impl Service {
             }
         }
         let mut after = after;
+        let read_up_to = self.read_by_leaver(before, &after).await?;
         if let LaunchState::Ended { outcome, at } = &after.state {
             changes.extend(self.settle_notices(before).await?);
             after.n_notices = 0;
@@ -65,7 +66,7 @@ impl Service {
                 (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);
                 changes.push(Change::Execution(execution));
             }
-            let record = self.store.pair(&after.key).await?;
+            let record = self.store.pair(&after.key).await?.answered(read_up_to.unwrap_or(0));
             let was_suspended = record.suspended_since.is_some();
             let limit = self.settings().start_limit;
             let record = match after.key.purpose {
@@ -80,6 +81,11 @@ impl Service {
                 changes.push(Change::Event(of_pair("pair.suspended", now, &record.key)));
             }
             changes.push(Change::Pair(record));
+        } else if let Some(read_up_to) = read_up_to {
+            let record = self.store.pair(&after.key).await?;
+            if record.read_up_to < read_up_to {
+                changes.push(Change::Pair(record.answered(read_up_to)));
+            }
         }
         if before.state.as_str() != after.state.as_str() {
             changes.extend(self.account_changes(&after, now).await?);

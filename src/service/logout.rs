@@ -30,10 +30,6 @@ impl Service {
             expect.extend(of_launch);
             changes.retain(|change| !matches!(change, Change::Session(_)));
             changes.extend(settled);
-            // Without a process it is over, and what is remembered of it says that already.
-            if !changes.iter().any(|change| matches!(change, Change::Pair(_))) {
-                changes.extend(self.read_at_logout(&launch).await?);
-            }
             for session in
                 self.store.sessions_of(&launch.id).await?.into_iter().filter(|session| session.ended.is_none())
             {

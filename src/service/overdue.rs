@@ -64,7 +64,8 @@ impl Service {
         Ok(Some(self.settings().chat.idle_timeout.saturating_sub(lasted)))
     }
 
-    /// Something is said in the chat of this launch.
+    /// Something is said in the chat of this launch. It is noted before it is committed, so that the chat never ends between the
+    /// two: what then isn't committed put its end off for nothing.
     pub(super) fn chat_goes_on(&self, launch: &LaunchId) {
         self.restart(Look::Overdue, Subject::Chat(launch.clone()));
     }
