@@ -2,7 +2,7 @@
 //! machines that are not there, and a script of everything that can go wrong.
 //!
 //! A seed makes a fleet and a script; the same seed makes the same history. After each step the promises of the supervision
-//! are checked. A history that breaks one prints its seed, a script without the steps that it doesn't need, and what happened.
+//! and of chats are checked. A history that breaks one prints its seed, a script without the steps that it doesn't need, and what happened.
 //!
 //! ```text
 //! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::      so many histories, from seed 0 on
@@ -60,6 +60,8 @@ const SESSION_MAXIMUM: Duration = Duration::from_mins(4);
 const CHAT_HOLD: Duration = Duration::from_secs(20);
 const CHAT_IDLE: Duration = Duration::from_secs(40);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(7);
+/// Between the moment when something is due and the one when it is done.
+const SLACK: Duration = Duration::from_secs(1);
 
 /// A mistake made on purpose: the simulation must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

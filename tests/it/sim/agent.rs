@@ -11,7 +11,7 @@ use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::{InstanceKey, LaunchId, Purpose, Refusal, Secret};
 use agent_coordinator::service::{Report, Service, ServiceError};
 
-use super::world::Dice;
+use super::world::{Dice, pass};
 use super::{START_TIMEOUT, Sim};
 use chat::Manner;
 
@@ -136,10 +136,10 @@ pub async fn live(
 impl Life<'_> {
     async fn work(mut self, character: &Character) -> Result<(), Over> {
         let Some(after) = character.authenticates_after else { std::future::pending().await };
-        tokio::time::sleep(after).await;
+        pass(after).await;
         let mut token = self.authenticate().await?;
         if character.authenticates_again {
-            tokio::time::sleep(self.dice.millis(1, 3000)).await;
+            pass(self.dice.millis(1, 3000)).await;
             token = self.authenticate().await?;
         }
         if self.key.purpose == Purpose::Task && character.asks_for_its_task {
@@ -156,7 +156,7 @@ impl Life<'_> {
         };
         self.end(ending, &token).await?;
         match character.lingers {
-            Some(lingers) if ending != Ending::Never => tokio::time::sleep(lingers).await,
+            Some(lingers) if ending != Ending::Never => pass(lingers).await,
             _ => std::future::pending().await,
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Life<'_> {
             if tokio::time::Instant::now() >= done_at && character.ending != Ending::Never {
                 return Ok(character.ending);
             }
-            tokio::time::sleep(self.dice.millis(500, 4000)).await;
+            pass(self.dice.millis(500, 4000)).await;
         }
     }
 
@@ -228,7 +228,7 @@ impl Life<'_> {
             }
             Ending::LogsOut => {
                 if self.key.purpose == Purpose::Chat {
-                    self.sim.talk.is_settled_by(self.key, launch);
+                    self.sim.talk.settle(self.key, launch);
                 }
                 self.say(|service| async move {
                     let caller = service.identify(token, Some(launch)).await?;
@@ -245,7 +245,7 @@ impl Life<'_> {
     async fn turn(&self) {
         let now = u64::try_from(self.sim.world.elapsed().as_millis()).unwrap() + 1;
         let wait = (self.turn + ROUND - now % ROUND) % ROUND;
-        tokio::time::sleep(Duration::from_millis(wait + 1)).await;
+        pass(Duration::from_millis(wait + 1)).await;
     }
 
     /// A call, repeated until there is an answer. Requests and answers get lost while the weather is bad, and with each run of
@@ -259,7 +259,7 @@ impl Life<'_> {
             self.turn().await;
             let loss = self.sim.agents_loss();
             if self.dice.percent(loss) {
-                tokio::time::sleep(self.dice.millis(100, 2000)).await;
+                pass(self.dice.millis(100, 2000)).await;
                 continue;
             }
             let (service, mut run) = self.sim.service_and_run();

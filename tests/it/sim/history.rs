@@ -16,7 +16,7 @@ use super::host::Host;
 use super::invariants::{self, Watch};
 use super::net::{Net, Way, Weather};
 use super::script::{Deed, Script};
-use super::world::Telling;
+use super::world::{Telling, pass};
 use super::{LINGER, Mutant, Sim, people};
 
 pub const POLLING_INTERVAL: Duration = Duration::from_secs(10);
@@ -100,7 +100,7 @@ impl Post {
             self.host.end();
             let down_for = std::mem::take(&mut self.fate.lock().unwrap().down_for);
             sim.chronicle.note(|| format!("{} is gone for {down_for:?}", config.id));
-            tokio::time::sleep(down_for).await;
+            pass(down_for).await;
         }
     }
 
@@ -123,7 +123,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     for (n, step) in script.steps.iter().enumerate() {
         sim.chronicle.note(|| format!("-- {n}: {:?}, then {:?}", step.deed, step.then_wait));
         let has_released = take_step(sim, script, &posts, &step.deed).await;
-        tokio::time::sleep(step.then_wait).await;
+        pass(step.then_wait).await;
         watch.look(sim, has_released).await;
         if !sim.chronicle.is_clean() {
             return posts;
@@ -136,10 +136,10 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         post.fate.lock().unwrap().dies_at = None;
     }
     // Also those who are away come back first.
-    tokio::time::sleep(Duration::from_secs(100)).await;
+    pass(Duration::from_secs(100)).await;
     watch.look(sim, false).await;
     let before = invariants::on_the_way(sim).await;
-    tokio::time::sleep(LONG).await;
+    pass(LONG).await;
     watch.look(sim, false).await;
     invariants::check_progress(sim, &before).await;
     invariants::check_starts(sim, &hosts).await;
@@ -148,7 +148,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     }
     sim.chronicle.note(|| "-- everything is told to stop".to_owned());
     people::do_it(sim, &script.fleet, &Deed::StopAll).await;
-    tokio::time::sleep(Duration::from_mins(1)).await;
+    pass(Duration::from_mins(1)).await;
     watch.look(sim, false).await;
     invariants::check_rest(sim, &hosts).await;
     posts
@@ -185,7 +185,7 @@ async fn announce(sim: Arc<Sim>, post: Arc<Post>) {
     loop {
         wakeups.woken().await;
         // One after the other, whoever was woken first.
-        tokio::time::sleep(Duration::from_millis(1 + post.host.name as u64)).await;
+        pass(Duration::from_millis(1 + post.host.name as u64)).await;
         if post.net.weather() != Weather::STORM {
             post.host.nudge.wake();
         }

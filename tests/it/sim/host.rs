@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::agent::{self, Character, Trouble};
+use super::world::pass;
 use super::{Mutant, Sim};
 pub use table::Table;
 
@@ -169,7 +170,7 @@ impl Host {
     fn clear(self: &Arc<Self>, launch: LaunchId) {
         let (host, incarnation) = (self.clone(), self.state.lock().unwrap().incarnation);
         self.sim.spawn(async move {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pass(Duration::from_millis(50)).await;
             {
                 let mut state = host.state.lock().unwrap();
                 if !state.is_up || state.incarnation != incarnation {
@@ -262,7 +263,7 @@ impl Host {
             let folder = state.folder(&launch);
             (folder.character.clone(), folder.news.clone())
         };
-        tokio::time::sleep(character.executed_after).await;
+        pass(character.executed_after).await;
         let reason_not_to = {
             let mut state = self.state.lock().unwrap();
             match state.folder(&launch).stop {

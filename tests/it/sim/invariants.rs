@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ProcessEnd, Verdict};
 use agent_coordinator::domain::pair::StartReason;
-use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose};
+use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::Store as _;
 
 use super::history::POLLING_INTERVAL;
 use super::host::Host;
-use super::{NOTICE_GRACE, Sim, talk};
+use super::world::pass;
+use super::{NOTICE_GRACE, SLACK, Sim, sim_settings, talk};
 
 /// What was seen so far, to be compared with what is.
 #[derive(Default)]
@@ -21,9 +22,6 @@ pub struct Watch {
     ended: BTreeSet<LaunchId>,
     n_failures: BTreeMap<InstanceKey, u32>,
 }
-
-/// Between the moment when something is due and the one when it is done.
-const SLACK: Duration = Duration::from_secs(1);
 
 impl Watch {
     /// Looks at everything; `has_released` says that a person let pairs start again since the last look.
@@ -47,7 +45,7 @@ impl Watch {
             let known = sim.store.launch(&launch).await.unwrap();
             let Some(known) = known else {
                 // What ended while the clock was a year behind is old when it is right again.
-                if !sim.world.has_jumped() {
+                if !sim.world.has_jumped_by(sim_settings().retention.history) {
                     sim.chronicle.violation(format!("{launch} ended, and the server never knew it"));
                 }
                 continue;
@@ -73,7 +71,7 @@ impl Watch {
             let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else { continue };
             let Some(row) = sim.store.launch(&launch).await.unwrap() else {
                 // A server that starts with a clock that was set believes it.
-                assert!(sim.world.has_jumped(), "an event is about a launch");
+                assert!(sim.world.has_jumped_by(sim_settings().retention.history), "an event is about a launch");
                 continue;
             };
             let LaunchState::Ended { outcome, .. } = &row.state else {
@@ -81,11 +79,14 @@ impl Watch {
                 continue;
             };
             sim.chronicle.note(|| format!("server  {launch}  ended: {outcome}"));
-            // In a chat it also counts whether messages were left behind, then.
-            let verdicts = match (row.key.purpose, outcome) {
-                (Purpose::Task, _) => vec![row.verdict(outcome)],
-                (Purpose::Chat, Outcome::Stopped(_)) => vec![Verdict::Fine],
-                (Purpose::Chat, _) => vec![Verdict::Fine, Verdict::Failure],
+            let was_sent_away =
+                matches!(outcome, Outcome::Stopped(_)) || row.stop_reason == Some(StopReason::ChatEnded);
+            let verdicts = match row.key.purpose {
+                Purpose::Task => vec![row.verdict(outcome)],
+                Purpose::Chat if was_sent_away => vec![Verdict::Fine],
+                Purpose::Chat if row.authenticated_at.is_none() => vec![row.failed_verdict()],
+                // It also counts whether messages were left behind, then.
+                Purpose::Chat => vec![Verdict::Fine, row.failed_verdict()],
             };
             by_key.entry(row.key.clone()).or_default().push(verdicts);
             if !self.ended.insert(launch.clone()) {
@@ -174,7 +175,7 @@ pub async fn check_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
         if waiting.is_empty() {
             return;
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        pass(Duration::from_secs(1)).await;
         let now = possible_starts(sim, hosts).await;
         waiting.retain(|start| now.contains(start));
     }

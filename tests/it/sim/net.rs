@@ -14,7 +14,7 @@ use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{CoordinatorStatus, ServerView};
 use tokio::task::yield_now;
 
-use super::world::Dice;
+use super::world::{Dice, pass};
 use super::{Mutant, START_TIMEOUT, Sim};
 
 /// How bad it is, in percent of the calls.
@@ -104,8 +104,8 @@ impl Net {
         let server = || LocalControlPlane::new(self.sim.service(), self.id.clone());
         let answer = if self.is_remote {
             let (fate, there, back) = self.cast();
-            tokio::time::sleep(there).await;
-            let patience = || tokio::time::sleep(Duration::from_millis(PATIENCE));
+            pass(there).await;
+            let patience = || pass(Duration::from_millis(PATIENCE));
             match fate {
                 Fate::Fine | Fate::Twice => {
                     let first = self.sim.spawn_for(call(server())).await;
@@ -115,7 +115,7 @@ impl Net {
                     } else {
                         first
                     };
-                    tokio::time::sleep(back).await;
+                    pass(back).await;
                     answer.unwrap_or_else(|| Err(lost(what)))
                 }
                 Fate::Lost => {
@@ -132,7 +132,7 @@ impl Net {
                     self.sim.chronicle.note(|| format!("{}: {what} is late by {after:?}", self.id));
                     let late = call(server());
                     self.sim.spawn(async move {
-                        tokio::time::sleep(after).await;
+                        pass(after).await;
                         let _ = late.await;
                     });
                     patience().await;

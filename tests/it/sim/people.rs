@@ -111,12 +111,12 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
             has_released = true;
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
             let opened = service.start_chat(&key.agent, &key.project).await;
-            opened.inspect(|()| sim.talk.is_opened(&key))
+            opened.inspect(|()| sim.talk.note_opened(&key))
         }
         Deed::EndChat { agent: n, project: m } => {
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
             let ended = service.end_chat(&key.agent, &key.project).await;
-            ended.inspect(|()| sim.talk.is_ended(&key))
+            ended.inspect(|()| sim.talk.note_ended(&key))
         }
         Deed::Say { agent: n, project: m, n_bytes, times } => {
             say(sim, &InstanceKey::new(agent(n), project(m), Purpose::Chat), *n_bytes, *times).await
@@ -136,7 +136,7 @@ async fn say(sim: &Arc<Sim>, key: &InstanceKey, n_bytes: usize, times: usize) ->
     let id = sim.talk.next_message();
     for _ in 0..times {
         let said = sim.service().say(&key.agent, &key.project, Some(&id), &"x".repeat(n_bytes)).await?;
-        sim.talk.is_said(key, &said);
+        sim.talk.note_said(key, &said);
     }
     Ok(())
 }

@@ -52,6 +52,11 @@ impl Dice {
     }
 }
 
+/// Lets time go by: it does so at once, when everybody waits for it.
+pub async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// The clock and the randomness of the server and of all machines.
 pub struct SimWorld {
     begin: Instant,
@@ -60,6 +65,8 @@ pub struct SimWorld {
     /// How far the wall clock is ahead, in milliseconds.
     ahead: AtomicI64,
     has_jumped: AtomicBool,
+    /// The farthest that it was set at once.
+    farthest: AtomicU64,
 }
 
 const BEGIN: i64 = 1_700_000_000_000;
@@ -74,17 +81,24 @@ impl SimWorld {
             n_unique: AtomicU64::new(0),
             ahead: AtomicI64::new(0),
             has_jumped: AtomicBool::new(false),
+            farthest: AtomicU64::new(0),
         }
     }
 
     /// Somebody sets the wall clock, on all machines.
     pub fn set_clock(&self, ahead_millis: i64) {
-        self.ahead.store(ahead_millis, Ordering::Relaxed);
+        let before = self.ahead.swap(ahead_millis, Ordering::Relaxed);
+        self.farthest.fetch_max(before.abs_diff(ahead_millis), Ordering::Relaxed);
         self.has_jumped.store(true, Ordering::Relaxed);
     }
 
     pub fn has_jumped(&self) -> bool {
         self.has_jumped.load(Ordering::Relaxed)
+    }
+
+    /// Whether something new may look older than this.
+    pub fn has_jumped_by(&self, age: Duration) -> bool {
+        Duration::from_millis(self.farthest.load(Ordering::Relaxed)) >= age
     }
 
     pub fn elapsed(&self) -> Duration {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Character, Ending, Life, Over};
 use crate::sim::Sim;
-use crate::sim::world::Dice;
+use crate::sim::world::{Dice, pass};
 
 /// What an agent is like in a chat.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Life<'_> {
                 "get_pending_messages" => self.answer(manner, token, &next.messages).await?,
                 "logout" if character.is_obedient => return Ok(Ending::LogsOut),
                 "exit" if character.is_obedient => return Ok(Ending::Exits),
-                "logout" | "exit" => tokio::time::sleep(self.dice.millis(500, 4000)).await,
+                "logout" | "exit" => pass(self.dice.millis(500, 4000)).await,
                 _ => {}
             }
             if goes_at.is_some_and(|at| Instant::now() >= at) {
@@ -79,29 +79,29 @@ impl Life<'_> {
 
     async fn answer(&mut self, manner: &Manner, token: &Secret, messages: &[Message]) -> Result<(), Over> {
         let (sim, key, launch) = (self.sim, self.key, self.launch);
-        sim.talk.is_seen_by(key, launch, messages);
+        sim.talk.note_seen(key, launch, messages);
         if manner.fetches {
             let Pending { pending, .. } = self
                 .say(|service| async move {
                     let caller = service.identify(token, Some(launch)).await?;
                     let pending = service.hand_out(&caller).await?;
-                    sim.talk.is_handed_out(&caller.session.id, &pending.pending);
+                    sim.talk.note_handed_out(&caller.session.id, &pending.pending);
                     Ok(pending)
                 })
                 .await?;
-            sim.talk.is_seen_by(key, launch, &pending);
+            sim.talk.note_seen(key, launch, &pending);
         }
-        tokio::time::sleep(manner.thinks_for).await;
+        pass(manner.thinks_for).await;
         let content = sim.talk.next_answer(launch);
         for _ in 0..manner.answers {
-            let (content, seen) = (&content, sim.talk.is_settled_by(key, launch));
+            let (content, seen) = (&content, sim.talk.settle(key, launch));
             self.say(|service| async move {
                 let caller = service.identify(token, Some(launch)).await?;
                 service.respond(&caller, content).await
             })
             .await?;
             sim.chronicle.note(|| format!("{launch}  has answered up to {seen}"));
-            sim.talk.is_acknowledged(key, seen);
+            sim.talk.note_acknowledged(key, seen);
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ async fn next_of(
         let (asked_at, before) = (Instant::now(), sim.talk.handed_out(&caller.session.id));
         let next = service.next_action(&caller, None).await?;
         if next.action == "get_pending_messages" {
-            let newest = sim.talk.is_handed_out(&caller.session.id, &next.messages);
+            let newest = sim.talk.note_handed_out(&caller.session.id, &next.messages);
             sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));
             if newest <= before && asked_at.elapsed() < PATIENCE_WITH_ANSWERS {
                 sim.chronicle.violation(format!("{launch} is given message {newest} as new again"));

@@ -1,0 +1,107 @@
+//! Chats of which every step is known.
+
+use std::sync::Arc;
+
+use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
+use agent_coordinator::store::Store as _;
+
+use crate::sim::script::Fleet;
+use crate::sim::world::{Telling, pass};
+use crate::sim::{CHAT_IDLE, CLEANUP_INTERVAL, SLACK, Sim, people};
+
+/// A chat whose agent is there, without a coordinator.
+async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
+    let fleet =
+        Fleet { n_agents: 1, n_projects: 1, n_tasks: 0, max_concurrent: Vec::new(), chat_reserve: 0, has_local: true };
+    people::found(sim, &fleet).await;
+    sim.begin_server();
+    let key = fleet.keys().into_iter().find(|key| key.purpose == Purpose::Chat).unwrap();
+    let service = sim.service();
+    service.start_chat(&key.agent, &key.project).await.unwrap();
+    let coordinator = "crd_0".parse().unwrap();
+    let claim = service.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
+    let ticket = claim.ticket.unwrap();
+    let opened = service.authenticate(&key.agent, &ticket, &key.project, None).await.unwrap();
+    (key, claim.launch, opened.session_token)
+}
+
+/// Whoever has the last word, the chat goes on for so long.
+async fn check_idle_end(speaks: impl AsyncFnOnce(&Sim, &InstanceKey, &Secret)) {
+    let sim = Sim::new(0, None, Telling::Silent);
+    let (key, launch, token) = open_chat(&sim).await;
+    // Longer than from one look of the server at everything to the next.
+    let (talking, silence) = (CLEANUP_INTERVAL + SLACK, CHAT_IDLE.saturating_sub(SLACK));
+    pass(talking).await;
+    speaks(&sim, &key, &token).await;
+    let state = || async { sim.store.launch(&launch).await.unwrap().unwrap().state };
+    pass(silence).await;
+    assert!(matches!(state().await, LaunchState::Running { .. }));
+    pass(2 * SLACK).await;
+    assert_eq!(state().await.as_str(), "stopping");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_ends_so_long_after_the_last_word_of_a_person() {
+    check_idle_end(async |sim, key, _| {
+        sim.service().say(&key.agent, &key.project, None, "the last word").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_ends_so_long_after_the_last_word_of_its_agent() {
+    check_idle_end(async |sim, _, token| {
+        let service = sim.service();
+        let caller = service.identify(token, None).await.unwrap();
+        service.respond(&caller, "the last word").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_into_an_answer_is_no_news_before_the_rest_is_answered() {
+    let sim = Sim::new(0, None, Telling::Silent);
+    let (key, _, token) = open_chat(&sim).await;
+    let service = sim.service();
+    for _ in 0..3 {
+        service.say(&key.agent, &key.project, None, &"x".repeat(7_000)).await.unwrap();
+    }
+    let caller = service.identify(&token, None).await.unwrap();
+    let ask = || async {
+        let asked_at = tokio::time::Instant::now();
+        let n_messages = service.next_action(&caller, None).await.unwrap().messages.len();
+        (n_messages, asked_at.elapsed() < SLACK)
+    };
+    assert_eq!(ask().await, (2, true));
+    assert_eq!(ask().await, (2, false), "the answer may have been lost, but not that soon");
+    service.respond(&caller, "to two").await.unwrap();
+    assert_eq!(ask().await, (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_to_go_reads_nothing_by_logging_out() {
+    let sim = Sim::new(0, None, Telling::Silent);
+    let (key, _, token) = open_chat(&sim).await;
+    let service = sim.service();
+    service.say(&key.agent, &key.project, None, "the answer with it is lost").await.unwrap();
+    let caller = service.identify(&token, None).await.unwrap();
+    service.hand_out(&caller).await.unwrap();
+    service.end_chat(&key.agent, &key.project).await.unwrap();
+    assert_eq!(service.next_action(&caller, None).await.unwrap().action, "exit");
+    service.logout(&caller).await.unwrap();
+    assert_eq!(sim.store.pair(&key).await.unwrap().read_up_to, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it() {
+    let sim = Sim::new(0, None, Telling::Silent);
+    let (key, _, token) = open_chat(&sim).await;
+    let service = sim.service();
+    service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
+    let caller = service.identify(&token, None).await.unwrap();
+    let given = service.hand_out(&caller).await.unwrap().pending;
+    service.logout(&caller).await.unwrap();
+    // Also if people end it before its process is gone.
+    service.end_chat(&key.agent, &key.project).await.unwrap();
+    assert_eq!(sim.store.pair(&key).await.unwrap().read_up_to, given[0].seq);
+}
