@@ -14,7 +14,7 @@ use support::figures::{Figure, Target, print};
 use support::proc::{memory, number};
 
 /// After this a daemon that was just started is as it will be for hours.
-const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE: Duration = Duration::from_secs(15);
 const WATCH: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
@@ -23,12 +23,12 @@ fn main() -> Result<()> {
     }
     let mut figures = Vec::new();
     let mut bed = Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Stay, n_agents: 1 })?;
+    sleep(SETTLE);
     figures.push(Figure {
         target: Some(Target::AtMost(16.0)),
         ..Figure::new("daemon: resident memory after its start", "MiB", memory(bed.pid(), "VmRSS")?)
     });
     figures.push(Figure::new("daemon: of it anonymous", "MiB", memory(bed.pid(), "RssAnon")?));
-    sleep(SETTLE);
     let wake_ups = wake_ups(&bed)?;
     figures.push(Figure {
         target: Some(Target::AtMost(0.2)),

@@ -18,9 +18,12 @@ mod socket;
 mod supervisor;
 mod watched_files;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
 
 pub use inherited::{Inherited, InheritedError};
 pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
@@ -39,6 +42,7 @@ use crate::rest::{self, ConfigurationDoor, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::store::Store;
+use crate::sys::{footprint, machine};
 use crate::telemetry::LogLevel;
 use notify::ServiceManager;
 use parts::Parts;
@@ -137,6 +141,7 @@ pub async fn run(
         signal = next_or(&mut signals, early) => signal,
         () = started.parts.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
         never = reloader.attend(&started) => match never {},
+        never = stay_small() => match never {},
     };
     // Who asks from now on is told that nobody reads it any more.
     let config = reloader.in_use().clone();
@@ -161,6 +166,22 @@ pub async fn run(
             }
             Ok(Ending::Hurried(second))
         }
+    }
+}
+
+/// How often what isn't used is given back.
+const GIVE_BACK_INTERVAL: Duration = Duration::from_mins(1);
+/// What the start and each cleanup use is used no more so long after them.
+const GIVE_BACK_DELAY: Duration = Duration::from_secs(2);
+
+/// Gives back what the start took and what crowds leave behind: a daemon that waits for months holds what it needs for that.
+async fn stay_small() -> Infallible {
+    let mut ticks = tokio::time::interval_at(Instant::now() + GIVE_BACK_DELAY, GIVE_BACK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        machine::give_back_heap();
+        footprint::let_go_of_code();
     }
 }
 

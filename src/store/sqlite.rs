@@ -39,8 +39,9 @@ type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
 /// Any error of the driver or of a column's text.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Readers that are open at once; more wait.
-const MAX_READERS: u32 = 4;
+/// Readers that are open at once, where there are as many processors; more wait. Each has a thread, with its part of the memory.
+const MOST_READERS: u32 = 4;
+const FEWEST_READERS: u32 = 2;
 /// Memory for pages of one reader: 256 KiB.
 const READER_CACHE: &str = "-256";
 /// How long a reader that nobody uses keeps its memory.
@@ -53,6 +54,12 @@ const READER_WAIT: Duration = Duration::from_secs(10);
 pub struct SqliteStore {
     readers: SqlitePool,
     writer: Writer,
+}
+
+fn max_readers() -> u32 {
+    let processors =
+        std::thread::available_parallelism().map_or(FEWEST_READERS, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    processors.clamp(FEWEST_READERS, MOST_READERS)
 }
 
 impl SqliteStore {
@@ -79,7 +86,7 @@ impl SqliteStore {
     fn new(opened: open::Opened) -> Self {
         let readers = SqlitePoolOptions::new()
             .min_connections(0)
-            .max_connections(MAX_READERS)
+            .max_connections(max_readers())
             .acquire_timeout(READER_WAIT)
             .idle_timeout(READER_IDLE_TIMEOUT)
             .max_lifetime(None)

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -22,6 +23,9 @@ use crate::store::{Commit, CommitError, StoreError};
 const INBOX: usize = 256;
 /// Commits of one transaction. Few enough that the first of them doesn't wait long for the others.
 const MAX_GROUP: usize = 128;
+
+/// How long the connection keeps the memory of its pages while nobody writes.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The handle of the writing task. Dropping it lets the task make what was handed over, and end.
 #[derive(Debug)]
@@ -112,7 +116,7 @@ struct Task {
 impl Task {
     async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut group = Vec::with_capacity(MAX_GROUP);
-        while requests.recv_many(&mut group, MAX_GROUP).await > 0 {
+        while self.next_group(&mut requests, &mut group).await > 0 {
             let (commits, answers): (Vec<_>, Vec<_>) =
                 group.drain(..).map(|request| (request.commit, request.answer)).unzip();
             let results = self.make(&commits).await;
@@ -124,6 +128,16 @@ impl Task {
         // Best effort: what stays in the log is found there by the next opening.
         let _ = execute(&mut self.connection, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         let _ = self.connection.close().await;
+    }
+
+    /// How many came, after a wait in which the connection gives its memory back; none when the inbox is closed.
+    async fn next_group(&mut self, requests: &mut mpsc::Receiver<Request>, group: &mut Vec<Request>) -> usize {
+        if let Ok(n_requests) = tokio::time::timeout(IDLE_TIMEOUT, requests.recv_many(group, MAX_GROUP)).await {
+            return n_requests;
+        }
+        // Best effort: the next group is made whether it has worked or not.
+        let _ = execute(&mut self.connection, "PRAGMA shrink_memory").await;
+        requests.recv_many(group, MAX_GROUP).await
     }
 
     /// The results of `commits`, in their order.

@@ -10,19 +10,31 @@ fn available(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Two parts of the heap. One for each thread would be faster where threads fight for it; here it is several times the memory that is
-/// in use, as each part keeps what its own thread has freed. Before there is a second thread.
+/// One heap. A part of it for each thread would be faster where threads fight for it; here it is several times the memory that is in
+/// use, as each part keeps what was freed of it. Before there is a second thread.
 #[cfg(target_env = "gnu")]
 pub fn keep_heap_small() {
     use nix::libc::{M_ARENA_MAX, mallopt};
-    const N_HEAPS: i32 = 2;
+    const N_HEAPS: i32 = 1;
     // SAFETY: sets a number of the allocator, before there is a second thread. Where it isn't taken, nothing is lost.
     unsafe { mallopt(M_ARENA_MAX, N_HEAPS) };
+}
+
+/// Gives the kernel the pages of the heap in which nothing lives. Takes the heap from the other threads for some milliseconds.
+#[cfg(target_env = "gnu")]
+pub fn give_back_heap() {
+    const NONE_KEPT: usize = 0;
+    // SAFETY: nothing that lives is moved or changed.
+    unsafe { nix::libc::malloc_trim(NONE_KEPT) };
 }
 
 /// Other allocators have no such parts.
 #[cfg(not(target_env = "gnu"))]
 pub const fn keep_heap_small() {}
+
+/// They give back by themselves what they give back.
+#[cfg(not(target_env = "gnu"))]
+pub const fn give_back_heap() {}
 
 #[cfg(test)]
 mod tests {
