@@ -103,22 +103,35 @@ impl LocalPeer {
     }
 }
 
-/// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
 fn kind_of(pid: i32) -> PeerKind {
+    let mut walked = Vec::new();
+    match kind_by_ancestors(pid, &mut walked) {
+        PeerKind::Operator => kind_by_traces(&walked).unwrap_or(PeerKind::Operator),
+        seen => seen,
+    }
+}
+
+/// What has no keeper above it any more, where orphans don't fall to theirs, and yet shows that it is an agent's.
+fn kind_by_traces(walked: &[i32]) -> Option<PeerKind> {
+    let mut leaders = walked.iter().filter_map(|pid| peers::session_leader(*pid));
+    if let Some(keeper) = leaders.find(|leader| is_keeper(*leader)) {
+        return Some(PeerKind::Agent { launch: launch_of_keeper(keeper) });
+    }
+    walked.iter().any(|pid| peers::is_marked(*pid)).then_some(PeerKind::Agent { launch: None })
+}
+
+/// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
+fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
     let unknown = PeerKind::Agent { launch: None };
     let own_comm = peers::own_comm();
     let mut pid = pid;
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
         let Some((comm, parent)) = peers::comm_and_parent(pid) else { return unknown };
-        // Anybody may take its name.
         if comm == SHIM_COMM && is_of_daemons_user(pid) {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
-        if let Some((keeper, mark)) = peers::lost_keeper(pid) {
-            let of_mark = || mark.and_then(|mark| mark.rsplit('/').next()?.parse().ok());
-            return PeerKind::Agent { launch: keeper.and_then(launch_of_keeper).or_else(of_mark) };
-        }
+        walked.push(pid);
         if parent == 0 {
             return PeerKind::Operator;
         }
@@ -135,6 +148,11 @@ fn kind_of(pid: i32) -> PeerKind {
         n_ancestors += 1;
     }
     unknown
+}
+
+/// Anybody may take its name.
+fn is_keeper(pid: i32) -> bool {
+    processes::comm(pid).is_some_and(|comm| comm == SHIM_COMM) && is_of_daemons_user(pid)
 }
 
 /// Whether a process is ours or root's, as all keepers on this machine are.

@@ -30,7 +30,7 @@ use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
 use crate::instance_dir::lock::{self, ShimIdentity};
 use crate::instance_dir::order::{self, Order};
-use crate::instance_dir::record::{self, Exit, Stop};
+use crate::instance_dir::record::{self, Exit, Record, Stop};
 use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
 use crate::sys;
 
@@ -130,9 +130,7 @@ fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
 fn finish_without_agent(dir: &Path, end: ProcessEnd) {
     let stop = record::read::<Stop>(dir).ok().flatten().map(|stop| stop.reason);
     let exit = Exit { stop, ..Exit::without_agent(end, wall_clock()) };
-    if let Err(error) = record::write(dir, &exit) {
-        complain(dir, &error);
-    }
+    complain_unless_written(dir, &exit, record::write(dir, &exit));
 }
 
 fn become_keeper() -> io::Result<()> {
@@ -179,6 +177,21 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
         return Ok(order);
     }
     Ok(owned)
+}
+
+/// What a keeper could not write.
+#[derive(Debug, thiserror::Error)]
+#[error("could not write {file}")]
+struct Unwritten {
+    file: &'static str,
+    source: io::Error,
+}
+
+/// Says so where a record was not written: what it tells is told by its end, or by the next one.
+fn complain_unless_written<R: Record>(dir: &Path, _record: &R, written: io::Result<()>) {
+    if let Err(source) = written {
+        complain(dir, &Unwritten { file: R::FILE, source });
+    }
 }
 
 /// The one place where a shim can say something: nobody reads its standard error.

@@ -188,7 +188,7 @@ pub async fn end_strays(
 
 /// A stray's keeper ends it with the whole ladder; without one, the stray itself is told.
 fn tell_strays(all: &[Process], strays: &[Process], keepers: &[ShimIdentity], signal: Option<Signal>) -> usize {
-    let trees = orphans::with_descendants(all, strays);
+    let trees = processes::with_descendants(all, strays);
     let mut told: Vec<Process> = Vec::new();
     for stray in &trees {
         let keeper = keeper_of(all, stray);

@@ -27,7 +27,7 @@ use crate::instance_dir::lock::ShimIdentity;
 use crate::instance_dir::{MARK_VARIABLE, SHIM_COMM};
 use crate::sys;
 use crate::sys::orphans::FALL_TO_REAPER;
-use crate::sys::processes::{self, Process};
+use crate::sys::processes::{self, Process, with_descendants};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -116,15 +116,6 @@ pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Resul
         }
     }
     Ok(found)
-}
-
-/// `roots` and everything below them, without zombies, each once.
-pub fn with_descendants(all: &[Process], roots: &[Process]) -> Vec<Process> {
-    let below = roots.iter().flat_map(|root| processes::descendants(all, root.pid));
-    let mut found: Vec<Process> = roots.iter().copied().chain(below).filter(|process| !process.is_zombie).collect();
-    found.sort_by_key(|process| process.pid);
-    found.dedup();
-    found
 }
 
 /// Whether they are dead, the next look says.

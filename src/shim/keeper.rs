@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use rustix::time::Timespec;
 
 use super::agent::{Agent, Streams};
-use super::complain;
+use super::complain_unless_written;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
 use crate::cgroup::Group;
@@ -94,9 +94,7 @@ impl<'a> Keeper<'a> {
         let started_monotonic_ms = Some(MonotonicInstant::now());
         let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
         let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
-        if let Err(error) = record::write(dir, &started) {
-            complain(dir, &error);
-        }
+        complain_unless_written(dir, &started, record::write(dir, &started));
         crash_point::reach(CrashPoint::StartRecorded);
         Ok(Self {
             dir,
@@ -229,9 +227,7 @@ impl<'a> Keeper<'a> {
                 // Who never came in is not waited for: the server frees the claim some time after this.
                 let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
                 let stop = Stop::new(StopReason::StartTimeout, patience);
-                if let Err(error) = record::write_first(self.dir, &stop) {
-                    complain(self.dir, &error);
-                }
+                complain_unless_written(self.dir, &stop, record::write_first(self.dir, &stop).map(drop));
                 self.begin_stop();
             }
         }
@@ -268,9 +264,7 @@ impl<'a> Keeper<'a> {
     fn change_condition(&mut self, condition: Condition) {
         if condition != self.condition {
             self.condition = condition;
-            if let Err(error) = record::write(self.dir, &condition) {
-                complain(self.dir, &error);
-            }
+            complain_unless_written(self.dir, &condition, record::write(self.dir, &condition));
         }
     }
 
@@ -345,8 +339,6 @@ impl<'a> Keeper<'a> {
     }
 
     fn write(&self, exit: &Exit) {
-        if let Err(error) = record::write(self.dir, exit) {
-            complain(self.dir, &error);
-        }
+        complain_unless_written(self.dir, exit, record::write(self.dir, exit));
     }
 }

@@ -80,11 +80,9 @@ fn try_living(mark: &str) -> io::Result<Vec<Process>> {
     let all = processes::list()?;
     let mut found = processes::descendants(&all, me);
     let keeper = all.iter().find(|process| process.pid == me).map(|keeper| (me, keeper.start_ticks));
-    for escaped in orphans::escaped(&all, keeper, mark)? {
-        let tree = [vec![escaped], processes::descendants(&all, escaped.pid)].concat();
-        let unknown: Vec<_> = tree.into_iter().filter(|process| !found.contains(process)).collect();
-        found.extend(unknown);
-    }
+    let escaped = processes::with_descendants(&all, &orphans::escaped(&all, keeper, mark)?);
+    found.retain(|process| !escaped.contains(process));
+    found.extend(escaped);
     found.retain(|process| !process.is_zombie && process.pid != me);
     Ok(found)
 }

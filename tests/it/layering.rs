@@ -115,6 +115,7 @@ fn an_undisciplined_cfg_is_found() {
     );
     assert_eq!(asks("#[cfg(target_os = \"macos\")]\nconst A: u8 = 1;"), None);
     assert_eq!(asks("#[cfg(target_os = \"linux\")]\nfn a() {}"), Some(1));
+    assert_eq!(asks("#[cfg(target_os = \"linux\")]\nmod a {\n    fn b() {}\n}"), Some(1));
     assert_eq!(asks("fn a() {\n    #[cfg(target_os = \"linux\")]\n    use b;\n}"), Some(2));
     assert_eq!(asks("const A: u8 = if cfg!(target_os = \"linux\") { 1 } else { 2 };"), Some(1));
 }
@@ -125,7 +126,9 @@ fn first_undisciplined(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_choice = |n: usize| {
         let chosen = lines.get(n + 1).map_or("", |line| line.trim_start_matches("pub "));
-        lines[n].starts_with("#[cfg(") && ["mod ", "use ", "const "].iter().any(|kind| chosen.starts_with(kind))
+        lines[n].starts_with("#[cfg(")
+            && ["mod ", "use ", "const "].iter().any(|kind| chosen.starts_with(kind))
+            && chosen.ends_with(';')
     };
     (0..lines.len()).find(|&n| lines[n].contains("target_os") && !is_choice(n)).map(|n| n + 1)
 }

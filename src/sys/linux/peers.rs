@@ -24,7 +24,12 @@ pub fn comm_and_parent(pid: i32) -> Option<(String, i32)> {
     Some((stat[comm_from..comm_to].to_owned(), parent))
 }
 
-/// The keeper that a process has lost as an ancestor, with the mark of its agent: none is lost, orphans stay below their keeper.
-pub const fn lost_keeper(_pid: i32) -> Option<(Option<i32>, Option<String>)> {
+/// The process whose session shows what it has lost as an ancestor: none is lost, orphans stay below their keeper.
+pub const fn session_leader(_pid: i32) -> Option<i32> {
     None
+}
+
+/// Whether only its mark shows that a process is an agent's: its ancestors do.
+pub const fn is_marked(_pid: i32) -> bool {
+    false
 }

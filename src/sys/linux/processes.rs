@@ -11,7 +11,7 @@ use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub use crate::sys::process::{Process, descendants};
+pub use crate::sys::process::{Process, descendants, with_descendants};
 
 /// As [`Process::send`].
 pub fn send(process: &Process, signal: Signal) -> bool {

@@ -8,8 +8,9 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::processes::{self, Birth, Process};
+use super::processes::{self, Process};
 use crate::domain::instance::MARK_VARIABLE;
+use crate::sys::lineage::forked_by;
 
 /// "No children" says nothing of descendants.
 pub const FALL_TO_REAPER: bool = false;
@@ -51,21 +52,4 @@ pub fn escaped(all: &[Process], keeper: Option<(i32, u64)>, mark: &str) -> io::R
         found.extend(forked_by(&mut lineage, births.collect()).iter().filter(|it| Some(it.pid) != session));
     }
     Ok(found)
-}
-
-/// Takes all out of `births` that somebody of `lineage` forked, and adds them to it; a process may be in `births` and known already.
-fn forked_by(lineage: &mut BTreeSet<u64>, mut births: Vec<(Process, Birth)>) -> Vec<Process> {
-    let mut found = Vec::new();
-    loop {
-        let (of_them, others): (Vec<_>, Vec<_>) =
-            births.into_iter().partition(|(_, birth)| lineage.contains(&birth.parents));
-        if of_them.is_empty() {
-            return found;
-        }
-        for (process, birth) in of_them {
-            lineage.insert(birth.own);
-            found.push(process);
-        }
-        births = others;
-    }
 }

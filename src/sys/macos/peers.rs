@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use nix::sys::socket::{getsockopt, sockopt};
 
 use super::processes;
-use crate::domain::instance::{MARK_VARIABLE, SHIM_COMM};
+use crate::domain::instance::MARK_VARIABLE;
 
 /// Pid of whoever used the other end last, and effective user of whoever connected it.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
@@ -28,11 +28,12 @@ pub fn comm_and_parent(pid: i32) -> Option<(String, i32)> {
     Some((processes::comm(pid)?, processes::read(pid)?.parent))
 }
 
-/// The keeper that a process has lost as an ancestor, where that leads its session still, with the mark of its agent; `None` for a
-/// process with neither.
-pub fn lost_keeper(pid: i32) -> Option<(Option<i32>, Option<String>)> {
-    let leader = processes::read(pid).map(|process| process.session);
-    let keeper = leader.filter(|leader| processes::comm(*leader).is_some_and(|comm| comm == SHIM_COMM));
-    let mark = processes::find_variable(pid, MARK_VARIABLE);
-    (keeper.is_some() || mark.is_some()).then_some((keeper, mark))
+/// The process whose session shows what it has lost as an ancestor.
+pub fn session_leader(pid: i32) -> Option<i32> {
+    processes::read(pid).map(|process| process.session)
+}
+
+/// Whether a process has the mark of an agent: of which one, anybody may forge.
+pub fn is_marked(pid: i32) -> bool {
+    processes::find_variable(pid, MARK_VARIABLE).is_some()
 }

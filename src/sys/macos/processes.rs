@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use super::sysctl;
-pub use crate::sys::process::{Process, descendants};
+use crate::sys::lineage::Birth;
+pub use crate::sys::process::{Process, descendants, with_descendants};
 use crate::sys::process_arguments::split;
 
 /// For `proc_pidinfo`: also a process that is dead and not reaped.
@@ -90,14 +91,6 @@ unsafe fn info<T>(pid: i32, flavour: libc::c_int) -> io::Result<T> {
     }
     // SAFETY: all of it is written.
     Ok(unsafe { info.assume_init() })
-}
-
-/// Where a process comes from, in numbers that no boot gives twice.
-#[derive(Clone, Copy)]
-pub struct Birth {
-    pub own: u64,
-    /// That of the process that forked it, whoever its parent is now.
-    pub parents: u64,
 }
 
 /// The birth of a living process, of whichever user. From `sys/proc_info_private.h`; one that isn't told is not missed by others.
