@@ -45,7 +45,7 @@ const FEWEST_READERS: u32 = 2;
 /// Memory for pages of one reader: 256 KiB.
 const READER_CACHE: &str = "-256";
 /// How long a reader that nobody uses keeps its memory.
-const READER_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+const READER_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a read waits for a free reader.
 const READER_WAIT: Duration = Duration::from_secs(10);
 
