@@ -171,7 +171,7 @@ pub async fn run(
 
 /// How often what isn't used is given back.
 const GIVE_BACK_INTERVAL: Duration = Duration::from_mins(1);
-/// What the start and each cleanup use is used no more so long after them.
+/// What only the start uses is used no more so long after it.
 const GIVE_BACK_DELAY: Duration = Duration::from_secs(2);
 
 /// Gives back what the start took and what crowds leave behind: a daemon that waits for months holds what it needs for that.

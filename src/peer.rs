@@ -128,6 +128,7 @@ fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
         let Some((comm, parent)) = peers::comm_and_parent(pid) else { return unknown };
+        // Anybody may take its name.
         if comm == SHIM_COMM && is_of_daemons_user(pid) {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
@@ -150,7 +151,6 @@ fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
     unknown
 }
 
-/// Anybody may take its name.
 fn is_keeper(pid: i32) -> bool {
     processes::comm(pid).is_some_and(|comm| comm == SHIM_COMM) && is_of_daemons_user(pid)
 }

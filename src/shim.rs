@@ -130,7 +130,7 @@ fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
 fn finish_without_agent(dir: &Path, end: ProcessEnd) {
     let stop = record::read::<Stop>(dir).ok().flatten().map(|stop| stop.reason);
     let exit = Exit { stop, ..Exit::without_agent(end, wall_clock()) };
-    complain_unless_written(dir, &exit, record::write(dir, &exit));
+    complain_unless_written::<Exit>(dir, record::write(dir, &exit));
 }
 
 fn become_keeper() -> io::Result<()> {
@@ -187,8 +187,8 @@ struct Unwritten {
     source: io::Error,
 }
 
-/// Says so where a record was not written: what it tells is told by its end, or by the next one.
-fn complain_unless_written<R: Record>(dir: &Path, _record: &R, written: io::Result<()>) {
+/// Says so where a record `R` was not written: there is nobody else to tell, and the agent is kept all the same.
+fn complain_unless_written<R: Record>(dir: &Path, written: io::Result<()>) {
     if let Err(source) = written {
         complain(dir, &Unwritten { file: R::FILE, source });
     }

@@ -108,7 +108,8 @@ mod tests {
     fn check_end(stop_reason: Option<StopReason>, outcome: &Outcome, unread: Option<i64>, expected: (bool, u32)) {
         let now = Timestamp::from_millis(100);
         let claim = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
-        let launch = Launch { stop_reason, authenticated_at: Some(now), ..claim };
+        let is_chat_over = stop_reason == Some(StopReason::ChatEnded);
+        let launch = Launch { stop_reason, is_chat_over, authenticated_at: Some(now), ..claim };
         let after = |launch: &Launch| after_end(record(), launch, outcome, unread, now, LIMIT);
         let left = after(&launch);
         assert_eq!((left.wanted_since.is_some(), left.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
@@ -127,7 +128,7 @@ mod tests {
         for reason in [StopReason::Shutdown, StopReason::Person] {
             check_end(Some(reason), &Outcome::Stopped(reason), Some(3), (true, 0));
         }
-        check_end(Some(StopReason::ChatEnded), &Outcome::Completed, Some(3), (true, 0));
+        check_end(Some(StopReason::ChatEnded), &Outcome::Completed, Some(3), (false, 0));
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub struct Launch {
     pub report: Option<ReportResult>,
     /// The first reason to stop it; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
-    /// People ended its chat, before it was on its way out or after: nobody is wanted back for what it leaves unread.
+    /// People ended its chat, or the work of its pair, before it was on its way out or after: nobody is wanted back for what it leaves unread.
     pub is_chat_over: bool,
     pub exit: ExitStatus,
     /// What its output told; written at its end. Until then the newest word is the service's.
@@ -156,7 +156,7 @@ pub enum LaunchEvent {
         /// How long it may still go by itself.
         patience: Duration,
     },
-    /// People ended its chat.
+    /// People ended its chat, or the work of its pair.
     ChatEnded {
         at: Timestamp,
         /// How long it may still go by itself.
@@ -388,7 +388,7 @@ impl Launch {
             }
             (S::Starting { .. } | S::Running { .. }, E::ChatEnded { at, patience }) => {
                 let (at, patience) = (*at, *patience);
-                Ok(self.leaving(StopReason::ChatEnded, at, patience))
+                Ok(Self { is_chat_over: true, ..self }.leaving(StopReason::ChatEnded, at, patience))
             }
             (S::Ending, E::ChatEnded { .. }) => Ok(Self { is_chat_over: true, ..self }),
             (S::Ending, E::StopWanted { .. }) | (S::Ended { .. }, E::StopWanted { .. } | E::ChatEnded { .. }) => {
@@ -411,8 +411,7 @@ impl Launch {
 
     /// On its way out by itself or with help; without a keeper there is no process to wait for.
     fn leaving(self, reason: StopReason, at: Timestamp, linger: Duration) -> Self {
-        let is_chat_over = self.is_chat_over || reason == StopReason::ChatEnded;
-        let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), is_chat_over, ..self };
+        let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), ..self };
         if launch.is_kept() {
             Self { state: LaunchState::Stopping { reason, ladder_at: at + linger }, ..launch }
         } else {

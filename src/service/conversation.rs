@@ -93,19 +93,20 @@ impl Service {
                     None => Default::default(),
                 };
                 expect.push(self.hold_still(&facts).await?);
+                // After the launch: its end and the wish that it leaves are one commit, so that who sees the end sees the wish.
+                let record = self.store.pair(&key).await?;
+                let is_wanted = record.wanted_since.is_some();
                 // A launch without a process is over at once, and what is remembered of it is written then.
                 let written = changes.iter_mut().find_map(|change| match change {
                     Change::Pair(record) => Some(record),
                     _ => None,
                 });
                 match written {
-                    Some(record) => *record = record.clone().unwanted(),
-                    None if facts.record.wanted_since.is_some() => {
-                        changes.push(Change::Pair(facts.record.clone().unwanted()));
-                    }
-                    None => expect.push(Expect::PairAt(key.clone(), facts.record.revision)),
+                    Some(written) => *written = written.clone().unwanted(),
+                    None if is_wanted => changes.push(Change::Pair(record.unwanted())),
+                    None => expect.push(Expect::PairAt(key.clone(), record.revision)),
                 }
-                if facts.record.wanted_since.is_some() {
+                if is_wanted {
                     changes.push(Change::Event(self.chat_event("chat.ended", &key)));
                 }
                 Ok((Commit { expect, changes }, ended))

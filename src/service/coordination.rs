@@ -187,7 +187,12 @@ impl Service {
         reason: StopReason,
         patience: Duration,
     ) -> Result<(), ServiceError> {
-        let ended = self.happen(id, &[LaunchEvent::StopWanted { reason, at: self.now(), patience }]).await?;
+        self.want_end(id, LaunchEvent::StopWanted { reason, at: self.now(), patience }).await
+    }
+
+    /// Lets happen to a launch what is to end it.
+    pub(super) async fn want_end(&self, id: &LaunchId, event: LaunchEvent) -> Result<(), ServiceError> {
+        let ended = self.happen(id, &[event]).await?;
         crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
             log_end(&launch);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::launch::LaunchEvent;
 use crate::domain::notice::{Meaning, NoticeKind, WorkChange};
-use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose, StopReason};
+use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose};
 use crate::store::{Change, StoreError};
 
 use super::{Caller, Service, ServiceError};
@@ -87,7 +87,7 @@ impl Service {
         if stored.key.purpose == Purpose::Chat {
             if news.iter().any(|change| change.ends_chat(&stored)) {
                 let linger = self.settings().linger;
-                let event = LaunchEvent::StopWanted { reason: StopReason::ChatEnded, at: now, patience: linger };
+                let event = LaunchEvent::ChatEnded { at: now, patience: linger };
                 // Whoever is told that a chat ends isn't wanted back, whatever is said meanwhile: nothing has to hold still.
                 changes.extend(self.commit_by(&stored, &event, now).await?.changes);
             }

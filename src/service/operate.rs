@@ -2,7 +2,7 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::launch::{ProcessEnd, StopReason};
+use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{InstanceKey, Launch, Purpose, Refusal};
 use crate::store::{Change, Commit};
@@ -122,7 +122,8 @@ impl Service {
         audit::note("drain", "coordinator", "all");
         let open = self.store.open_launches().await?;
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
-            self.want_stop_after(&chat.id, StopReason::ChatEnded, self.settings().linger).await?;
+            let event = LaunchEvent::ChatEnded { at: self.now(), patience: self.settings().linger };
+            self.want_end(&chat.id, event).await?;
         }
         Ok(open)
     }

@@ -94,7 +94,7 @@ impl<'a> Keeper<'a> {
         let started_monotonic_ms = Some(MonotonicInstant::now());
         let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
         let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
-        complain_unless_written(dir, &started, record::write(dir, &started));
+        complain_unless_written::<Started>(dir, record::write(dir, &started));
         crash_point::reach(CrashPoint::StartRecorded);
         Ok(Self {
             dir,
@@ -227,7 +227,7 @@ impl<'a> Keeper<'a> {
                 // Who never came in is not waited for: the server frees the claim some time after this.
                 let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
                 let stop = Stop::new(StopReason::StartTimeout, patience);
-                complain_unless_written(self.dir, &stop, record::write_first(self.dir, &stop).map(drop));
+                complain_unless_written::<Stop>(self.dir, record::write_first(self.dir, &stop).map(drop));
                 self.begin_stop();
             }
         }
@@ -264,7 +264,7 @@ impl<'a> Keeper<'a> {
     fn change_condition(&mut self, condition: Condition) {
         if condition != self.condition {
             self.condition = condition;
-            complain_unless_written(self.dir, &condition, record::write(self.dir, &condition));
+            complain_unless_written::<Condition>(self.dir, record::write(self.dir, &condition));
         }
     }
 
@@ -339,6 +339,6 @@ impl<'a> Keeper<'a> {
     }
 
     fn write(&self, exit: &Exit) {
-        complain_unless_written(self.dir, exit, record::write(self.dir, exit));
+        complain_unless_written::<Exit>(self.dir, record::write(self.dir, exit));
     }
 }

@@ -255,9 +255,9 @@ impl Daemon {
     /// What the chat of an agent looks like in its file; a line that is being written is none yet.
     pub fn mirrored(&self, agent: &str) -> Vec<Value> {
         let file = self.work().join(".ai-pm/agents").join(agent).join("chat.jsonl");
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+        let bytes = fs::read(file).unwrap_or_default();
+        let whole = bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        whole.map(|line| serde_json::from_slice(line).unwrap()).collect()
     }
 
     /// Runs a command of the command line.

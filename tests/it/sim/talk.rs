@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::{
-    InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, StopReason, Timestamp,
-};
+use agent_coordinator::domain::{InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::{LaunchFilter, MessageFilter, Store as _};
 
@@ -219,12 +217,12 @@ fn last_word(messages: &[Message], launch: &Launch) -> Timestamp {
     launch.authenticated_at.max(said_at).expect("who came in has authenticated")
 }
 
-/// When the last agent of a chat was told that people ended it: also with the work of a pair that they take it from.
+/// When the last agent of a chat went or was told to, if people ended it: also with the work of a pair that they take it from. What
+/// is said later asks for another one itself.
 async fn over_at(sim: &Arc<Sim>, key: &InstanceKey) -> Option<Timestamp> {
     let InstanceKey { agent, project, purpose } = key.clone();
     let (agent, project, purpose) = (Some(agent), Some(project), Some(purpose));
     let filter = LaunchFilter { agent, project, purpose, only_ended: false, after: None, limit: 1 };
     let last = sim.store.launches(&filter).await.unwrap().into_iter().next()?;
-    let was_told = last.stop_reason == Some(StopReason::ChatEnded);
-    sim.talk.lock().left_at.get(&last.id).copied().filter(|_| was_told)
+    sim.talk.lock().left_at.get(&last.id).copied().filter(|_| last.is_chat_over)
 }

@@ -63,7 +63,7 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let said = said(&browser);
     assert_eq!(said[0], (true, "タスクの進捗を教えてください".to_owned()));
     assert!(!said[1].0 && said[1].1.contains("read msg_"), "{said:?}");
-    assert_eq!(daemon.mirrored("agt").last().unwrap()["senderId"], "agt");
+    until("the answer is written down", || daemon.mirrored("agt").last().unwrap()["senderId"] == "agt");
     assert_quiet(&browser);
 }
 
@@ -129,6 +129,8 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
     };
     let is_answered = |message: &str| said(&browser).iter().any(|(is_ours, text)| !is_ours && text.contains(message));
     browser.until("all is said", || ours().len() == 8);
+    let of_people = || daemon.mirrored("agt").iter().filter(|line| line["senderId"] == "user").count();
+    until("all is written down", || of_people() == 8);
     let last = daemon.mirrored("agt").iter().rfind(|line| line["senderId"] == "user").unwrap()["id"]
         .as_str()
         .unwrap()

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
+use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
+use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::Store as _;
 
 use crate::sim::script::Fleet;
@@ -95,13 +98,14 @@ async fn who_is_told_to_go_reads_nothing_by_logging_out() {
 #[tokio::test(start_paused = true)]
 async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it() {
     let sim = Sim::new(0, None, Telling::Silent);
-    let (key, _, token) = open_chat(&sim).await;
+    let (key, launch, token) = open_chat(&sim).await;
     let service = sim.service();
     service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
     let caller = service.identify(&token, None).await.unwrap();
     let given = service.hand_out(&caller).await.unwrap().pending;
     service.logout(&caller).await.unwrap();
-    // Also if people end it before its process is gone.
-    service.end_chat(&key.agent, &key.project).await.unwrap();
-    assert_eq!(sim.store.pair(&key).await.unwrap().read_up_to, given[0].seq);
+    let gone = ProcessReport::Ended { end: ProcessEnd::Exited(ExitStatus::default()), at: sim.world.now() };
+    service.report_process(&launch, &[gone]).await.unwrap();
+    let record = sim.store.pair(&key).await.unwrap();
+    assert_eq!((record.read_up_to, record.wanted_since, record.n_failures), (given[0].seq, None, 0));
 }
