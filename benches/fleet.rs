@@ -20,7 +20,8 @@ const N_STARTS: usize = 10_000;
 const N_WARM: usize = 1_000;
 /// How much larger it may be at the end.
 const FLAT: f64 = 1.05;
-/// The daemon is at rest: it has given back what it does not use, which it does once a minute, and less than a minute after the last read and write.
+/// The daemon is at rest: readers of the store go at most 40 s after their last use, and what is freed is given back at most a minute
+/// after that.
 const SETTLE: Duration = Duration::from_secs(110);
 
 fn main() -> Result<()> {

@@ -13,7 +13,7 @@ use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
 use support::proc::{memory, number};
 
-/// After this a daemon that was just started is as it will be for hours.
+/// After this a daemon that was just started has let go of what only its start used.
 const SETTLE: Duration = Duration::from_secs(15);
 const WATCH: Duration = Duration::from_secs(20);
 
