@@ -63,9 +63,16 @@ mod tests {
 
     #[test]
     fn what_was_let_go_of_comes_back_when_it_is_used() {
-        let before = mapped();
-        let_go_of_code();
-        let after = mapped();
-        assert!(after > 0 && after < before, "{after} of {before} KiB");
+        // What other tests run meanwhile is mapped again at once; without letting go there is never less.
+        let mut looks = std::iter::repeat_with(|| {
+            let before = mapped();
+            let_go_of_code();
+            (before, mapped())
+        });
+        assert!(
+            looks.by_ref().take(1_000).any(|(before, after)| after > 0 && after < before),
+            "{:?} KiB",
+            looks.next()
+        );
     }
 }
