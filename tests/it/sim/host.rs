@@ -13,7 +13,7 @@ use std::time::Duration;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
 use agent_coordinator::domain::plan::Limits;
 use agent_coordinator::domain::{CoordinatorId, InstanceKey, LaunchId, Phase, Purpose, Secret, StopReason, Timestamp};
-use agent_coordinator::nudge::Nudge;
+use agent_coordinator::nudge::{Nudge, sleep_until};
 use agent_coordinator::service::world::World as _;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -291,10 +291,7 @@ impl Host {
             tokio::select! {
                 biased;
                 () = news.notified() => {}
-                () = async { match deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                } } => {}
+                () = sleep_until(deadline) => {}
             }
         }
     }

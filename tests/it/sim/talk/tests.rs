@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
 use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
+use agent_coordinator::service::Caller;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::Store as _;
 
@@ -26,6 +27,15 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     let ticket = claim.ticket.unwrap();
     let opened = service.authenticate(&key.agent, &ticket, &key.project, None).await.unwrap();
     (key, claim.launch, opened.session_token)
+}
+
+/// A person says something, and the agent of `token` is given it; as whom it goes on, and the number of what it was given.
+async fn given(sim: &Sim, key: &InstanceKey, token: &Secret) -> (Caller, i64) {
+    let service = sim.service();
+    service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
+    let caller = service.identify(token, None).await.unwrap();
+    let given = service.hand_out(&caller).await.unwrap().pending;
+    (caller, given[0].seq)
 }
 
 /// Whoever has the last word, the chat goes on for so long.
@@ -86,9 +96,8 @@ async fn who_is_told_to_go_reads_nothing_by_logging_out() {
     let sim = Sim::new(0, None, Telling::Silent);
     let (key, _, token) = open_chat(&sim).await;
     let service = sim.service();
-    service.say(&key.agent, &key.project, None, "the answer with it is lost").await.unwrap();
-    let caller = service.identify(&token, None).await.unwrap();
-    service.hand_out(&caller).await.unwrap();
+    // The answer with it may have been lost.
+    let (caller, _) = given(&sim, &key, &token).await;
     service.end_chat(&key.agent, &key.project).await.unwrap();
     assert_eq!(service.next_action(&caller, None).await.unwrap().action, "exit");
     service.logout(&caller).await.unwrap();
@@ -100,12 +109,10 @@ async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it()
     let sim = Sim::new(0, None, Telling::Silent);
     let (key, launch, token) = open_chat(&sim).await;
     let service = sim.service();
-    service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
-    let caller = service.identify(&token, None).await.unwrap();
-    let given = service.hand_out(&caller).await.unwrap().pending;
+    let (caller, newest) = given(&sim, &key, &token).await;
     service.logout(&caller).await.unwrap();
     let gone = ProcessReport::Ended { end: ProcessEnd::Exited(ExitStatus::default()), at: sim.world.now() };
     service.report_process(&launch, &[gone]).await.unwrap();
     let record = sim.store.pair(&key).await.unwrap();
-    assert_eq!((record.read_up_to, record.wanted_since, record.n_failures), (given[0].seq, None, 0));
+    assert_eq!((record.read_up_to, record.wanted_since, record.n_failures), (newest, None, 0));
 }
