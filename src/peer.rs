@@ -114,7 +114,8 @@ fn kind_of(pid: i32) -> PeerKind {
 /// What has no keeper above it any more, where orphans don't fall to theirs, and yet shows that it is an agent's.
 fn kind_by_traces(walked: &[i32]) -> Option<PeerKind> {
     let mut leaders = walked.iter().filter_map(|pid| peers::session_leader(*pid));
-    if let Some(keeper) = leaders.find(|leader| is_keeper(*leader)) {
+    let is_keeper = |pid: &i32| processes::comm(*pid).is_some_and(|comm| is_keeper(*pid, &comm));
+    if let Some(keeper) = leaders.find(is_keeper) {
         return Some(PeerKind::Agent { launch: launch_of_keeper(keeper) });
     }
     walked.iter().any(|pid| peers::is_marked(*pid)).then_some(PeerKind::Agent { launch: None })
@@ -128,8 +129,7 @@ fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
     let mut n_ancestors = 0;
     while n_ancestors < MAX_ANCESTORS {
         let Some((comm, parent)) = peers::comm_and_parent(pid) else { return unknown };
-        // Anybody may take its name.
-        if comm == SHIM_COMM && is_of_daemons_user(pid) {
+        if is_keeper(pid, &comm) {
             return PeerKind::Agent { launch: launch_of_keeper(pid) };
         }
         walked.push(pid);
@@ -151,8 +151,9 @@ fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
     unknown
 }
 
-fn is_keeper(pid: i32) -> bool {
-    processes::comm(pid).is_some_and(|comm| comm == SHIM_COMM) && is_of_daemons_user(pid)
+/// Whether a process of this name is one: anybody may take the name.
+fn is_keeper(pid: i32, comm: &str) -> bool {
+    comm == SHIM_COMM && is_of_daemons_user(pid)
 }
 
 /// Whether a process is ours or root's, as all keepers on this machine are.

@@ -83,7 +83,8 @@ pub struct Launch {
     pub report: Option<ReportResult>,
     /// The first reason to stop it; stays when the leader has gone.
     pub stop_reason: Option<StopReason>,
-    /// People ended its chat, or the work of its pair, before it was on its way out or after: nobody is wanted back for what it leaves unread.
+    /// People ended its chat, or the work of its pair, before it was on its way out or after: nobody is wanted back for what it
+    /// leaves unread.
     pub is_chat_over: bool,
     pub exit: ExitStatus,
     /// What its output told; written at its end. Until then the newest word is the service's.

@@ -277,8 +277,8 @@ async fn write_task(connection: &mut SqliteConnection, task: &Task) -> Result<()
 async fn write_launch(connection: &mut SqliteConnection, launch: &Launch) -> Result<(), Failure> {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let columns = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, claimed_at, pid, \
-            started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, signal, n_notices, state, deadline, \
-            session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
+            started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, signal, n_notices, state, \
+            deadline, session_id, stopping_reason, ladder_at, outcome, outcome_reason, ended_at";
         Table::new("launch", "launches", 1, &format!("{columns}, {USAGE}, progress"))
     });
     let query = bind_key(TABLE.query(launch.revision).bind(launch.id.as_str()), &launch.key)
