@@ -181,7 +181,7 @@ async fn stay_small() -> Infallible {
     loop {
         ticks.tick().await;
         machine::give_back_heap();
-        footprint::let_go_of_code();
+        footprint::let_go_of_program();
     }
 }
 

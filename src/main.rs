@@ -8,7 +8,7 @@ use agent_coordinator::{cli, shim};
 fn main() -> ExitCode {
     // First of all: a shim has no arguments to parse, no runtime and no log.
     if shim::is_wanted(&mut args_os()) {
-        return shim::main(args_os());
+        shim::main(args_os());
     }
     cli::main()
 }

@@ -17,7 +17,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use nix::libc;
 use rustix::process::{Resource, Rlimit};
@@ -59,16 +58,22 @@ struct TakeOverError {
 struct OutsideItsGroup;
 
 /// The whole life of a shim: `arguments` are those of the process.
-pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ! {
+    let code = live(arguments);
+    // SAFETY: ends the process. What it has to say is written, and by plain system calls.
+    unsafe { libc::_exit(code) }
+}
+
+fn live(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let Some(dir) = arguments.nth(2).map(PathBuf::from) else {
         eprintln!("agent-coordinator shim: is started by the daemon only");
-        return ExitCode::from(2);
+        return 2;
     };
     match keep(&dir) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             complain(&dir, &error);
-            ExitCode::FAILURE
+            1
         }
     }
 }

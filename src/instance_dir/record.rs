@@ -265,9 +265,22 @@ pub fn write_first<T: Record>(dir: &Path, record: &T) -> io::Result<bool> {
     }
 }
 
-fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
+/// Does of a write what leaves no trace: opens the reserved draft, which must be there, and makes the text.
+pub fn rehearse<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
+    let draft = dir.join(record.draft());
+    let mut file = OpenOptions::new().write(true).open(draft)?;
+    text(record)?;
+    file.write_all(&[])
+}
+
+fn text<T: Record>(record: &T) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(&Versioned { version: VERSION, record })?;
     text.push(b'\n');
+    Ok(text)
+}
+
+fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
+    let text = text(record)?;
     let draft = dir.join(record.draft());
     let mut file = open_draft(&draft)?;
     file.write_all(&text)?;

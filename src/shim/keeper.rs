@@ -34,6 +34,8 @@ const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// How often, and how far apart, the record of an end is tried to be written where it can't be.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
+/// Between the last word of a keeper and its end.
+const LINGER: Duration = Duration::from_millis(250);
 /// After so long without anything to do, more of it is expected.
 const SETTLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What lives so long after its KILL is told as unkillable.
@@ -152,17 +154,7 @@ impl<'a> Keeper<'a> {
 
     /// The leader is a zombie still: its pid and its group's id are its own.
     fn on_leader_gone(&mut self, status: ExitStatus, has_dumped_core: bool) {
-        let exit = Exit {
-            state: ExitState::Exited,
-            pid: Some(self.agent.pid),
-            started_at: Some(self.agent.started_at),
-            ended_at: None,
-            stop: self.stop().map(|stop| stop.reason),
-            has_dumped_core,
-            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && self.first_kill_at.is_none(),
-            n_oom_kills: self.n_oom_kills(),
-            ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
-        };
+        let exit = self.exited(status, has_dumped_core);
         self.fuse = None;
         if tree::has_living_child() {
             self.write(&exit);
@@ -174,6 +166,40 @@ impl<'a> Keeper<'a> {
             self.exit = Some(exit);
             self.record_end();
         }
+    }
+
+    /// What there is to say of a leader that is gone.
+    fn exited(&self, status: ExitStatus, has_dumped_core: bool) -> Exit {
+        Exit {
+            state: ExitState::Exited,
+            pid: Some(self.agent.pid),
+            started_at: Some(self.agent.started_at),
+            ended_at: None,
+            stop: self.stop().map(|stop| stop.reason),
+            has_dumped_core,
+            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && self.first_kill_at.is_none(),
+            n_oom_kills: self.n_oom_kills(),
+            ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
+        }
+    }
+
+    /// What there is to say when nobody lives.
+    fn ended(&self, exit: Exit) -> Exit {
+        Exit {
+            state: ExitState::Ended,
+            n_oom_kills: self.n_oom_kills(),
+            ended_at: Some(wall_clock()),
+            stop: self.stop().map(|stop| stop.reason),
+            n_dropped_lines: self.output.n_dropped_lines(),
+            ..exit
+        }
+    }
+
+    /// Goes through what an end takes without doing any of it: what that needs of the program is at hand then.
+    fn rehearse_end(&self) {
+        let status = ExitStatus { exit_code: Some(0), signal: None };
+        let _ = tree::has_living_child();
+        let _ = record::rehearse(self.dir, &self.ended(self.exited(status, false)));
     }
 
     /// What lives on without its leader has `leak_grace`, or what is left of the stop's time if that is less.
@@ -286,7 +312,8 @@ impl<'a> Keeper<'a> {
         // Interrupted or not: the loop looks at everything after each return.
         if rustix::event::poll(&mut sources, self.unsettled_for.as_ref()) == Ok(0) {
             self.unsettled_for = None;
-            footprint::let_go_of_code();
+            footprint::let_go_of_program();
+            self.rehearse_end();
         }
     }
 
@@ -309,22 +336,24 @@ impl<'a> Keeper<'a> {
             group.end();
         }
         crash_point::reach(CrashPoint::EndRecorded);
+        self.linger();
+    }
+
+    /// The kernel is longer busy with taking this process apart than this process was with its last word. Where hundreds end at
+    /// once, that of the first waits for the words of the last. Who tells it to end meanwhile is obeyed.
+    fn linger(mut self) {
+        self.take_signals();
+        self.events.wake_at(Some((BootInstant::now() + LINGER).as_millis()));
+        let mut sources: Vec<PollFd<'_>> =
+            self.events.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let _ = rustix::event::poll(&mut sources, None);
     }
 
     /// Nobody lives: writes down how it went, once. Nothing is added to the output after that.
     fn record_end(&mut self) {
         let Some(exit) = self.exit.take() else { return };
         self.output.finish();
-        let n_oom_kills = self.n_oom_kills();
-        let ended = Exit {
-            state: ExitState::Ended,
-            n_oom_kills,
-            ended_at: Some(wall_clock()),
-            stop: self.stop().map(|stop| stop.reason),
-            n_dropped_lines: self.output.n_dropped_lines(),
-            ..exit
-        };
-        self.write_insistently(&ended);
+        self.write_insistently(&self.ended(exit));
     }
 
     /// The last word, which nobody else has: a folder that can't be written now may be later.

@@ -4,28 +4,47 @@
 //! their own, but a process that ends gives each of them back: of hundreds of keepers that end at once, that was half the work, and
 //! the records of the last waited for it.
 
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
+use std::ptr;
 
+use nix::libc;
+use nix::unistd::{SysconfVar, sysconf};
 use rustix::mm::{Advice, madvise};
 
-/// Lets go of the pages of code; those that are used again come back from the page cache. Nothing is changed where that can't be.
-pub fn let_go_of_code() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for code in maps.lines().filter_map(code_of_file) {
-        // SAFETY: no memory changes. Nothing here writes to its code, so that its pages hold what the file holds, also when they
-        // are read anew; a debugger's breakpoint is lost.
-        let _ = unsafe { madvise(code.start as *mut _, code.len(), Advice::LinuxDontNeed) };
-    }
+/// Lets go of the pages of the program and its libraries that hold what their files hold: code and constants. Those that are
+/// used again come back from the page cache. Nothing is changed where that can't be.
+pub fn let_go_of_program() {
+    // SAFETY: the function gets what it expects, and nothing by its last argument.
+    unsafe { libc::dl_iterate_phdr(Some(let_go_of_object), ptr::null_mut()) };
 }
 
-/// The addresses of a line of `/proc/self/maps`, if they are a file's code.
-fn code_of_file(line: &str) -> Option<Range<usize>> {
-    let mut fields = line.split_ascii_whitespace();
-    let (addresses, access) = (fields.next()?, fields.next()?);
-    let inode = fields.nth(2)?;
-    let (start, end) = addresses.split_once('-')?;
-    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-    (access == "r-xp" && inode != "0").then_some(range)
+unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::size_t, _: *mut c_void) -> c_int {
+    // SAFETY: valid during this call, and so are the headers that it names, which are part of the loaded object.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        (object.dlpi_addr, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
+    };
+    // SAFETY: a number is asked for by its name.
+    let is_kernels = base == unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let Ok(Some(page_size)) = sysconf(SysconfVar::PAGE_SIZE) else { return 0 };
+    for header in headers.iter().filter(|_| !is_kernels) {
+        if let Some(pages) = unchanged_pages(base, header, page_size.cast_unsigned()) {
+            let length = usize::try_from(pages.end - pages.start).unwrap_or(0);
+            // SAFETY: no memory changes. Nothing writes to these pages, so that they hold what the file holds, also when they
+            // are read anew; a debugger's breakpoint is lost.
+            let _ = unsafe { madvise(pages.start as *mut _, length, Advice::LinuxDontNeed) };
+        }
+    }
+    0
+}
+
+/// The pages of a loaded segment that nobody may write to, neither: what is relocated belongs to one that may be.
+fn unchanged_pages(base: u64, header: &libc::Elf64_Phdr, page_size: u64) -> Option<Range<u64>> {
+    let is_unchanged = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0;
+    let start = base + header.p_vaddr;
+    let pages = start / page_size * page_size..(start + header.p_filesz).next_multiple_of(page_size);
+    (is_unchanged && !pages.is_empty()).then_some(pages)
 }
 
 #[cfg(test)]
@@ -33,32 +52,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_files_is_found() {
-        let program = "5580a000-5590b000 r-xp 0000a000 fe:00 1234                       /usr/bin/a program";
-        assert_eq!(code_of_file(program), Some(0x5580_a000..0x5590_b000));
-        for other in [
-            "5590b000-5590c000 r--p 0010b000 fe:00 1234                       /usr/bin/a program",
-            "5590c000-5590d000 rw-p 0010c000 fe:00 1234                       /usr/bin/a program",
-            "5590d000-5590e000 rwxp 0010d000 fe:00 1234                       /usr/bin/a program",
-            "7ffd1000-7ffd3000 r-xp 00000000 00:00 0                          [vdso]",
-            "",
-        ] {
-            assert_eq!(code_of_file(other), None, "{other}");
-        }
+    fn what_may_be_written_to_is_kept() {
+        let header = |p_type, p_flags, p_vaddr, p_filesz| libc::Elf64_Phdr {
+            p_type,
+            p_flags,
+            p_offset: 0,
+            p_vaddr,
+            p_paddr: p_vaddr,
+            p_filesz,
+            p_memsz: p_filesz,
+            p_align: 0x1000,
+        };
+        let pages = |header: libc::Elf64_Phdr| unchanged_pages(0x5580_0000, &header, 0x1000);
+        let (code, constants) = (libc::PF_R | libc::PF_X, libc::PF_R);
+        assert_eq!(pages(header(libc::PT_LOAD, code, 0x1040, 0x2001)), Some(0x5580_1000..0x5580_4000));
+        assert_eq!(pages(header(libc::PT_LOAD, constants, 0, 0x1000)), Some(0x5580_0000..0x5580_1000));
+        assert_eq!(pages(header(libc::PT_LOAD, libc::PF_R | libc::PF_W, 0x4000, 0x1000)), None);
+        assert_eq!(pages(header(libc::PT_LOAD, constants, 0x5000, 0)), None);
+        // A part of one that may be written to.
+        assert_eq!(pages(header(libc::PT_GNU_RELRO, libc::PF_R, 0x4000, 0x1000)), None);
     }
 
-    /// How much of the code of files is in the page tables of this process, in kilobytes.
+    /// How much of what files hold is in the page tables of this process, in kilobytes.
     fn mapped() -> u64 {
-        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let (mut is_code, mut size) = (false, 0);
-        for line in maps.lines() {
-            if !line.starts_with(|letter: char| letter.is_ascii_uppercase()) {
-                is_code = code_of_file(line).is_some();
-            } else if let Some(resident) = line.strip_prefix("Rss:").filter(|_| is_code) {
-                size += resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
-            }
-        }
-        size
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let of_files = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+        of_files.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     #[test]
@@ -66,7 +85,7 @@ mod tests {
         // What other tests run meanwhile is mapped again at once; without letting go there is never less.
         let mut looks = std::iter::repeat_with(|| {
             let before = mapped();
-            let_go_of_code();
+            let_go_of_program();
             (before, mapped())
         });
         assert!(
