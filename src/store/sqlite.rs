@@ -1,10 +1,11 @@
 //! The store in an SQLite file: one task writes, a few connections read.
 //!
 //! Reads go to a small pool and see the newest commit, because a WAL snapshot begins with each of them. Writes go to the one
-//! task of `writer`. This file owns the SQL of the reads; `changes` owns that of the writes, `rows` the way from columns to
-//! values, `open` what can be wrong with a file. What the answers mean is the trait's business.
+//! task of `writer`. This file owns the SQL of the reads; `changes` owns that of the writes and `batch` how it is run, `rows` the
+//! way from columns to values, `open` what can be wrong with a file. What the answers mean is the trait's business.
 
 mod at_hand;
+mod batch;
 mod changes;
 mod open;
 mod rows;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqlitePoolOptions, SqliteRow};
-use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+use sqlx::{Encode, QueryBuilder, Row, Sqlite, SqlitePool, Type};
 
 pub use self::open::{OpenError, Settings};
 use self::writer::Writer;
@@ -201,6 +202,8 @@ const NEWEST_WORK: &str = "\
     WHERE e.launch_id = $1 AND NOT EXISTS (SELECT 1 FROM executions AS o \
         WHERE o.task_id = e.task_id AND (o.started_at, o.id) > (e.started_at, e.id)) \
     ORDER BY e.task_id";
+
+const ACCOUNTS: &str = "SELECT *, revision AS account_revision FROM accounts";
 
 const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
 
@@ -443,9 +446,18 @@ impl Store for SqliteStore {
     }
 
     fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {
-        let sql = "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
-        let found = self.find(bind_key(sqlx::query(sql), key), rows::pair);
-        Box::pin(async move { Ok(found.await?.unwrap_or_else(|| PairRecord::new(key.clone()))) })
+        Box::pin(async move {
+            let at_hand = &self.writer.at_hand().pairs;
+            let as_of = match at_hand.find(key) {
+                Ok(record) => return Ok(record),
+                Err(as_of) => as_of,
+            };
+            let sql = "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
+            let found = self.find(bind_key(sqlx::query(sql), key), rows::pair).await?;
+            let record = found.unwrap_or_else(|| PairRecord::new(key.clone()));
+            at_hand.keep(as_of, &record);
+            Ok(record)
+        })
     }
 
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
@@ -455,6 +467,9 @@ impl Store for SqliteStore {
     }
 
     fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account> {
+        if let Some(account) = self.writer.at_hand().accounts.find(ai_type) {
+            return Box::pin(std::future::ready(Ok(account)));
+        }
         let sql = "SELECT *, revision AS account_revision FROM accounts WHERE ai_type = $1";
         let found = self.find(sqlx::query(sql).bind(ai_type), rows::account);
         Box::pin(async move { Ok(found.await?.unwrap_or_else(|| Account::new(ai_type.to_owned()))) })
@@ -511,9 +526,13 @@ impl Store for SqliteStore {
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
         Box::pin(async move {
+            let at_hand = &self.writer.at_hand().pairs;
+            let as_of = at_hand.as_of();
             let query = bind_key(sqlx::query(PAIR_FACTS), key);
             let row = query.fetch_one(&self.readers).await.map_err(read_failed)?;
-            rows::pair_facts(&row, key.clone())
+            let facts = rows::pair_facts(&row, key.clone())?;
+            at_hand.keep(as_of, &facts.record);
+            Ok(facts)
         })
     }
 
@@ -625,12 +644,28 @@ fn end_history(query: &mut QueryBuilder<Sqlite>, table: &str, at: &str, after: O
     query.push(format!(" ORDER BY {at} DESC, id DESC LIMIT ")).push_bind(limit(n_most));
 }
 
-fn bind_item<'q>(query: SqlQuery<'q>, key: &'q ItemKey) -> SqlQuery<'q> {
+/// What has a form in the database.
+trait Value<'t>: Encode<'t, Sqlite> + Type<Sqlite> {}
+
+impl<'t, T: Encode<'t, Sqlite> + Type<Sqlite>> Value<'t> for T {}
+
+/// What parameters are bound to, one after the other.
+trait Binds {
+    fn bind<'t, T: Value<'t>>(self, value: T) -> Self;
+}
+
+impl Binds for SqlQuery<'_> {
+    fn bind<'t, T: Value<'t>>(self, value: T) -> Self {
+        Self::bind(self, value)
+    }
+}
+
+fn bind_item<B: Binds>(query: B, key: &ItemKey) -> B {
     let number = i64::try_from(key.number).unwrap_or(i64::MAX);
     query.bind(key.forge.as_str()).bind(&key.host).bind(&key.repository).bind(key.kind.as_str()).bind(number)
 }
 
-fn bind_key<'q>(query: SqlQuery<'q>, key: &'q InstanceKey) -> SqlQuery<'q> {
+fn bind_key<B: Binds>(query: B, key: &InstanceKey) -> B {
     query.bind(key.agent.as_str()).bind(key.project.as_str()).bind(key.purpose.as_str())
 }
 

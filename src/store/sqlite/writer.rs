@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::at_hand::AtHand;
-use super::changes::{self, Failure};
-use super::{OPEN_LAUNCHES, rows};
+use super::batch::Failure;
+use super::changes;
+use super::{ACCOUNTS, OPEN_LAUNCHES, rows};
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.
@@ -171,20 +172,26 @@ impl Task {
         if !self.at_hand.open_launches.are_known() {
             self.read_open_launches().await;
         }
-        // Each call of the driver wakes its thread and waits for it, which costs more than the statements, and hardly a commit is
-        // refused: what is ready to undo each of them comes when one was.
+        if !self.at_hand.accounts.are_known() {
+            self.read_accounts().await;
+        }
+        // Hardly a commit is refused: what is ready to undo each of them, and costs more calls, comes when one was.
         if self.make_unguarded(commits).await? {
             return Ok(commits.iter().map(|_| Ok(())).collect());
         }
-        execute(&mut self.connection, "ROLLBACK").await?;
+        // Where nothing was begun, there is nothing to undo.
+        let _ = execute(&mut self.connection, "ROLLBACK").await;
         self.make_guarded(commits).await
     }
 
-    /// All of `commits` in one transaction; `false` if one of them is refused, and the transaction is still open.
+    /// All of `commits` in one transaction; `false` if one of them is refused, and the transaction may still be open.
     async fn make_unguarded(&mut self, commits: &[Commit]) -> Result<bool, sqlx::Error> {
-        execute(&mut self.connection, "BEGIN IMMEDIATE").await?;
-        for commit in commits {
-            match changes::apply(&mut self.connection, commit).await {
+        for (n, commit) in commits.iter().enumerate() {
+            let applied = match n {
+                0 => changes::begin_with(&mut self.connection, commit).await,
+                _ => changes::apply(&mut self.connection, commit).await,
+            };
+            match applied {
                 Ok(()) => {}
                 Err(Failure::Refused(_)) => return Ok(false),
                 Err(Failure::Broken(error)) => return Err(error),
@@ -213,6 +220,14 @@ impl Task {
         let Ok(read) = sqlx::query(OPEN_LAUNCHES).fetch_all(&mut self.connection).await else { return };
         if let Ok(launches) = read.iter().map(rows::launch).collect() {
             self.at_hand.open_launches.set(launches);
+        }
+    }
+
+    /// As [`Task::read_open_launches`].
+    async fn read_accounts(&mut self) {
+        let Ok(read) = sqlx::query(ACCOUNTS).fetch_all(&mut self.connection).await else { return };
+        if let Ok(accounts) = read.iter().map(rows::account).collect() {
+            self.at_hand.accounts.set(accounts);
         }
     }
 
