@@ -264,8 +264,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         self.ears.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
+        let Snapshot { now, instances, .. } = snapshot;
+        self.seen_last = Some((snapshot.launches, snapshot.limits));
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
-        let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= snapshot.now);
+        let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
         if woken_by == WokenBy::Poll && !is_announced && self.control.announces() {
             self.count_found_by_poll(&plan);
         }
@@ -278,17 +280,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
-        self.counters.leaked += n_leaked(&plan.actions, &snapshot.instances);
+        self.counters.leaked += n_leaked(&plan.actions, &instances);
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
-        self.report_status(&run, snapshot.now, deferred).await;
+        self.report_status(&run, now, deferred).await;
         // Nothing announces that the server can write again.
         self.n_incomplete = if acted.is_complete { 0 } else { self.n_incomplete.saturating_add(1) };
-        let retry_at = (!acted.is_complete).then(|| snapshot.now + self.retry_after(self.n_incomplete));
+        let retry_at = (!acted.is_complete).then(|| now + self.retry_after(self.n_incomplete));
         // And an unannouncing one doesn't say that it knows of an end, which is forgotten then.
-        let forget_at = (acted.has_told_ends && !self.control.announces()).then_some(snapshot.now);
+        let forget_at = (acted.has_told_ends && !self.control.announces()).then_some(now);
         self.look_again_at = wake_at.into_iter().chain(retry_at).chain(forget_at).min();
-        Ok(self.look_again_at.map(|at| at.since(snapshot.now)))
+        Ok(self.look_again_at.map(|at| at.since(now)))
     }
 
     /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the
@@ -302,12 +304,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             session_maximum: view.session_maximum(),
             ..self.config.limits
         };
-        self.seen_last = Some((view.launches.clone(), limits));
         let elapsed =
             self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
-        let instances = instances.into_iter().map(|instance| instance.moved(|at| self.control.on_server(at))).collect();
+        let instances = instances.iter().cloned().map(|instance| instance.moved(|at| self.control.on_server(at)));
+        let instances = instances.collect();
         let free = gates::free(&limits, &self.config.state_dir);
         self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
@@ -332,6 +334,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let elapsed = self.clocks.look(&instances, &launches, now, &self.ears, &self.config.state_dir, &limits);
         let coordinator = self.config.id.clone();
         let (startable, free) = (Vec::new(), Resources::default());
+        let instances = instances.to_vec();
         let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, limits, free };
         let is_over = |action: &Action| {
             matches!(action, Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. })
@@ -382,7 +385,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             coordinator: self.config.id.clone(),
             at: now,
             max_concurrent: self.config.limits.max_concurrent,
-            instances: self.processes.instances(),
+            instances: self.processes.instances().to_vec(),
             deferred,
             counters: self.counters,
         }

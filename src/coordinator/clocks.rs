@@ -16,6 +16,7 @@ use crate::instance_dir::{self, clock::MonotonicInstant, record};
 #[derive(Default)]
 pub(super) struct Clocks(BTreeMap<LaunchId, Clock>);
 
+#[derive(Default)]
 struct Clock {
     /// Until when it is to have started. What is changed later counts for other starts.
     deadline: Option<Instant>,
@@ -41,11 +42,11 @@ impl Clocks {
         let now = Instant::now();
         let launches: BTreeMap<&LaunchId, &LaunchFacts> = launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
-        let mut shown = BTreeMap::new();
+        let quiet_for = ears.quiet_for(now);
+        let (mut clocks, mut shown) = (Vec::new(), Vec::new());
         for instance in instances.iter().filter(|instance| instance.is_live()) {
             let id = &instance.launch;
-            let mut clock =
-                before.remove(id).unwrap_or(Clock { deadline: None, ran: None, suspected: None, ladder: None });
+            let mut clock = before.get_mut(id).map(std::mem::take).unwrap_or_default();
             if clock.ran.is_none() && matches!(instance.phase, Phase::Running { .. }) {
                 clock.ran = Some((now, ran_before(state_dir, id).unwrap_or_default()));
             }
@@ -68,7 +69,7 @@ impl Clocks {
             let mut elapsed = Elapsed {
                 until_deadline: clock.deadline.map(|due| due.saturating_duration_since(now)),
                 ran: clock.ran.map(|(since, before)| before + (now - since)),
-                quiet: ears.quiet_for(id),
+                quiet: quiet_for(id),
                 suspected: None,
                 until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
             };
@@ -76,10 +77,11 @@ impl Clocks {
             clock.suspected =
                 clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
             elapsed.suspected = clock.suspected.map(|since| now - since);
-            shown.insert(id.clone(), elapsed);
-            self.0.insert(id.clone(), clock);
+            shown.push((id.clone(), elapsed));
+            clocks.push((id.clone(), clock));
         }
-        shown
+        self.0 = clocks.into_iter().collect();
+        shown.into_iter().collect()
     }
 }
 

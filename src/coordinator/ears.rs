@@ -104,9 +104,14 @@ impl Ears {
         });
     }
 
-    /// How long ago it printed anything, at least; `None` if it isn't followed. What was printed since the last look is not heard yet.
-    pub(super) fn quiet_for(&self, launch: &LaunchId) -> Option<Duration> {
-        lock(&self.heard_at).get(launch).map(|heard_at| heard_at.elapsed().saturating_sub(2 * PAUSE))
+    /// How long ago each printed anything at `now`, at least; `None` for one that isn't followed. What was printed since the last look
+    /// is not heard yet.
+    pub(super) fn quiet_for(&self, now: Instant) -> impl Fn(&LaunchId) -> Option<Duration> {
+        let heard_at = lock(&self.heard_at);
+        move |launch| {
+            let heard_at = *heard_at.get(launch)?;
+            Some(now.saturating_duration_since(heard_at).saturating_sub(2 * PAUSE))
+        }
     }
 
     /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.

@@ -1,6 +1,7 @@
 //! The processes as the loop sees them: the table of `process`, or a simulation's.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{Instance, LaunchId, StopReason};
@@ -10,7 +11,7 @@ use crate::telemetry::ErrorChain;
 /// What the loop asks of its processes. All of it may be repeated.
 pub trait ProcessLayer: Send + Sync + 'static {
     /// The newest state of all instances, ended ones until they are forgotten.
-    fn instances(&self) -> Vec<Instance>;
+    fn instances(&self) -> Arc<[Instance]>;
 
     /// The clock by which fuses burn.
     fn boot_now(&self) -> BootInstant;
@@ -34,8 +35,8 @@ pub trait ProcessLayer: Send + Sync + 'static {
 }
 
 impl ProcessLayer for ProcessTable {
-    fn instances(&self) -> Vec<Instance> {
-        Self::instances(self).to_vec()
+    fn instances(&self) -> Arc<[Instance]> {
+        Self::instances(self)
     }
 
     fn boot_now(&self) -> BootInstant {

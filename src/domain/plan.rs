@@ -323,8 +323,10 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Fills the free slots, those for chats first: each with a key of the project that has the fewest, the longest waiting first.
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
-    let live: BTreeSet<&InstanceKey> =
-        snapshot.instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
+    let is_anybody_ready = snapshot.startable.iter().any(|candidate| candidate.reason == StartReason::Ready);
+    // Most looks are for other reasons, and need no more of what lives.
+    let live = snapshot.instances.iter().filter(|instance| is_anybody_ready && instance.is_live());
+    let live: BTreeSet<&InstanceKey> = live.map(|instance| &instance.key).collect();
     let mut chats = Waiting::new();
     let mut tasks = Waiting::new();
     for candidate in &snapshot.startable {
@@ -345,6 +347,9 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             Purpose::Task => &mut tasks,
         };
         waiting.entry(&candidate.key.project).or_default().push(candidate);
+    }
+    if chats.is_empty() && tasks.is_empty() {
+        return;
     }
     if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
         for candidate in chats.into_values().chain(tasks.into_values()).flatten() {

@@ -16,7 +16,7 @@ use crate::sim::world::Dice;
 pub struct Table(pub Arc<Host>);
 
 impl ProcessLayer for Table {
-    fn instances(&self) -> Vec<Instance> {
+    fn instances(&self) -> Arc<[Instance]> {
         let state = self.0.state.lock().unwrap();
         let instance = |(launch, folder): (&LaunchId, &Folder)| Instance {
             launch: launch.clone(),
