@@ -342,7 +342,8 @@ impl<'a> Keeper<'a> {
     /// The kernel is longer busy with taking this process apart than this process was with its last word. Where hundreds end at
     /// once, that of the first waits for the words of the last. Who tells it to end meanwhile is obeyed.
     fn linger(mut self) {
-        self.take_signals();
+        // Those of its life.
+        while self.events.take_signal().is_some() {}
         self.events.wake_at(Some((BootInstant::now() + LINGER).as_millis()));
         let mut sources: Vec<PollFd<'_>> =
             self.events.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::at_hand::AtHand;
 use super::batch::Failure;
 use super::changes;
-use super::{ACCOUNTS, OPEN_LAUNCHES, rows};
+use super::{ACCOUNTS, LAST_EVENT, OPEN_LAUNCHES, rows};
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.
@@ -175,6 +175,9 @@ impl Task {
         if !self.at_hand.accounts.are_known() {
             self.read_accounts().await;
         }
+        if !self.at_hand.newest_events.are_known() {
+            self.read_last_event().await;
+        }
         // Hardly a commit is refused: what is ready to undo each of them, and costs more calls, comes when one was.
         if self.make_unguarded(commits).await? {
             return Ok(commits.iter().map(|_| Ok(())).collect());
@@ -228,6 +231,14 @@ impl Task {
         let Ok(read) = sqlx::query(ACCOUNTS).fetch_all(&mut self.connection).await else { return };
         if let Ok(accounts) = read.iter().map(rows::account).collect() {
             self.at_hand.accounts.set(accounts);
+        }
+    }
+
+    /// As [`Task::read_open_launches`].
+    async fn read_last_event(&mut self) {
+        let Ok(row) = sqlx::query(LAST_EVENT).fetch_one(&mut self.connection).await else { return };
+        if let Ok(seq) = row.try_get("seq") {
+            self.at_hand.newest_events.begin_after(seq);
         }
     }
 

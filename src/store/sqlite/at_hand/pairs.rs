@@ -72,3 +72,42 @@ impl Pairs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Purpose;
+
+    fn record(agent: usize, revision: i64) -> PairRecord {
+        let agent = format!("agt_{agent}").parse().unwrap();
+        let key = InstanceKey::new(agent, "prj".parse().unwrap(), Purpose::Task);
+        PairRecord { revision, ..PairRecord::new(key) }
+    }
+
+    fn written(record: &PairRecord) -> Commit {
+        Commit { expect: Vec::new(), changes: vec![Change::Pair(record.clone())] }
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_kept_after_it() {
+        let (pairs, old) = (Pairs::default(), record(1, 4));
+        let as_of = pairs.find(&old.key).unwrap_err();
+        pairs.note([&written(&record(2, 0))]);
+        pairs.keep(as_of, &old);
+        assert!(pairs.find(&old.key).is_err());
+        pairs.keep(pairs.as_of(), &old);
+        assert_eq!(pairs.find(&old.key).unwrap().revision, 4);
+        pairs.note([&written(&old)]);
+        assert_eq!(pairs.find(&old.key).unwrap().revision, 5);
+    }
+
+    #[test]
+    fn they_are_not_kept_without_end() {
+        let pairs = Pairs::default();
+        for agent in 0..=MAX_KEPT {
+            pairs.keep(pairs.as_of(), &record(agent, 1));
+        }
+        assert!(pairs.find(&record(MAX_KEPT, 1).key).is_ok());
+        assert!(pairs.lock().records.len() <= MAX_KEPT);
+    }
+}
