@@ -1,5 +1,6 @@
 //! Agents and projects, as people define them, and who works where.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -63,4 +64,10 @@ pub struct Assignment {
     pub project: ProjectId,
     #[serde(rename = "agent_id")]
     pub agent: AgentId,
+}
+
+impl fmt::Display for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.agent, self.project)
+    }
 }

@@ -80,8 +80,8 @@ impl Tables {
                     let is_after = |message: &Message| {
                         message.agent == chat.agent && message.project == chat.project && message.seq > seq
                     };
-                    if let Some(newer) = self.messages.iter().find(|message| is_after(message)) {
-                        return Err(CommitError::Outdated { what: "chat", id: newer.id.to_string() });
+                    if self.messages.iter().any(is_after) {
+                        return Err(CommitError::Outdated { what: "chat", id: chat.to_string() });
                     }
                 }
                 Expect::NoOpenItem(key) => self.expect_no_open_item(&key, None)?,

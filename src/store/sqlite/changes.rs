@@ -158,8 +158,7 @@ fn add_expect(batch: &mut Batch, expect: &Expect) {
         }
         Expect::NoMessageAfter(chat, seq) => {
             let sql = "SELECT seq FROM messages WHERE project_id = $1 AND agent_id = $2 AND seq > $3 LIMIT 1";
-            let whose = format!("{}@{}", chat.agent, chat.project);
-            bind_assignment(batch.add(sql, Wanted::NoRow(outdated("chat", &whose))), chat).bind(seq);
+            bind_assignment(batch.add(sql, Wanted::NoRow(outdated("chat", chat))), chat).bind(seq);
         }
         Expect::NoOpenItem(key) => expect_no_open_item(batch, key, ""),
         Expect::NotPaused => drop(batch.add("SELECT since FROM pauses", Wanted::NoRow(outdated("pause", &"")))),
