@@ -264,8 +264,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
         self.ears.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
-        let Snapshot { now, instances, .. } = snapshot;
-        self.seen_last = Some((snapshot.launches, snapshot.limits));
+        let Snapshot { now, instances, launches, limits, .. } = snapshot;
+        self.seen_last = Some((launches, limits));
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
         let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
         if woken_by == WokenBy::Poll && !is_announced && self.control.announces() {

@@ -22,6 +22,7 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use self::record::Record as _;
 use crate::domain::LaunchId;
@@ -37,6 +38,8 @@ pub use crate::domain::instance::{MARK_VARIABLE, SHIM_COMM};
 pub const OUTPUT_LOG: &str = "output.log";
 /// The shim's own troubles.
 pub const SHIM_LOG: &str = "shim.log";
+/// Between the last word of a shim and its end, at most.
+pub const LINGER: Duration = Duration::from_millis(250);
 const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
 

@@ -12,7 +12,7 @@
 //!                                └── leader gone, and nobody of its tree lives: `ended` at once
 //! ```
 //!
-//! Its last word said, it stays for a quarter of a second: of hundreds that end at once, the words of all come before the
+//! The last word of one that had an agent said, it stays for a quarter of a second: of hundreds that end at once, the words of all come before the
 //! kernel's work of taking them apart.
 
 use std::ffi::{OsStr, OsString};

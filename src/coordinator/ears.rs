@@ -107,7 +107,7 @@ impl Ears {
     /// How long ago each printed anything at `now`, at least; `None` for one that isn't followed. What was printed since the last look
     /// is not heard yet.
     pub(super) fn quiet_for(&self, now: Instant) -> impl Fn(&LaunchId) -> Option<Duration> {
-        let heard_at = lock(&self.heard_at);
+        let heard_at = lock(&self.heard_at).clone();
         move |launch| {
             let heard_at = *heard_at.get(launch)?;
             Some(now.saturating_duration_since(heard_at).saturating_sub(2 * PAUSE))

@@ -323,10 +323,12 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Fills the free slots, those for chats first: each with a key of the project that has the fewest, the longest waiting first.
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
-    let is_anybody_ready = snapshot.startable.iter().any(|candidate| candidate.reason == StartReason::Ready);
-    // Most looks are for other reasons, and need no more of what lives.
-    let live = snapshot.instances.iter().filter(|instance| is_anybody_ready && instance.is_live());
-    let live: BTreeSet<&InstanceKey> = live.map(|instance| &instance.key).collect();
+    let mut live: BTreeSet<&InstanceKey> = BTreeSet::new();
+    // Most plans are made while nobody is, and a fleet is long.
+    if snapshot.startable.iter().any(|candidate| candidate.reason == StartReason::Ready) {
+        let instances = snapshot.instances.iter().filter(|instance| instance.is_live());
+        live = instances.map(|instance| &instance.key).collect();
+    }
     let mut chats = Waiting::new();
     let mut tasks = Waiting::new();
     for candidate in &snapshot.startable {

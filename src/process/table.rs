@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::adoption::{self, Found};
@@ -76,6 +77,8 @@ struct Table {
     starts: JoinSet<StartDone>,
     /// One task for each shim that lives; it returns when the shim is gone.
     shims: JoinSet<LaunchId>,
+    /// Whose shims these are.
+    followed: BTreeSet<LaunchId>,
     /// One task for each instance that lost its shim; it returns when nothing of it lives.
     clearing: JoinSet<LaunchId>,
     /// One task for each of those; it returns when that takes remarkably long.
@@ -123,6 +126,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
         starts: JoinSet::new(),
         shims: JoinSet::new(),
+        followed: BTreeSet::new(),
         clearing: JoinSet::new(),
         overdue: JoinSet::new(),
     };
@@ -160,7 +164,7 @@ impl Table {
                         self.is_deaf = true;
                     }
                 },
-                Some(Ok(launch)) = self.shims.join_next() => self.on_shim_gone(&launch),
+                Some(Ok(launch)) = self.shims.join_next() => self.on_shim_joined(&launch),
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
                 Some(Ok(launch)) = self.overdue.join_next() => self.on_overdue(&launch),
@@ -182,7 +186,7 @@ impl Table {
         }
     }
 
-    /// No start is left half-way; the agents stay with their shims.
+    /// No start is left half-way, and no shim without an agent; the agents stay with theirs.
     async fn leave(&mut self) {
         self.inbox.close();
         while let Some(done) = self.starts.join_next().await {
@@ -190,7 +194,20 @@ impl Table {
                 self.on_start_done(done);
             }
         }
+        // Who has said its last word is about to be gone: a service manager finds none of them left over.
+        let give_up_at = Instant::now() + 2 * instance_dir::LINGER;
+        while self.followed.iter().any(|launch| self.has_ended(launch)) {
+            let Ok(Some(gone)) = tokio::time::timeout_at(give_up_at, self.shims.join_next()).await else { break };
+            if let Ok(launch) = gone {
+                self.on_shim_joined(&launch);
+            }
+        }
         self.publish();
+    }
+
+    /// Also if it is forgotten.
+    fn has_ended(&self, launch: &LaunchId) -> bool {
+        self.entries.get(launch).is_none_or(|entry| entry.instance.phase.is_ended())
     }
 
     fn handle(&mut self, request: Request) {
@@ -307,6 +324,7 @@ impl Table {
 
     fn follow(&mut self, launch: &LaunchId, child: Option<Child>) {
         let Some(entry) = self.entries.get(launch) else { return };
+        self.followed.insert(launch.clone());
         let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
         self.shims.spawn(async move {
             shim.follow(&dir, child).await;
@@ -414,6 +432,11 @@ impl Table {
         }
         entry.instance.phase = phase;
         self.is_changed = true;
+    }
+
+    fn on_shim_joined(&mut self, launch: &LaunchId) {
+        self.followed.remove(launch);
+        self.on_shim_gone(launch);
     }
 
     fn on_shim_gone(&mut self, launch: &LaunchId) {

@@ -34,8 +34,6 @@ const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// How often, and how far apart, the record of an end is tried to be written where it can't be.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
-/// Between the last word of a keeper and its end.
-const LINGER: Duration = Duration::from_millis(250);
 /// After so long without anything to do, more of it is expected.
 const SETTLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What lives so long after its KILL is told as unkillable.
@@ -117,7 +115,7 @@ impl<'a> Keeper<'a> {
         })
     }
 
-    /// Returns when the tree is empty and its end is recorded.
+    /// Returns a little after the tree is empty and its end is recorded.
     pub fn keep(mut self) {
         // Look, then wait: what happened before the signals were listened to counts as well.
         while !self.reap() {
@@ -344,10 +342,10 @@ impl<'a> Keeper<'a> {
     fn linger(mut self) {
         // Those of its life.
         while self.events.take_signal().is_some() {}
-        self.events.wake_at(Some((BootInstant::now() + LINGER).as_millis()));
+        self.events.wake_at(None);
         let mut sources: Vec<PollFd<'_>> =
             self.events.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let _ = rustix::event::poll(&mut sources, None);
+        let _ = rustix::event::poll(&mut sources, Timespec::try_from(instance_dir::LINGER).ok().as_ref());
     }
 
     /// Nobody lives: writes down how it went, once. Nothing is added to the output after that.

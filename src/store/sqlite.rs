@@ -206,7 +206,8 @@ const NEWEST_WORK: &str = "\
 const ACCOUNTS: &str = "SELECT *, revision AS account_revision FROM accounts";
 
 /// The last number that an event has had, also if it isn't kept any more.
-const LAST_EVENT: &str = "SELECT COALESCE(MAX(seq), 0) AS seq FROM sqlite_sequence WHERE name = 'events'";
+const LAST_EVENT: &str = "SELECT MAX(COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0), \
+    COALESCE((SELECT MAX(seq) FROM events), 0)) AS seq";
 
 const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
 
@@ -576,7 +577,10 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
             let seq = |column| row.try_get(column).map_err(read_failed);
-            Ok(EventSpan { oldest: seq("oldest")?, newest: seq("newest")? })
+            let (oldest, newest): (i64, i64) = (seq("oldest")?, seq("newest")?);
+            // Nobody is told of an event that isn't given yet to those who ask for it.
+            let given = self.writer.at_hand().newest_events.newest().unwrap_or(newest);
+            Ok(EventSpan { oldest, newest: newest.min(given) })
         })
     }
 

@@ -15,7 +15,7 @@ use self::pairs::Pairs;
 use self::startable::Startable;
 use crate::store::Commit;
 
-/// All of it; empty until it was asked for.
+/// All of it; empty until it was asked for, or until the first commit.
 #[derive(Debug, Default)]
 pub(super) struct AtHand {
     pub(super) accounts: Accounts,

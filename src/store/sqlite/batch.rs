@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use futures::StreamExt as _;
-use sqlx::sqlite::SqliteArguments;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments as _, AssertSqlSafe, Either, Executor as _, Row as _, SqliteConnection};
 
 use super::{Binds, Value};
@@ -55,6 +55,11 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
+    /// What counts of a row.
+    fn found(&self, row: &SqliteRow) -> Result<i64, sqlx::Error> {
+        if matches!(self, Self::Revision(..)) { row.try_get("revision") } else { Ok(0) }
+    }
+
     /// What to answer a statement that has changed `n_changed` rows, and found one with `revision` in its column of this name.
     fn judge(self, n_changed: u64, found: Option<i64>) -> Result<(), CommitError> {
         match self {
@@ -94,7 +99,8 @@ impl Batch {
             // The parameters of all statements are counted through.
             let n_digits = part.bytes().take_while(u8::is_ascii_digit).count();
             let (number, rest) = part.split_at(n_digits);
-            let _ = write!(self.sql, "${}{rest}", n_bound + number.parse::<usize>().unwrap_or_default());
+            let number: usize = number.parse().expect("a dollar is that of a parameter");
+            let _ = write!(self.sql, "${}{rest}", n_bound + number);
         }
         self.sql.push(';');
         self.wanted.push(wanted);
@@ -123,7 +129,7 @@ impl Batch {
             let mut found = None;
             let n_changed = loop {
                 match results.next().await {
-                    Some(Ok(Either::Right(row))) => found = Some(row.try_get("revision").unwrap_or(0)),
+                    Some(Ok(Either::Right(row))) => found = Some(wanted.found(&row)?),
                     Some(Ok(Either::Left(done))) => break done.rows_affected(),
                     Some(Err(error)) => {
                         // What went before may be the cause.

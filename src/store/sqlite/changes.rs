@@ -1,6 +1,6 @@
 //! One commit, applied inside the transaction of the writing task: expectations first, then each row by its revision.
 //!
-//! It neither begins nor ends anything: what is to be undone after a failure is the caller's to undo.
+//! What is to be undone after a failure is the caller's to undo.
 
 use std::sync::LazyLock;
 
@@ -81,7 +81,11 @@ async fn finish(mut batch: Batch, connection: &mut SqliteConnection, commit: &Co
         if batch.is_full() {
             batch.run(connection).await?;
         }
-        add_change(&mut batch, change)?;
+        if let Err(failure) = add_change(&mut batch, change) {
+            // What comes before it is asked first.
+            batch.run(connection).await?;
+            return Err(failure);
+        }
     }
     batch.run(connection).await
 }
@@ -263,6 +267,7 @@ fn write_launch(batch: &mut Batch, launch: &Launch) {
     let row = bind_usage(bind_state(row, &launch.state), launch.activity.usage, launch.activity.failure);
     row.bind(&launch.activity.progress);
 }
+
 /// The state and what exists only in it; what belongs to other states becomes NULL.
 fn bind_state<'b>(row: &'b mut Batch, state: &LaunchState) -> &'b mut Batch {
     let (mut deadline, mut session, mut reason, mut ladder_at, mut end) = (None, None, None, None, None);

@@ -224,6 +224,8 @@ fn options(path: &Path, settings: Settings) -> SqliteConnectOptions {
         // 512 KiB of pages, at most: the daemon is to be small, and as small after thousands of launches as after hundreds.
         .pragma("cache_size", "-512")
         .pragma("journal_size_limit", "4194304")
+        // Compiled statements are memory, too.
+        .statement_cache_capacity(48)
         // Statements are not for the log: their times are those of the calls that the callers log.
         .disable_statement_logging();
     match settings.max_pages {

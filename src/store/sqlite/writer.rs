@@ -136,8 +136,10 @@ impl Task {
         if let Ok(n_requests) = tokio::time::timeout(IDLE_TIMEOUT, requests.recv_many(group, MAX_GROUP)).await {
             return n_requests;
         }
-        // Best effort: the next group is made whether it has worked or not.
-        let _ = execute(&mut self.connection, "PRAGMA shrink_memory").await;
+        // Best effort: the next group is made whether it has worked or not. One that isn't kept compiled takes the place of the last
+        // that wasn't.
+        let shrink = sqlx::query("PRAGMA shrink_memory").persistent(false);
+        let _ = shrink.execute(&mut self.connection).await;
         requests.recv_many(group, MAX_GROUP).await
     }
 

@@ -20,15 +20,21 @@ pub fn let_go_of_program() {
 }
 
 unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::size_t, _: *mut c_void) -> c_int {
-    // SAFETY: valid during this call, and so are the headers that it names, which are part of the loaded object.
-    let (base, headers) = unsafe {
-        let object = &*object;
-        (object.dlpi_addr, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
-    };
+    // SAFETY: valid during this call.
+    let object = unsafe { &*object };
+    let base = object.dlpi_addr;
     // SAFETY: a number is asked for by its name.
-    let is_kernels = base == unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    if object.dlpi_phdr.is_null() || (kernels != 0 && base == kernels) {
+        return 0;
+    }
     let Ok(Some(page_size)) = sysconf(SysconfVar::PAGE_SIZE) else { return 0 };
-    for header in headers.iter().filter(|_| !is_kernels) {
+    // SAFETY: headers of a loaded object are part of it, and it names how many there are.
+    let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
+    if headers.iter().any(|header| has_relocated_code(base, header)) {
+        return 0;
+    }
+    for header in headers {
         if let Some(pages) = unchanged_pages(base, header, page_size.cast_unsigned()) {
             let length = usize::try_from(pages.end - pages.start).unwrap_or(0);
             // SAFETY: no memory changes. Nothing writes to these pages, so that they hold what the file holds, also when they
@@ -39,10 +45,27 @@ unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::
     0
 }
 
-/// The pages of a loaded segment that nobody may write to, neither: what is relocated belongs to one that may be.
+/// Whether the header is of an object's dynamic section, and that says that what nobody may write to was written to by the loader.
+fn has_relocated_code(base: u64, header: &libc::Elf64_Phdr) -> bool {
+    const DT_NULL: u64 = 0;
+    const DT_TEXTREL: u64 = 22;
+    const DT_FLAGS: u64 = 30;
+    const DF_TEXTREL: u64 = 4;
+    if header.p_type != libc::PT_DYNAMIC {
+        return false;
+    }
+    let address = base.wrapping_add(header.p_vaddr) as *const [u64; 2];
+    let n_entries = usize::try_from(header.p_memsz / 16).unwrap_or(0);
+    // SAFETY: the section is loaded with its object, and stays as long; its entries are pairs of words.
+    let entries = unsafe { std::slice::from_raw_parts(address, n_entries) };
+    let mut entries = entries.iter().take_while(|[tag, _]| *tag != DT_NULL);
+    entries.any(|[tag, value]| *tag == DT_TEXTREL || (*tag == DT_FLAGS && value & DF_TEXTREL != 0))
+}
+
+/// The pages of a loaded segment that nobody may write to: what is relocated is in one that somebody may.
 fn unchanged_pages(base: u64, header: &libc::Elf64_Phdr, page_size: u64) -> Option<Range<u64>> {
     let is_unchanged = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0;
-    let start = base + header.p_vaddr;
+    let start = base.wrapping_add(header.p_vaddr);
     let pages = start / page_size * page_size..(start + header.p_filesz).next_multiple_of(page_size);
     (is_unchanged && !pages.is_empty()).then_some(pages)
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::domain::Task;
+use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::store::sqlite::{OpenError, Settings, SqliteStore};
 use agent_coordinator::store::{Change, Commit, CommitError, Store, StoreError, TaskFilter};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::rows::{agent, launch, task};
+use super::rows::{agent, at, launch, task};
 use super::{commit, made};
 
 const IMPATIENT: Settings = Settings { busy_timeout: Duration::from_millis(50), max_pages: None };
@@ -59,13 +60,14 @@ async fn commits_that_come_at_once_share_transactions() {
 #[tokio::test]
 async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("store.db")).await.unwrap();
-    made(&store, vec![task_change(100)]).await;
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    made(&store, vec![task_change(100), event_change(100)]).await;
     // Polled once each before the writing task runs, on the one thread of this test: they come at once. Each tenth writes a new
-    // row, and then one that is there already.
+    // row, tells of it, and then writes one that is there already.
     let commits = (0..30).map(|n| {
         let doomed = (n % 10 == 9).then(|| task_change(100));
-        commit(&store, std::iter::once(task_change(n)).chain(doomed).collect())
+        commit(&store, [task_change(n), event_change(n)].into_iter().chain(doomed).collect())
     });
     let before = store.n_transactions();
     let results = futures::future::join_all(commits).await;
@@ -75,6 +77,12 @@ async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
         assert_eq!(result.is_ok(), n % 10 != 9, "{n}: {result:?}");
         assert_eq!(store.task(&id).await.unwrap().is_some(), result.is_ok(), "{n}");
     }
+    // What is at hand, and what is in the file.
+    let told = store.events(0, 100).await.unwrap();
+    assert_eq!(told.len(), 28);
+    store.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.events(0, 100).await.unwrap(), told);
 }
 
 #[tokio::test]
@@ -92,6 +100,18 @@ async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
 
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 20);
+}
+
+fn event_change(n: usize) -> Change {
+    Change::Event(NewEvent {
+        at: at(1),
+        kind: "task.created",
+        agent: None,
+        project: None,
+        launch: None,
+        task: Some(format!("t{n}").parse().unwrap()),
+        detail: None,
+    })
 }
 
 fn task_change(n: usize) -> Change {

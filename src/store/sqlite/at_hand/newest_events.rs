@@ -38,6 +38,11 @@ impl NewestEvents {
         Some(kept.events.range(n_seen..).take(n_most).cloned().collect())
     }
 
+    /// The number of the last; `None` where nobody knows.
+    pub(in super::super) fn newest(&self) -> Option<i64> {
+        Some(self.lock().as_ref()?.newest)
+    }
+
     /// Begins with none, where the last number that an event has had is `newest`.
     pub(in super::super) fn begin_after(&self, newest: i64) {
         *self.lock() = Some(Kept { after: newest, newest, events: VecDeque::new() });
@@ -65,6 +70,11 @@ impl NewestEvents {
 impl Kept {
     fn add(&mut self, event: &NewEvent) {
         self.newest += 1;
+        if self.events.len() >= MAX_KEPT
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.after = oldest.seq;
+        }
         let NewEvent { at, kind, agent, project, launch, task, detail } = event.clone();
         self.events.push_back(Event {
             seq: self.newest,
@@ -76,11 +86,6 @@ impl Kept {
             task,
             detail,
         });
-        if self.events.len() > MAX_KEPT
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.after = oldest.seq;
-        }
     }
 
     /// They are gone from the file as well.
