@@ -69,6 +69,7 @@ impl PairRecord {
         failed_at.retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
         failed_at.push(at);
         let is_too_often = limit.failures > 0 && failed_at.len() >= limit.failures;
+        failed_at.drain(..failed_at.len().saturating_sub(limit.failures));
         let suspended_since = self.suspended_since.or((is_too_often || is_misconfigured).then_some(at));
         let is_misconfigured = self.is_misconfigured || is_misconfigured;
         Self { n_failures, failed_at, suspended_since, is_misconfigured, last_end_at: Some(at), ..self }
