@@ -20,6 +20,8 @@ use super::{Service, ServiceError};
 const MAX_BEHIND: usize = 256;
 /// Events of one batch.
 const MAX_BATCH: usize = 256;
+/// After a reading that failed.
+const READ_PAUSE: Duration = Duration::from_secs(1);
 /// Between two words that the status is another: it is asked for in answer, and changes all the time.
 const STATUS_PAUSE: Duration = Duration::from_millis(200);
 
@@ -85,15 +87,21 @@ impl Service {
     /// Hands out what happens, as long as it is polled. Cancel-safe: who follows reads what is missing.
     pub async fn hand_out_events(&self) -> Infallible {
         let (mut commits, mut reports) = (self.waiting.events.listen(), self.waiting.reports.listen());
-        let (mut last, mut status_from, mut status_at) = (None, Instant::now(), None);
+        let (mut last, mut again_at, mut status_from, mut status_at) = (None, None, Instant::now(), None);
         loop {
+            let news = async {
+                tokio::select! {
+                    () = commits.woken() => {}
+                    () = sleep_until(again_at) => {}
+                }
+            };
             tokio::select! {
-                () = commits.woken() => {
-                    last = match self.hand_out_after(last).await {
-                        Ok(last) => last,
+                () = news => {
+                    (last, again_at) = match self.hand_out_after(last).await {
+                        Ok(last) => (last, None),
                         Err(error) => {
                             tracing::warn!(error = %ErrorChain(&error), "could not read what happened; will try again");
-                            None
+                            (None, Some(Instant::now() + READ_PAUSE))
                         }
                     };
                 }

@@ -137,6 +137,17 @@ impl SqliteStore {
             rows.iter().map(read).collect()
         })
     }
+
+    /// Events, without those that are in the file already but not given yet to those who follow.
+    fn list_given<'a>(&'a self, query: SqlQuery<'a>) -> Answer<'a, Vec<Event>> {
+        Box::pin(async move {
+            let mut events = self.list(query, rows::event).await?;
+            if let Some(newest) = self.writer.at_hand().newest_events.newest() {
+                events.retain(|event| event.seq <= newest);
+            }
+            Ok(events)
+        })
+    }
 }
 
 fn read_failed(error: sqlx::Error) -> StoreError {
@@ -562,12 +573,12 @@ impl Store for SqliteStore {
             return Box::pin(std::future::ready(Ok(events)));
         }
         let sql = "SELECT * FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
-        self.list(sqlx::query(sql).bind(after).bind(limit(n_most)), rows::event)
+        self.list_given(sqlx::query(sql).bind(after).bind(limit(n_most)))
     }
 
     fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, n_most: usize) -> Answer<'a, Vec<Event>> {
         let sql = "SELECT * FROM events WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-        self.list(sqlx::query(sql).bind(task.as_str()).bind(after).bind(limit(n_most)), rows::event)
+        self.list_given(sqlx::query(sql).bind(task.as_str()).bind(after).bind(limit(n_most)))
     }
 
     fn event_span(&self) -> Answer<'_, EventSpan> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -16,9 +17,11 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{ChatSettings, Force, Service, Settings, StopTarget};
+use agent_coordinator::service::{ChatSettings, Force, News, Service, Settings, StopTarget};
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{Change, Commit, Store};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -162,6 +165,30 @@ async fn no_start_slips_past_a_stop_of_its_pair() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_all() {
     check_no_start_slips_past(StopTarget::All, StartReason::Paused).await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_at_once_is_told_when_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = Arc::new(SqliteStore::open(&path).await.unwrap());
+    let service = Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
+    let mut follower = service.follow(None).await.unwrap();
+    let mut handing_out = pin!(service.hand_out_events());
+    assert!(futures::poll!(&mut handing_out).is_pending());
+    service.stop(&StopTarget::All, Force::No).await.unwrap();
+    let mut stranger = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    sqlx::raw_sql("ALTER TABLE events RENAME TO hidden").execute(&mut stranger).await.unwrap();
+    // One attempt. Should it come later than that, it finds all as it was.
+    let _ = tokio::time::timeout(Duration::from_millis(200), &mut handing_out).await;
+    sqlx::raw_sql("ALTER TABLE hidden RENAME TO events").execute(&mut stranger).await.unwrap();
+    let next = tokio::time::timeout(Duration::from_mins(1), follower.next());
+    let news = tokio::select! {
+        never = handing_out => match never {},
+        news = next => news.expect("it is told, though nothing more happened").unwrap(),
+    };
+    let News::Events(events) = news else { panic!("{news:?}") };
+    assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["person.stop"]);
 }
 
 #[tokio::test]
