@@ -6,7 +6,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::ptr;
 
 use nix::libc;
 use nix::unistd::{SysconfVar, sysconf};
@@ -15,13 +14,18 @@ use rustix::mm::{Advice, madvise};
 /// Lets go of the pages of the program and its libraries that hold what their files hold: code and constants. Those that are
 /// used again come back from the page cache. Nothing is changed where that can't be.
 pub fn let_go_of_program() {
-    // SAFETY: the function gets what it expects, and nothing by its last argument.
-    unsafe { libc::dl_iterate_phdr(Some(let_go_of_object), ptr::null_mut()) };
+    let of_files = std::fs::read_to_string("/proc/self/maps").map(|maps| pages_of_files(&maps)).unwrap_or_default();
+    // SAFETY: the function gets what it expects, and the pages live as long as the call.
+    unsafe { libc::dl_iterate_phdr(Some(let_go_of_object), (&raw const of_files).cast_mut().cast()) };
 }
 
-unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::size_t, _: *mut c_void) -> c_int {
-    // SAFETY: valid during this call.
-    let object = unsafe { &*object };
+unsafe extern "C" fn let_go_of_object(
+    object: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    of_files: *mut c_void,
+) -> c_int {
+    // SAFETY: both are valid during this call; the second is what was given for it.
+    let (object, of_files) = unsafe { (&*object, &*of_files.cast::<Vec<Range<u64>>>()) };
     let base = object.dlpi_addr;
     // SAFETY: a number is asked for by its name.
     let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
@@ -35,7 +39,10 @@ unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::
         return 0;
     }
     for header in headers {
-        if let Some(pages) = unchanged_pages(base, header, page_size.cast_unsigned()) {
+        // A program that unpacked itself has its code in memory alone, which would be gone for good.
+        if let Some(pages) = unchanged_pages(base, header, page_size.cast_unsigned())
+            && of_files.iter().any(|of_file| of_file.start <= pages.start && pages.end <= of_file.end)
+        {
             let length = usize::try_from(pages.end - pages.start).unwrap_or(0);
             // SAFETY: no memory changes. Nothing writes to these pages, so that they hold what the file holds, also when they
             // are read anew; a debugger's breakpoint is lost.
@@ -43,6 +50,18 @@ unsafe extern "C" fn let_go_of_object(object: *mut libc::dl_phdr_info, _: libc::
         }
     }
     0
+}
+
+/// What is mapped from files, by the lines of `/proc/self/maps`: adjoining ones of one kind are one line there.
+fn pages_of_files(maps: &str) -> Vec<Range<u64>> {
+    let mapped = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let inode = fields.nth(3)?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        Some(address(start)?..address(end)?).filter(|_| inode != "0")
+    };
+    maps.lines().filter_map(mapped).collect()
 }
 
 /// Whether the header is of an object's dynamic section, and that says that what nobody may write to was written to by the loader.
@@ -94,6 +113,16 @@ mod tests {
         assert_eq!(pages(header(libc::PT_LOAD, constants, 0x5000, 0)), None);
         // A part of one that may be written to.
         assert_eq!(pages(header(libc::PT_GNU_RELRO, libc::PF_R, 0x4000, 0x1000)), None);
+    }
+
+    #[test]
+    fn what_no_file_holds_is_kept() {
+        let maps = "\
+            5580000-5583000 r--p 00000000 fe:00 1234                       /usr/bin/agent coordinator\n\
+            5583000-5590000 r-xp 00003000 fe:00 1234                       /usr/bin/agent coordinator\n\
+            5590000-5591000 r-xp 00000000 00:00 0 \n\
+            7ffd000-7fff000 r-xp 00000000 00:00 0                          [vdso]\n";
+        assert_eq!(pages_of_files(maps), [0x0558_0000..0x0558_3000, 0x0558_3000..0x0559_0000]);
     }
 
     /// How much of what files hold is in the page tables of this process, in kilobytes.
