@@ -147,6 +147,14 @@ fn launchd_is_told_the_same_as_systemd() {
     assert_eq!(plist.get("KeepAlive").get("SuccessfulExit"), &Plist::Boolean(false));
     let seconds: u64 = setting("agent-coordinator.service", "TimeoutStopSec").parse().unwrap();
     assert_eq!(plist.get("ExitTimeOut"), &Plist::Number(seconds));
+    // What people are told to type names this very service, and the signal of RestartKillSignal=.
+    let told = fs::read_to_string(file.with_file_name("README.md")).unwrap();
+    let Plist::Text(label) = plist.get("Label") else { panic!("no text") };
+    let signal = setting("agent-coordinator.service", "RestartKillSignal");
+    assert!(told.contains(&format!("`launchctl kill {signal} gui/$(id -u)/{label}`")));
+    for target in told.split("gui/$(id -u)/").skip(1) {
+        assert!(target.starts_with(label.as_str()), "{target}");
+    }
 }
 
 #[test]
