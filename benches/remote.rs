@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
-use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::plan::Limits;
-use agent_coordinator::service::world::SystemWorld;
+use agent_coordinator::domain::{Incarnation, Secret};
+use agent_coordinator::service::world::{SystemWorld, World as _};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use support::agent::{self, Beginnings, Role, monotonic};
@@ -82,6 +82,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
             polling_interval: Duration::from_secs(10),
             only_seed_steps,
         },
+        Incarnation::after(None, SystemWorld.now(), 0),
         Arc::new(SystemWorld),
     ));
     // The connection is made once.

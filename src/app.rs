@@ -43,7 +43,7 @@ use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::store::Store;
 use crate::sys::{footprint, machine};
-use crate::telemetry::LogLevel;
+use crate::telemetry::{ErrorChain, LogLevel};
 use notify::ServiceManager;
 use parts::Parts;
 use reload::Reloader;
@@ -79,6 +79,8 @@ pub enum Ending {
     Clean,
     /// Asked twice: it went without waiting for anything.
     Hurried(Signal),
+    /// A later start of its coordinator has taken its place elsewhere.
+    Superseded,
 }
 
 /// The manifest of the configuration names what isn't there.
@@ -136,9 +138,10 @@ pub async fn run(
     if early.is_none() {
         manager.ready();
     }
-    let first = tokio::select! {
+    let cause = tokio::select! {
         biased;
-        signal = next_or(&mut signals, early) => signal,
+        signal = next_or(&mut signals, early) => Some(signal),
+        () = started.superseded() => None,
         () = started.parts.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
         never = reloader.attend(&started) => match never {},
         never = stay_small() => match never {},
@@ -146,19 +149,24 @@ pub async fn run(
     // Who asks from now on is told that nobody reads it any more.
     let config = reloader.in_use().clone();
     drop(reloader);
-    let policy = match first {
-        Signal::Terminate => config.shutdown.sigterm,
-        Signal::Interrupt => config.shutdown.sigint,
-        Signal::Leave => AtShutdown::Keep,
+    let policy = match cause {
+        Some(Signal::Terminate) => config.shutdown.sigterm,
+        Some(Signal::Interrupt) => config.shutdown.sigint,
+        Some(Signal::Leave) => AtShutdown::Keep,
+        // The later start takes them for lost, and starts them again.
+        None => AtShutdown::Stop,
     };
     manager.stopping();
+    if cause.is_none() {
+        started.give_way(&config).await;
+    }
     tracing::info!(
-        signal = first.as_str(),
+        signal = cause.map(Signal::as_str),
         agents = if policy == AtShutdown::Keep { "kept" } else { "stopped" },
         "stopping"
     );
     tokio::select! {
-        () = shutdown(&started, policy, &config) => Ok(Ending::Clean),
+        () = shutdown(&started, policy, &config) => Ok(cause.map_or(Ending::Superseded, |_| Ending::Clean)),
         second = signals.next() => {
             tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
             if let Some(supervisor) = &started.supervisor {
@@ -198,6 +206,32 @@ struct Daemon {
     server: Option<Server>,
     supervisor: Option<Supervisor>,
     parts: Parts,
+}
+
+impl Daemon {
+    /// Returns when the server elsewhere has told that a later start of this coordinator is there.
+    async fn superseded(&self) {
+        match &self.supervisor {
+            Some(supervisor) => supervisor.superseded().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells the agents to end, because another one of this coordinator's name is there that takes them for lost.
+    async fn give_way(&self, config: &Config) {
+        tracing::error!(
+            state_dir = %config.state_dir.display(),
+            "a later start of this coordinator works for the server: is one state directory a copy of the other? The agents here \
+             end, and the next start here takes a coordinator id of its own"
+        );
+        // First of all: a start after a crash must not take the place of the other in turn.
+        if let Err(error) = identity::give_up_coordinator_id(&config.state_dir) {
+            tracing::error!(error = %ErrorChain(error.as_ref()), "the next start here would take the other's place");
+        }
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.stop_agents(None).await;
+        }
+    }
 }
 
 /// What a daemon is started with.
@@ -286,7 +320,9 @@ impl Start<'_> {
             tracing::warn!("the configuration has no passkeys (agents.ID.passkey): no agent will be started");
         }
         let remote_config = supervisor::remote_config(config, &id);
-        let control = Arc::new(RemoteControlPlane::new(remote_config, Arc::new(SystemWorld)));
+        // Only now: one that finds the state directory in use takes nobody's place.
+        let incarnation = identity::next_incarnation(&config.state_dir)?;
+        let control = Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
         let (listening, woken, serves) = (Arc::clone(&control), nudge.clone(), parts.serving.clone());
         parts.spawn(async move {
             tokio::select! {

@@ -13,6 +13,7 @@ pub mod forge;
 pub mod guidance;
 pub mod host;
 pub mod id;
+pub mod incarnation;
 pub mod instance;
 pub mod key;
 pub mod language;
@@ -47,6 +48,7 @@ pub use id::{
     AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId,
     TaskId,
 };
+pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};
 pub use key::{InstanceKey, Purpose};
 pub use language::Language;

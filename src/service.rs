@@ -54,7 +54,7 @@ pub mod world;
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -92,7 +92,7 @@ pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::retention::Retention;
-use crate::domain::{CoordinatorId, Guidance, Language, Refusal, Secret, Timestamp};
+use crate::domain::{CoordinatorId, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
 use waiting::Waiting;
@@ -151,6 +151,8 @@ pub struct Service {
     ending: CancellationToken,
     activity: caller::Activity,
     coordinators: status::CoordinatorBoard,
+    /// Which start of each coordinator elsewhere is the latest.
+    incarnations: Mutex<Incarnations>,
     activities: activities::Activities,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
@@ -188,6 +190,7 @@ impl Service {
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
             coordinators: status::CoordinatorBoard::default(),
+            incarnations: Mutex::default(),
             activities: activities::Activities::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),

@@ -12,7 +12,7 @@ use super::lock::RoleLock;
 use crate::config::Config;
 use crate::coordinator::Token;
 use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
-use crate::domain::{CoordinatorId, Secret};
+use crate::domain::{CoordinatorId, Incarnation, Secret};
 use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
 
@@ -84,6 +84,26 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
     coordinator_id(state_dir)
 }
 
+/// This start of a coordinator whose server is elsewhere, later than all before it.
+pub(super) fn next_incarnation(state_dir: &Path) -> anyhow::Result<Incarnation> {
+    let world: &dyn World = &SystemWorld;
+    let path = state_dir.join("coordinator_incarnation");
+    // One that can't be read is as one that was lost: the clock makes the next one later.
+    let previous = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    let mut mark = [0; 8];
+    world.fill(&mut mark);
+    let incarnation = Incarnation::after(previous, world.now(), u64::from_ne_bytes(mark));
+    write_line(&path, &incarnation.to_string())?;
+    Ok(incarnation)
+}
+
+/// Leaves the name to a later start of this coordinator elsewhere, of which this state directory is a copy, or the original: the next
+/// start here takes one of its own.
+pub(super) fn give_up_coordinator_id(state_dir: &Path) -> anyhow::Result<()> {
+    let path = state_dir.join("coordinator_id");
+    fs::remove_file(&path).with_context(|| format!("could not remove `{}`; do it by hand", path.display()))
+}
+
 /// What coordinators elsewhere show to this server.
 pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
     let world: &dyn World = &SystemWorld;
@@ -107,6 +127,12 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<St
         Err(error) => return Err(error).with_context(|| format!("could not read `{}`", path.display())),
     }
     let text = make();
+    write_line(path, &text)?;
+    Ok(text)
+}
+
+/// Makes a private file of one line, or replaces it.
+fn write_line(path: &Path, text: &str) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     let write = || -> io::Result<()> {
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
@@ -114,6 +140,5 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<St
         file.sync_all()?;
         fs::rename(&draft, path)
     };
-    write().with_context(|| format!("could not write `{}`", path.display()))?;
-    Ok(text)
+    write().with_context(|| format!("could not write `{}`", path.display()))
 }

@@ -288,6 +288,14 @@ impl Supervisor {
         })
     }
 
+    /// Returns when its server has told that a later start of this coordinator is there.
+    pub(super) async fn superseded(&self) {
+        match &self.remote {
+            Some(remote) => remote.superseded().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Starts nothing more, and returns when the agents are left to their keepers or have ended, as `mode` says.
     pub(super) async fn end(&self, mode: Mode) {
         self.mode.send_replace(mode);

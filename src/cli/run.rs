@@ -63,6 +63,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         Ok(Ending::Hurried(signal)) => ExitCode::from(signal.exit_code()),
+        Ok(Ending::Superseded) => ExitCode::from(super::error::EXIT_FAILED),
         Err(error) if app::is_about_configuration(&error) => {
             let _ = writeln!(io::stderr(), "{}", telemetry::ErrorChain(error.as_ref()));
             ExitCode::from(super::error::EXIT_CONFIGURATION)

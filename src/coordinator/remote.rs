@@ -21,7 +21,8 @@ use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::pair::{Backoff, StartReason};
 use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::{
-    Activity, AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason, Timestamp,
+    Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason,
+    Timestamp,
 };
 use crate::instance_dir;
 use crate::mcp_client::{CallError, McpClient};
@@ -102,9 +103,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl RemoteControlPlane {
-    pub fn new(config: RemoteConfig, world: Arc<dyn World>) -> Self {
+    /// `incarnation` is this start of the coordinator.
+    pub fn new(config: RemoteConfig, incarnation: Incarnation, world: Arc<dyn World>) -> Self {
         Self {
-            link: Link::new(config.server.clone(), config.token.clone()),
+            link: Link::new(config.server.clone(), config.token.clone(), incarnation),
             seed: SeedSteps::default(),
             clock_offset: AtomicI64::new(0),
             status: watch::Sender::new(None),
@@ -133,6 +135,12 @@ impl RemoteControlPlane {
     /// How it stands with the server, now and whenever that changes.
     pub fn link_state(&self) -> watch::Receiver<LinkState> {
         self.link.state()
+    }
+
+    /// Returns when the server has told that a later start of this coordinator is there: its agents are that one's business no less
+    /// than this one's, and can't be both's. Cancel-safe.
+    pub async fn superseded(&self) {
+        self.link.superseded().await;
     }
 
     /// What the coordinator last said of itself.
@@ -232,7 +240,8 @@ impl RemoteControlPlane {
             return Ok(());
         }
         match self.link.call::<serde_json::Value>(&client, tool, arguments, PATIENCE).await {
-            Ok(_) => Ok(()),
+            // The later start speaks of it from now on.
+            Ok(_) | Err(LinkError::Superseded) => Ok(()),
             Err(LinkError::Call(CallError::Refused { code, message, .. })) if is_settled(&code) => {
                 tracing::warn!(tool, code, message, "the server has another view of a launch");
                 Ok(())

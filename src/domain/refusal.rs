@@ -46,6 +46,8 @@ pub enum Refusal {
     Changed { what: &'static str, id: String, revision: i64 },
     #[error("Launch {launch} is kept by another coordinator")]
     NotYourLaunch { launch: LaunchId },
+    #[error("A later start of coordinator {coordinator} is there")]
+    Superseded { coordinator: CoordinatorId },
     #[error("The output of launch {launch} is where its coordinator {coordinator} runs")]
     OutputElsewhere { launch: LaunchId, coordinator: CoordinatorId },
     #[error("The server is being stopped")]
@@ -129,6 +131,7 @@ impl Refusal {
             Self::SessionNotFound { .. } => "session_not_found",
             Self::Changed { .. } => "precondition_failed",
             Self::NotYourLaunch { .. } => "not_your_launch",
+            Self::Superseded { .. } => "superseded",
             Self::OutputElsewhere { .. } => "output_on_other_host",
             Self::ServerStopping => "server_stopping",
             Self::NoOpenLaunch { .. } => "no_open_launch",
@@ -179,6 +182,9 @@ impl Refusal {
             Self::CoordinatorOnly => Some("agents call get_my_task and report_completed"),
             Self::NotYourLaunch { .. } => {
                 Some("give the coordinator_id that claimed it; two coordinators need two of them")
+            }
+            Self::Superseded { .. } => {
+                Some("end your agents; a copy of a coordinator needs a coordinator_id of its own")
             }
             Self::OutputElsewhere { .. } => Some(
                 "ask there: agent-coordinator logs AGENT PROJECT --config …; its last lines come here when the agent has ended",

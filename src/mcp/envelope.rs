@@ -2,6 +2,9 @@
 //!
 //! A tool names who may call it by a type ([`Who`]); the envelope finds that caller before the tool runs, so no tool can forget.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 
@@ -210,6 +213,12 @@ impl Who for Coordinator {
             text: "The coordinator that asks: a name of its choice, always the same.",
             is_required: false,
         },
+        IdentityArgument {
+            name: "coordinator_incarnation",
+            text: "Which start of that coordinator asks: NUMBER.MARK, where a later start has a greater number. Earlier ones are \
+                   refused from then on.",
+            is_required: false,
+        },
     ];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
@@ -220,16 +229,10 @@ impl Who for Coordinator {
         if !is_coordinator {
             return Err(Refusal::CoordinatorOnly.into());
         }
-        let id = match incoming.text("coordinator_id")? {
-            None => None,
-            Some(id) => Some(
-                id.reveal()
-                    .parse()
-                    .map_err(|invalid| CallError::Arguments(format!("argument `coordinator_id`: {invalid}")))?,
-            ),
-        };
+        let id = incoming.parsed("coordinator_id")?;
+        let incarnation = incoming.parsed("coordinator_incarnation")?;
         if let Some(id) = &id {
-            incoming.service.heard_from(id);
+            incoming.service.hear_coordinator(id, incarnation)?;
         }
         Ok(Self { id })
     }
@@ -239,8 +242,11 @@ impl Who for Coordinator {
 pub(super) struct NamedCoordinator(pub(super) CoordinatorId);
 
 impl Who for NamedCoordinator {
-    const ARGUMENTS: &'static [IdentityArgument] =
-        &[Coordinator::ARGUMENTS[0], IdentityArgument { is_required: true, ..Coordinator::ARGUMENTS[1] }];
+    const ARGUMENTS: &'static [IdentityArgument] = &[
+        Coordinator::ARGUMENTS[0],
+        IdentityArgument { is_required: true, ..Coordinator::ARGUMENTS[1] },
+        Coordinator::ARGUMENTS[2],
+    ];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let Coordinator { id } = Coordinator::find(incoming).await?;
@@ -258,6 +264,14 @@ impl Incoming<'_> {
     /// A token: the argument, else what the transport brought.
     fn token(&self, name: &str) -> Result<Option<Secret>, CallError> {
         Ok(self.text(name)?.or_else(|| self.sender.bearer.clone()))
+    }
+
+    /// A text argument of a form of its own.
+    fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, CallError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let parsed =
+            text.reveal().parse().map_err(|invalid| CallError::Arguments(format!("argument `{name}`: {invalid}")));
+        parsed.map(Some)
     }
 
     /// A text argument.

@@ -72,6 +72,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::AmbiguousLaunch { .. }
         | Refusal::OtherTaskBegun { .. }
         | Refusal::WrongPurpose { .. }
+        | Refusal::Superseded { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

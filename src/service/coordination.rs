@@ -1,11 +1,13 @@
 //! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
+use crate::domain::incarnation::{Heard, Incarnation};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason, Verdict};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
@@ -241,9 +243,30 @@ impl Service {
         }
     }
 
-    /// A coordinator is there: it asked for something.
-    pub fn heard_from(&self, coordinator: &CoordinatorId) {
+    /// A coordinator is there: it asked for something, and said perhaps which start of it that is.
+    ///
+    /// # Errors
+    /// `Superseded`, where a later start was heard.
+    pub fn hear_coordinator(
+        &self,
+        coordinator: &CoordinatorId,
+        incarnation: Option<Incarnation>,
+    ) -> Result<(), Refusal> {
+        if let Some(incarnation) = incarnation {
+            // In memory: what was refused has ended, and what wasn't there to be refused is when both speak again.
+            let heard = self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).hear(coordinator, incarnation);
+            match heard {
+                Heard::Latest => {}
+                Heard::Successor => {
+                    tracing::info!(coordinator_id = %coordinator, "a later start of a coordinator is there");
+                    // One that goes on all the same may wait for news: it asks again, and hears of this.
+                    self.waiting.coordinators.wake();
+                }
+                Heard::Superseded => return Err(Refusal::Superseded { coordinator: coordinator.clone() }),
+            }
+        }
         self.coordinators.heard_from(coordinator, self.now());
+        Ok(())
     }
 }
 

@@ -52,6 +52,7 @@ macro_rules! contract {
                 health_check_says_who_answers_and_how_much_there_is
                 active_projects_are_listed_with_their_active_agents
                 a_status_is_shown_to_people
+                an_earlier_start_of_a_coordinator_is_refused
             }
             starts {
                 a_yes_reserves_the_start_for_who_asked

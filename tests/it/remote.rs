@@ -9,6 +9,7 @@ mod seed_steps;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::Value;
 
@@ -336,11 +337,9 @@ fn a_server_that_comes_back_hears_how_its_coordinators_stand() {
 fn a_copy_of_a_state_directory_is_another_coordinator() {
     let server = Daemon::serving("");
     let original = supervising(&server, KNOWS_AGT);
-    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    server.with_one_task(PATIENT_WORK);
     let agent = server.written_pid("ready");
-    let mut copy = Daemon::supervising(&socket_of(&server), KNOWS_AGT);
-    let copied = std::process::Command::new("cp").arg("-r").arg(original.state()).arg(copy.state()).status().unwrap();
-    assert!(copied.success());
+    let mut copy = copy_of(&original, &server);
     copy.start();
     let is_copy =
         |line: &Value| line["message"].as_str().is_some_and(|message| message.contains("is a copy of another"));
@@ -355,4 +354,59 @@ fn a_copy_of_a_state_directory_is_another_coordinator() {
     until("the work is done", || server.task_status("tsk") == "done");
     assert_eq!(server.until_ended("agt")["outcome"], "completed");
     assert_eq!((server.ended("agt").len(), server.work().join("one.twin").exists()), (1, false));
+}
+
+#[test]
+fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
+    let server = Daemon::serving("");
+    let mut original = supervising(&server, KNOWS_AGT);
+    server.with_one_task(PATIENT_WORK);
+    let agent = server.written_pid("ready");
+    let mut copy = copy_of(&original, &server);
+    // As on a machine that was cloned whole: nothing shows that it is another place.
+    let (of_original, own) =
+        [&original, &copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string()).into();
+    let place = copy.state().join("coordinator_place");
+    let copied = fs::read_to_string(&place).unwrap();
+    fs::write(&place, copied.replacen(&of_original, &own, 1)).unwrap();
+    fs::remove_file(server.work().join("ready")).unwrap();
+    copy.start();
+    assert_eq!(original.wait().code(), Some(1), "{}", original.log());
+    assert!(is_gone(agent));
+    let told = |line: &Value| {
+        line["message"].as_str().is_some_and(|text| text.starts_with("a later start of this coordinator"))
+    };
+    assert!(
+        original.log().lines().any(|line| serde_json::from_str(line).is_ok_and(|line| told(&line))),
+        "{}",
+        original.log()
+    );
+    // Started again, it is a coordinator of its own, and each leaves the other's agents alone.
+    server.written_pid("ready");
+    original.start();
+    until("both are there", || {
+        let status = server.status();
+        let coordinators = status["coordinators"].as_array().unwrap();
+        coordinators.len() == 2 && coordinators.iter().all(|coordinator| coordinator["is_there"] == true)
+    });
+    fs::write(server.work().join("go"), "").unwrap();
+    until("the work is done", || server.task_status("tsk") == "done");
+    let outcomes = until_some("the ends are known", || {
+        let ended = server.ended("agt");
+        (ended.len() == 2).then(|| ended.iter().map(|ended| ended["outcome"].clone()).collect::<Vec<_>>())
+    });
+    assert!(outcomes.contains(&"completed".into()) && outcomes.contains(&"lost".into()), "{outcomes:?}");
+    assert!(!server.work().join("one.twin").exists());
+}
+
+/// One agent, which waits to be let go.
+const PATIENT_WORK: &[&str] =
+    &["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"];
+
+/// A coordinator with a copy of another's state directory, not started.
+fn copy_of(original: &Daemon, server: &Daemon) -> Daemon {
+    let copy = Daemon::supervising(&socket_of(server), KNOWS_AGT);
+    let copied = std::process::Command::new("cp").arg("-r").arg(original.state()).arg(copy.state()).status().unwrap();
+    assert!(copied.success());
+    copy
 }

@@ -7,22 +7,29 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::LinkState;
-use crate::domain::{Secret, ServerAddress};
+use crate::domain::{Incarnation, Secret, ServerAddress};
 use crate::mcp_client::{CallError, ConnectError, McpClient};
 use crate::telemetry::ErrorChain;
 
 /// The code of a refusal for who is no coordinator.
 const NOT_LET_IN: &str = "coordinator_only";
 /// Arguments that a server may not know, and does without.
-const OPTIONAL: [&str; 3] = ["coordinator_id", "coordinator_token", "purpose"];
+const OPTIONAL: [&str; 4] = ["coordinator_id", INCARNATION, "coordinator_token", "purpose"];
+const INCARNATION: &str = "coordinator_incarnation";
+/// The code of a refusal for one that a later start has taken the place of.
+const SUPERSEDED: &str = "superseded";
 
 pub(super) struct Link {
     server: ServerAddress,
     token: watch::Sender<Token>,
     attempt: Mutex<Attempt>,
     state: watch::Sender<LinkState>,
+    incarnation: Incarnation,
+    /// Cancelled when the server refuses it for a later one.
+    superseded: CancellationToken,
 }
 
 /// What a coordinator shows to its server.
@@ -63,6 +70,8 @@ pub(super) enum LinkError {
     /// It answered its health check, with something else than "ok".
     #[error("the server says that it is `{0}`")]
     Unhealthy(String),
+    #[error("a later start of this coordinator has taken its place")]
+    Superseded,
     #[error("the server does not accept this coordinator: {0}")]
     NotLetIn(&'static str),
     /// Its list of projects goes on and on.
@@ -94,9 +103,20 @@ impl Token {
 }
 
 impl Link {
-    pub(super) fn new(server: ServerAddress, token: Token) -> Self {
-        let token = watch::Sender::new(token);
-        Self { server, token, attempt: Mutex::default(), state: watch::Sender::new(LinkState::default()) }
+    pub(super) fn new(server: ServerAddress, token: Token, incarnation: Incarnation) -> Self {
+        Self {
+            server,
+            token: watch::Sender::new(token),
+            attempt: Mutex::default(),
+            state: watch::Sender::new(LinkState::default()),
+            incarnation,
+            superseded: CancellationToken::new(),
+        }
+    }
+
+    /// Returns when the server has refused a call because a later start of this coordinator is there. Cancel-safe.
+    pub(super) async fn superseded(&self) {
+        self.superseded.cancelled().await;
     }
 
     pub(super) fn server(&self) -> &ServerAddress {
@@ -151,11 +171,15 @@ impl Link {
         self.identify(client, tool, &mut arguments);
         let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
             CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.borrow().advice()),
+            CallError::Refused { code, .. } if code == SUPERSEDED => {
+                self.superseded.cancel();
+                LinkError::Superseded
+            }
             error => error.into(),
         });
         match &result {
             Ok(_) => self.note(None),
-            Err(error @ LinkError::NotLetIn(_)) => self.note(Some(error)),
+            Err(error @ (LinkError::NotLetIn(_) | LinkError::Superseded)) => self.note(Some(error)),
             // It is there; what it refuses is the asker's business.
             Err(LinkError::Call(CallError::Refused { .. })) => self.note(None),
             Err(error) => {
@@ -173,6 +197,9 @@ impl Link {
         // A socket knows its peers; a token that happens to lie in the state directory may be another server's.
         if let (ServerAddress::Socket(_), Token::Given(token)) = (&self.server, &*self.token.borrow()) {
             arguments.insert("coordinator_token".to_owned(), token.reveal().into());
+        }
+        if arguments.contains_key("coordinator_id") {
+            arguments.insert(INCARNATION.to_owned(), self.incarnation.to_string().into());
         }
         for name in OPTIONAL {
             if !client.takes(tool, name) {

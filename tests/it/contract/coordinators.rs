@@ -95,3 +95,27 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
         .collect();
     assert_eq!(limits, [json!(["crd_far", 2, 0]), json!(["crd_near", 1, 0])]);
 }
+
+pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
+    bed.with_a_task();
+    let start =
+        |id: &str, incarnation: &str| bed.coordinator(id).with(&json!({ "coordinator_incarnation": incarnation }));
+    let (mut earlier, mut later) = (start("crd_one", "7.5"), start("crd_one", "8.1"));
+    earlier.done("wait_for_work", json!({}));
+    later.done("wait_for_work", json!({}));
+    let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
+    for tool in ["wait_for_work", "should_start", "list_stop_requests"] {
+        let refusal = earlier.call(tool, pair.clone()).refusal("superseded");
+        assert_eq!(refusal["error"], "A later start of coordinator crd_one is there");
+        assert_eq!(refusal["hint"], "end your agents; a copy of a coordinator needs a coordinator_id of its own");
+    }
+    assert_eq!(later.done("should_start", pair)["should_start"], true);
+    // Others, and who doesn't say which start it is, are none of that.
+    start("crd_two", "1.1").done("wait_for_work", json!({}));
+    bed.coordinator("crd_one").done("wait_for_work", json!({}));
+    let error = start("crd_one", "8").call("wait_for_work", json!({})).error(-32602);
+    assert!(
+        error.contains("argument `coordinator_incarnation`: `8` is no incarnation: expected NUMBER.MARK"),
+        "{error}"
+    );
+}

@@ -89,6 +89,7 @@ impl Round<'_> {
                     ("session_token", _) => token.into(),
                     ("coordinator_token" | "limit" | "cursor" | "seen" | "execution_id", _) => continue,
                     ("coordinator_id", _) => "crd_test".into(),
+                    ("coordinator_incarnation", _) => "1.1".into(),
                     ("agent_id", _) => "agt_b".into(),
                     ("project_id", _) => "prj".into(),
                     ("passkey", _) => MARKER.into(),
