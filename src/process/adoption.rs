@@ -97,16 +97,17 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
         return lock;
     }
     let Some(shim) = shims::find(dir) else { return lock };
+    // The log that it writes to may be gone, too. Before the lock is right again: only as long as it isn't, the next daemon does
+    // what this one dies without having done.
+    if let Some(handle) = shims::open(&shim) {
+        handle.send(Signal::HUP);
+    }
     let noted = lock::note_anew(dir, &shim);
     if let Err(error) = noted {
         warn!(path = %dir.display(), error = &error as &dyn std::error::Error, "could not mend the lock of an instance");
         return lock;
     }
     warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its keeper");
-    if let Some(handle) = shims::open(&shim) {
-        // The log that it writes to may be gone, too.
-        handle.send(Signal::HUP);
-    }
     LockState::Held(Some(shim))
 }
 
