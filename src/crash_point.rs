@@ -1,5 +1,5 @@
-//! The moments between the steps of a launch at which a test lets the daemon die, to see that the next one mends what is left,
-//! or hang, to see that somebody notices.
+//! The moments between the steps of a launch, and of a start of the daemon, at which a test lets the daemon die, to see that the
+//! next one mends what is left, or hang, to see that somebody notices.
 //!
 //! In builds with `debug_assertions` only; in all others [`reach`] is nothing. Knows no step: whoever has just taken one says
 //! so, in the daemon and in its keepers.
@@ -7,9 +7,16 @@
 #[cfg(debug_assertions)]
 use std::ffi::CString;
 
-/// A moment, named by the step just taken. Those of the keeper come after `Spawned`.
+/// A moment, named by the step just taken. Those of a start of the daemon come first, those of the keeper after `Spawned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
+    LockMended,
+    StockTaken,
+    StraysEnded,
+    FoldersSetAside,
+    InstancesAdopted,
+    RemainsCleared,
+    LossRecorded,
     Claimed,
     FolderMade,
     FolderReady,

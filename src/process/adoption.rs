@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::ProcessConfig;
 use super::{orphans, shims};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
@@ -107,6 +108,7 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
         warn!(path = %dir.display(), error = &error as &dyn std::error::Error, "could not mend the lock of an instance");
         return lock;
     }
+    crash_point::reach(CrashPoint::LockMended);
     warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its keeper");
     LockState::Held(Some(shim))
 }
@@ -183,7 +185,9 @@ pub async fn end_strays(
         }
         tokio::time::sleep(STRAY_POLL).await;
     }
+    crash_point::reach(CrashPoint::StraysEnded);
     let n_set_aside = unusable.iter().filter(|folder| set_folder_aside(&folder.dir)).count();
+    crash_point::reach(CrashPoint::FoldersSetAside);
     Ok((n_strays, n_set_aside))
 }
 

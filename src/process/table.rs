@@ -96,6 +96,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         Ok::<_, OpenError>((state, stock))
     });
     let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
+    crash_point::reach(CrashPoint::StockTaken);
     if let Some(cgroups) = config.cgroups.clone() {
         let installation_id = state.installation_id.clone();
         let live = stock.found.iter().map(|found| found.spec.launch_id.to_string()).collect();
@@ -134,6 +135,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
     for found in stock.found {
         table.adopt(found, &mut adoption);
     }
+    crash_point::reach(CrashPoint::InstancesAdopted);
     table.publish();
     let owner = tokio::spawn(table.run());
     Ok((ProcessTable { inbox, snapshot: newest, owner: Arc::new(Mutex::new(Some(owner))) }, adoption))
@@ -492,11 +494,13 @@ impl Table {
         let Some(entry) = self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended()) else {
             return;
         };
+        crash_point::reach(CrashPoint::RemainsCleared);
         let at = wall_clock();
         let (pid, started_at, end) = entry.end_without_record(launch);
         let exit = Exit { pid, started_at, ..Exit::without_agent(end.clone(), at) };
         // So that the next daemon needn't find it out again. Where it can't be written, it does.
         let _ = record::write(&entry.dir, &Exit { stop: entry.instance.stop, ..exit });
+        crash_point::reach(CrashPoint::LossRecorded);
         self.set_phase(launch, Phase::Ended { pid, started_at, end, at, n_leaked: 0 });
     }
 

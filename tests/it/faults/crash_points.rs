@@ -1,15 +1,18 @@
-//! Row 24: the daemon dies between every two steps of a launch, and the next one mends what is left; row 10: so does the
-//! daemon that lives when a keeper dies.
+//! Row 24: the daemon dies between every two steps of a launch, or of its own start, and the next one mends what is left; row 10:
+//! so does the daemon that lives when a keeper dies.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::thread;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use agent_coordinator::instance_dir::OUTPUT_LOG;
+use agent_coordinator::instance_dir::record::{Record as _, Spec};
 use rustix::process::Signal;
 
+use super::{folder, keeper_of};
 use crate::daemon::Daemon;
-use crate::support::{until, until_some};
+use crate::support::{is_gone, kill, until, until_some};
 
 /// What becomes of a launch whose daemon dies at a point.
 struct Case {
@@ -89,10 +92,10 @@ fn spawn_to_crash(daemon: &mut Daemon, at: &str) {
     daemon.spawn_as(command);
 }
 
-/// Outcomes of all ended launches, the first one first, once `is_enough`.
-fn until_outcomes(daemon: &Daemon, is_enough: impl Fn(&[String]) -> bool) -> Vec<String> {
+/// Outcomes of all ended launches of an agent, the first one first, once `is_enough`.
+fn until_outcomes(daemon: &Daemon, agent: &str, is_enough: impl Fn(&[String]) -> bool) -> Vec<String> {
     until_some("the launches have ended", || {
-        let ended = daemon.ended("agt");
+        let ended = daemon.ended(agent);
         let outcomes: Vec<String> = ended.iter().rev().map(|l| l["outcome"].as_str().unwrap().to_owned()).collect();
         is_enough(&outcomes).then_some(outcomes)
     })
@@ -108,7 +111,7 @@ fn check_daemon_dies(case: &Case) {
     assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()));
     daemon.start();
     fs::write(daemon.work().join("go"), "").unwrap();
-    let outcomes = until_outcomes(&daemon, |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
+    let outcomes = until_outcomes(&daemon, "agt", |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
     assert_eq!(outcomes, case.outcomes);
     assert_eq!(daemon.task_status("tsk_agt"), "done");
     assert_eq!(n_agents(&daemon), case.n_agents, "agents that were started");
@@ -140,7 +143,7 @@ fn check_keeper_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
     let mut daemon = prepared("backoff: { initial: 1m }", steps);
     spawn_to_crash(&mut daemon, &format!("{point:?}@keeper"));
     daemon.until_ready();
-    assert_eq!(until_outcomes(&daemon, |outcomes| !outcomes.is_empty()), [outcome]);
+    assert_eq!(until_outcomes(&daemon, "agt", |outcomes| !outcomes.is_empty()), [outcome]);
     assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
     until("the next start waits", || !is_early || daemon.status()["deferred"][0]["reason"] == "backoff");
     assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");
@@ -150,4 +153,80 @@ fn check_keeper_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
 #[test]
 fn whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free() {
     for_each(&KEEPER_CASES, |(point, ..)| format!("{point:?}"), check_keeper_dies);
+}
+
+/// The moments of its start at which a daemon dies.
+const STARTS: [CrashPoint; 7] = [
+    CrashPoint::LockMended,
+    CrashPoint::StockTaken,
+    CrashPoint::StraysEnded,
+    CrashPoint::FoldersSetAside,
+    CrashPoint::InstancesAdopted,
+    CrashPoint::RemainsCleared,
+    CrashPoint::LossRecorded,
+];
+
+/// The agents that a starting daemon finds, named by what became of them while none was there, and how their launches ended, the
+/// first one first.
+const FOUND: [(&str, &[&str]); 5] = [
+    ("working", &["completed"]),
+    ("ended", &["completed"]),
+    ("bereft", &["lost", "completed"]),
+    ("stray", &["lost", "completed"]),
+    // Its lock doesn't name its keeper, and nobody can read its log unless that is told to begin another one.
+    ("unnamed", &["completed"]),
+];
+
+/// A daemon that was killed, and those that it left to the next one.
+fn with_found() -> Daemon {
+    let mut daemon = Daemon::configured(
+        "manifest: manifest.yaml\nmax_concurrent: 9\nbackoff: { initial: 10ms, max: 10ms }\nrun: { linger: 1h }",
+    );
+    daemon.manifest(&FOUND.map(|(agent, _)| agent));
+    for (agent, _) in FOUND {
+        let [alone, starts, ready] =
+            ["alone:A.alone", "append:A.starts", "write:A.ready"].map(|s| s.replace('A', agent));
+        let rest: &[&str] = match agent {
+            "ended" => &["authenticate", "get-my-task", "report:success", &ready, "wait-for:end", "print:went on"],
+            _ => &["authenticate", &ready, "wait-for:go", "print:went on", "get-my-task", "report:success"],
+        };
+        daemon.steps(agent, &[&[alone.as_str(), &starts], rest].concat());
+    }
+    daemon.start();
+    let pids = FOUND.map(|(agent, _)| daemon.written_pid(&format!("{agent}.ready")));
+    let [_, ended, bereft, ..] = pids;
+    let folders = FOUND.map(|(agent, _)| folder(&daemon, &daemon.open(agent)[0]));
+    daemon.kill();
+    fs::write(daemon.work().join("end"), "").unwrap();
+    kill(keeper_of(bereft), Signal::KILL);
+    until("they are gone", || is_gone(ended) && is_gone(bereft));
+    let [.., stray, unnamed] = folders;
+    fs::write(stray.join(Spec::FILE), "{").unwrap();
+    fs::write(unnamed.join("lock"), "{").unwrap();
+    fs::remove_file(unnamed.join(OUTPUT_LOG)).unwrap();
+    daemon
+}
+
+fn check_start_dies(point: CrashPoint) {
+    let mut daemon = with_found();
+    spawn_to_crash(&mut daemon, &format!("{point:?}"));
+    assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()));
+    daemon.start();
+    fs::write(daemon.work().join("go"), "").unwrap();
+    for (agent, expected) in FOUND {
+        let outcomes = until_outcomes(&daemon, agent, |outcomes| outcomes.len() >= expected.len());
+        assert_eq!(outcomes, expected, "{agent}");
+        assert_eq!(daemon.task_status(&format!("tsk_{agent}")), "done", "{agent}");
+        let starts = fs::read_to_string(daemon.work().join(format!("{agent}.starts"))).unwrap();
+        assert_eq!(starts.lines().count(), expected.len(), "starts of {agent}");
+        assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists(), "{agent} was there twice");
+        let said = daemon.done(&["logs", agent, "prj"]);
+        assert!(said.contains("went on"), "{agent}: {said}");
+    }
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
+    for_each(&STARTS, |point| format!("{point:?}"), |&point| check_start_dies(point));
 }
