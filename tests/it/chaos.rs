@@ -1,5 +1,5 @@
 //! The daemon is killed at moments of no choice, again and again, while its agents start, work, leave descendants behind and
-//! end. Whatever it was doing, the next one knows all of them, doubles none, and loses no exit.
+//! end, and while it starts itself. Whatever it was doing, the next one knows all of them, doubles none, and loses no exit.
 //!
 //! ```sh
 //! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_coordinator::instance_dir::{self, MARK_VARIABLE};
 use agent_coordinator::sys::processes;
@@ -35,6 +35,8 @@ const N_SLOTS: usize = 4;
 /// Longest that a daemon lives, in milliseconds, and longest that there is none.
 const LIFE: u64 = 600;
 const DEATH: u64 = 200;
+/// In each round of so many, the next daemon is killed as well, before the one before it had been ready.
+const STILLBORN_EVERY: usize = 3;
 const SETTINGS: &str = "manifest: manifest.yaml\nmax_concurrent: 4\nbackoff: { initial: 1ms, max: 1ms }\n\
                         start: { limit: 0 }\nstop: { leak_grace: 100ms }";
 
@@ -155,6 +157,13 @@ enum Meanwhile {
     KeeperKilled,
 }
 
+/// How many milliseconds it takes.
+fn start(daemon: &mut Daemon) -> u64 {
+    let began = Instant::now();
+    daemon.start();
+    u64::try_from(began.elapsed().as_millis()).unwrap()
+}
+
 fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
     let seed = RandomState::new().hash_one(0);
     eprintln!("chaos: {n_kills} kills, seed {seed}");
@@ -164,9 +173,9 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
         let steps = life(agent);
         daemon.steps(agent, &steps.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    daemon.start();
-    let (mut seen, mut n_adopted) = (Seen::default(), 0);
-    for _ in 0..n_kills {
+    let mut birth = start(&mut daemon);
+    let (mut seen, mut n_adopted, mut n_stillborn) = (Seen::default(), 0, 0);
+    for n in 0..n_kills {
         // Chance is the point: whatever it is doing then, it is killed in the middle of it.
         thread::sleep(Duration::from_millis(dice.below(LIFE)));
         seen.look(&daemon);
@@ -178,7 +187,13 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
         {
             kill(keeper_of(*agent), Signal::KILL);
         }
-        daemon.start();
+        if n % STILLBORN_EVERY == 1 {
+            daemon.spawn();
+            thread::sleep(Duration::from_millis(dice.below(birth)));
+            daemon.kill();
+            n_stillborn += usize::from(daemon.logged("ready").is_empty());
+        }
+        birth = start(&mut daemon);
         n_adopted += daemon.logged("instance adopted").len();
         let ended = seen.look(&daemon);
         for (launch, pid) in before {
@@ -194,12 +209,14 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
     daemon.until_nothing_is_left();
     seen.look(&daemon);
     check_ends(&daemon, &seen);
-    eprintln!("chaos: {} launches, {n_adopted} adopted", seen.0.len());
+    eprintln!("chaos: {} launches, {n_adopted} adopted, {n_stillborn} daemons never ready", seen.0.len());
     assert!(n_adopted > 0, "nothing was ever adopted: this shows nothing");
 }
 
 fn output(daemon: &Daemon, launch: &str) -> String {
-    let folder = instance_dir::find(&daemon.state(), &launch.parse().unwrap()).unwrap();
+    let Some(folder) = instance_dir::find(&daemon.state(), &launch.parse().unwrap()) else {
+        return "its folder is gone".to_owned();
+    };
     instance_dir::output_files(&folder).iter().map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
