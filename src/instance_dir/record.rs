@@ -328,6 +328,26 @@ mod tests {
         assert_eq!(read::<Exit>(dir.path()).unwrap(), Some(exit));
     }
 
+    /// What is told of an end with so many kills for want of memory, by who killed it, and whether it dumped core.
+    #[track_caller]
+    fn check_hints(n_oom_kills: u32, was_killed_by_others: bool, has_dumped_core: bool, expected: &[ExitHint]) {
+        let exit = Exit::without_agent(ProcessEnd::Lost, wall_clock());
+        let exit = Exit { has_dumped_core, was_killed_by_others, n_oom_kills, ..exit };
+        assert_eq!(exit.hints(), expected);
+    }
+
+    #[test]
+    fn an_end_has_hints_of_what_its_status_does_not_tell() {
+        use ExitHint::{CoreDumped, KilledFromOutside, OutOfMemory};
+        check_hints(0, false, false, &[]);
+        check_hints(0, true, false, &[KilledFromOutside]);
+        check_hints(0, false, true, &[CoreDumped]);
+        // The kernel is nobody from outside.
+        check_hints(1, true, false, &[OutOfMemory]);
+        // Of a tool of its tree, without which it ended by itself.
+        check_hints(3, false, true, &[OutOfMemory, CoreDumped]);
+    }
+
     #[test]
     fn the_first_stop_wins() {
         let dir = tempfile::tempdir().unwrap();

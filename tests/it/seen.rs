@@ -2,11 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
 
+use agent_coordinator::instance_dir;
+use agent_coordinator::instance_dir::record::{self, Exit};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::support::{kill, until, until_some};
+use crate::support::{kill, skip, until, until_some};
 
 /// The value of a sample, as it is written with its labels.
 fn sample(metrics: &str, name: &str) -> Option<u64> {
@@ -32,6 +37,65 @@ fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
     assert_eq!(ended["exit_hints"], serde_json::json!(["killed_from_outside"]));
     assert!(daemon.done(&["status"]).contains("signal 9, killed from outside"));
     assert!(daemon.cli(&["logs", "agt", "prj"]).stderr.contains("killed from outside"));
+}
+
+/// What is told of the end of `agt`, by which signal it was: in JSON, in the table, and beside its output.
+#[track_caller]
+fn check_hint(daemon: &Daemon, signal: i32, hint: &str, in_words: &str) {
+    let ended = until_some("it is told", || Some(daemon.until_ended("agt")).filter(|it| it["exit_hints"].is_array()));
+    assert_eq!((&ended["signal"], &ended["exit_hints"]), (&signal.into(), &json!([hint])), "{ended}");
+    let shown = daemon.done(&["status"]);
+    assert!(shown.contains(&format!("signal {signal}, {in_words} ")), "{shown}");
+    let said = daemon.cli(&["logs", "agt", "prj"]).stderr;
+    assert_eq!(said, format!("agent-coordinator: of the end of this agent: {in_words}\n"));
+}
+
+/// Whether a process of the tests that dumps core does so in its working directory; else says why not.
+fn dumps_core_here() -> bool {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with(['|', '/']) {
+        skip("core dumps stay on this machine, or go to another program of it");
+        return false;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c unlimited; kill -SEGV $$"]).current_dir(folder.path()).stderr(Stdio::null());
+    let is_dumped = command.status().unwrap().core_dumped();
+    if !is_dumped {
+        skip("no process can dump core here");
+    }
+    is_dumped
+}
+
+#[test]
+fn an_agent_that_dumped_core_says_so_and_one_that_did_not_does_not() {
+    if !dumps_core_here() {
+        return;
+    }
+    let daemon = Daemon::running("backoff: { initial: 1m }");
+    daemon.with_one_task(&["authenticate", "run:ulimit -c unlimited", "segv"]);
+    check_hint(&daemon, 11, "core_dumped", "core dumped");
+    daemon.agent("other", "prj", &["authenticate", "run:ulimit -c 0", "segv"]);
+    daemon.task("tsk_other", "prj", "other");
+    let ended = daemon.until_ended("other");
+    daemon.until_nothing_is_left();
+    assert_eq!((&ended["signal"], &daemon.until_ended("other")["exit_hints"]), (&11.into(), &Value::Null));
+}
+
+/// That the kernel's count gets into the record is shown with a control group of the tests' own: no test runs a machine out of
+/// memory.
+#[test]
+fn an_agent_that_was_killed_for_want_of_memory_says_so() {
+    let daemon = Daemon::running("backoff: { initial: 1m }");
+    daemon.with_one_task(&["authenticate", "run:kill -KILL $$"]);
+    let ended = daemon.until_ended("agt");
+    daemon.until_nothing_is_left();
+    check_hint(&daemon, 9, "killed_from_outside", "killed from outside");
+    let launch = ended["launch_id"].as_str().unwrap().parse().unwrap();
+    let folder = instance_dir::find(&daemon.state(), &launch).unwrap();
+    let exit: Exit = record::read(&folder).unwrap().unwrap();
+    record::write(&folder, &Exit { n_oom_kills: 1, ..exit }).unwrap();
+    check_hint(&daemon, 9, "out_of_memory", "out of memory");
 }
 
 #[test]
