@@ -156,6 +156,49 @@ fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
     daemon.until_nothing_is_left();
 }
 
+#[track_caller]
+fn check_goes_first(mut daemon: Daemon) {
+    daemon.start();
+    daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
+    let agent = daemon.written_pid("ready");
+    let score =
+        |pid: i32| -> i32 { fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap() };
+    let (of_daemon, of_keeper) = (score(daemon.pid()), score(keeper_of(agent)));
+    assert_eq!(of_keeper, of_daemon);
+    // By its keeper, just after its start.
+    until("the agent goes before its keeper", || score(agent) == (of_keeper + 300).min(1000));
+}
+
+#[test]
+fn for_want_of_memory_an_agent_goes_before_its_keeper_and_the_daemon() {
+    check_goes_first(Daemon::configured(""));
+}
+
+#[test]
+fn for_want_of_memory_an_ordinary_users_agent_goes_first_too() {
+    let Some(daemon) = of_user("") else { return };
+    check_goes_first(daemon);
+}
+
+/// Without root, an agent, its keeper and the daemon are the same user's processes.
+#[test]
+fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(mut daemon) = (if is_root { of_user("") } else { Some(Daemon::configured("")) }) else { return };
+    daemon.start();
+    let pry = format!(
+        "run:for who in agent/$$ keeper/$PPID daemon/{}; do for file in environ mem maps; do \
+         (exec 8</proc/${{who#*/}}/$file) 2>/dev/null && echo ${{who%/*}} $file >>opened; done; \
+         ls /proc/${{who#*/}}/fd/ >/dev/null 2>&1 && echo ${{who%/*}} fd >>opened; done",
+        daemon.pid()
+    );
+    daemon.with_one_task(&["authenticate", &pry, "write:ready", "sleep:600"]);
+    keeper_of(daemon.written_pid("ready"));
+    let opened = fs::read_to_string(daemon.work().join("opened")).unwrap();
+    assert!(opened.starts_with("agent environ\n"), "it looks where it should: {opened}");
+    assert!(opened.lines().all(|line| line.starts_with("agent ")), "{opened}");
+}
+
 #[test]
 fn a_state_directory_that_may_not_be_written_is_named() {
     let Some(mut daemon) = of_user("") else { return };
