@@ -210,6 +210,31 @@ fn who_authenticated_in_time_outlives_the_start_timeout_and_who_did_not_does_not
 }
 
 #[test]
+fn a_coordinator_ends_a_session_past_the_servers_maximum_also_when_it_was_away() {
+    let server =
+        Daemon::serving("session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    let mut coordinator = supervising(&server, KNOWS_AGT);
+    let works = "run:while :; do call get_my_task; sleep 0.2; done";
+    server.with_one_task(&["authenticate", "get-my-task", "write:ready", works]);
+    let agent = server.written_pid("ready");
+    let check_ended = |nth: usize, agent: i32| {
+        let ended = until_some("its end is known", || server.ended("agt").into_iter().rev().nth(nth));
+        assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_maximum".into()), "{ended}");
+        assert!(is_gone(agent));
+    };
+    check_ended(0, agent);
+    server.steps("agt", &["authenticate", "write:again", "sleep:4", "write:old", works]);
+    server.done(&["resume", "agt", "prj"]);
+    let agent = server.written_pid("again");
+    coordinator.kill();
+    server.written_pid("old");
+    assert!(!is_gone(agent));
+    coordinator.start();
+    check_ended(1, agent);
+    coordinator.until_nothing_is_left();
+}
+
+#[test]
 fn a_coordinator_ends_its_agents_though_the_server_is_away() {
     let mut server = Daemon::serving("");
     let mut coordinator = supervising(&server, KNOWS_AGT);

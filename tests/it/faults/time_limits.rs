@@ -47,6 +47,38 @@ fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
     assert!(restarted_at.elapsed() < Duration::from_millis(2_800), "{:?}", restarted_at.elapsed());
 }
 
+/// What an agent does that is never done.
+const WORKS: &str = "run:while :; do call get_my_task; sleep 0.2; done";
+
+/// By its coordinator: the server looks for old sessions every five minutes.
+#[test]
+fn an_agent_is_ended_when_its_session_is_past_its_maximum() {
+    let daemon =
+        Daemon::running("session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:2", WORKS]);
+    let agent = daemon.written_pid("ready");
+    let lasted = check_timed_out(&daemon, "session_maximum");
+    assert!(lasted >= 2_900, "{lasted} ms");
+    assert!(is_gone(agent));
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn the_maximum_of_a_session_goes_on_while_no_daemon_is_there() {
+    let mut daemon =
+        Daemon::running("session: { default_timeout: 1s, max_timeout: 6s }\nbackoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:5", "write:old", WORKS]);
+    daemon.written_pid("ready");
+    daemon.kill();
+    daemon.written_pid("old");
+    let restarted_at = Instant::now();
+    daemon.start();
+    check_timed_out(&daemon, "session_maximum");
+    // By its own beginning, not by that of the daemon.
+    assert!(restarted_at.elapsed() < Duration::from_millis(5_800), "{:?}", restarted_at.elapsed());
+    daemon.until_nothing_is_left();
+}
+
 #[test]
 fn an_agent_that_neither_calls_nor_prints_is_ended() {
     let daemon = Daemon::running("run: { silence_timeout: 1s }\nbackoff: { initial: 1h, max: 1h }");

@@ -57,23 +57,35 @@ fn a_server_that_never_stops_answering_is_outlived() {
     check_outlived(&[Mode::Huge]);
 }
 
-#[test]
-fn who_runs_for_too_long_is_ended_although_the_server_is_away() {
-    let server = Daemon::serving(LISTENING);
+/// With these settings of a server and of its coordinator.
+#[track_caller]
+fn check_ended_while_away(of_server: &str, of_coordinator: &str, reason: &str) {
+    let server = Daemon::serving(&format!("{LISTENING}\n{of_server}"));
     let address = server.status()["http"]["address"].as_str().unwrap().parse().unwrap();
     let proxy = Proxy::to(address);
-    let settings = format!("{SETTINGS}\nrun: {{ max_runtime: 3s }}");
+    let settings = format!("{SETTINGS}\n{of_coordinator}");
     let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, &settings));
     coordinator.start();
     server.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
     let agent = server.written_pid("ready");
+    until("it is known to have authenticated", || coordinator.status()["instances"][0]["state"] == "running");
     proxy.set(Mode::Close);
     until("nobody answers", || coordinator.status()["health"] == "cut_off");
     until("its time is over", || is_gone(agent));
     assert_eq!(coordinator.status()["health"], "cut_off");
     proxy.set(Mode::Pass);
     let ended = server.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"run_maximum".into()), "{ended}");
+    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &reason.into()), "{ended}");
+}
+
+#[test]
+fn who_runs_for_too_long_is_ended_although_the_server_is_away() {
+    check_ended_while_away("", "run: { max_runtime: 3s }", "run_maximum");
+}
+
+#[test]
+fn a_session_past_its_maximum_is_ended_although_the_server_is_away() {
+    check_ended_while_away("session: { default_timeout: 1s, max_timeout: 3s }", "", "session_maximum");
 }
 
 #[test]
