@@ -103,13 +103,53 @@ fn stop_all_pauses() {
 }
 
 #[test]
-fn a_quick_crash_loop_slows_down() {
-    let daemon = Daemon::running("backoff: { initial: 1m }");
+fn a_pause_and_a_stop_of_all_outlive_the_daemon_until_they_are_over() {
+    let mut daemon = Daemon::running("");
+    let restart = |daemon: &mut Daemon| {
+        daemon.kill();
+        daemon.start();
+    };
+    let is_paused = |daemon: &Daemon| {
+        let status = daemon.status();
+        status["paused"] == true && status["deferred"][0]["reason"] == "paused"
+    };
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    daemon.written_pid("ready");
+    daemon.done(&["pause"]);
+    daemon.agent("later", "prj", &["authenticate", "write:started", "sleep:600"]);
+    daemon.task("tsk_later", "prj", "later");
+    restart(&mut daemon);
+    until("what comes later waits", || is_paused(&daemon));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed", "who was at work goes on");
+    assert!(daemon.open("later").is_empty() && !daemon.work().join("started").exists());
+    daemon.done(&["resume"]);
+    daemon.written_pid("started");
+    daemon.done(&["stop", "--all"]);
+    restart(&mut daemon);
+    until("it waits again", || is_paused(&daemon));
+    assert_eq!((daemon.open("later").len(), daemon.ended("later").len()), (0, 1));
+    daemon.done(&["resume"]);
+    daemon.until_in_state("later", "running");
+    restart(&mut daemon);
+    assert_eq!(daemon.status()["paused"], false, "what is over doesn't come back");
+}
+
+#[test]
+fn a_quick_crash_loop_slows_down_also_by_a_daemon_that_comes_later() {
+    let mut daemon = Daemon::running("backoff: { initial: 1m }");
     daemon.with_one_task(&["exit:1"]);
     daemon.until_ended("agt");
-    until("the start is put off", || daemon.status()["deferred"][0]["reason"] == "backoff");
-    assert!(daemon.status()["deferred"][0]["until"].is_string());
-    assert_eq!(daemon.ended("agt").len(), 1);
+    let until_put_off = |daemon: &Daemon| {
+        until("the start is put off", || daemon.status()["deferred"][0]["reason"] == "backoff");
+        daemon.status()["deferred"][0]["until"].clone()
+    };
+    let until_when = until_put_off(&daemon);
+    assert!(until_when.is_string(), "{until_when}");
+    daemon.kill();
+    daemon.start();
+    assert_eq!(until_put_off(&daemon), until_when, "neither sooner nor later");
+    assert_eq!((daemon.ended("agt").len(), daemon.open("agt").len()), (1, 0));
 }
 
 #[test]

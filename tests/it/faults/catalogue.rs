@@ -31,7 +31,7 @@
 //! | 27 | `reload::a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept` |
 //! | 28 | `time_limits::a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work`; the clock of the machine is not the tests' to set: it jumps in the simulation |
 //! | 29 | `seen::an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why`, `time_limits::an_agent_that_was_stopped_by_a_signal_is_ended_when_its_time_is_over` |
-//! | 30 | `main_job::each_crash_is_followed_by_a_longer_wait`, `main_job::a_quick_crash_loop_slows_down`, `main_job::a_quick_crash_loop_is_suspended_until_a_person_resumes_it` |
+//! | 30 | `main_job::each_crash_is_followed_by_a_longer_wait`, `main_job::a_quick_crash_loop_slows_down_also_by_a_daemon_that_comes_later`, `main_job::a_quick_crash_loop_is_suspended_until_a_person_resumes_it` |
 //! | 31 | `remote::several_coordinators_start_no_twin`, `remote::a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back`; that a claim lapses takes half a minute, which passes in the simulation only |
 //! | 32 | `main_job::ends_are_told_apart`, `main_job::an_agent_that_reports_and_lingers_is_ended`, `time_limits::an_agent_that_neither_calls_nor_prints_is_ended`, `seen::the_numbers_are_there_for_monitoring` |
 //! | 33 | `failures::a_server_that_closes_or_fails_is_outlived`, `failures::a_garbled_server_is_outlived`, `failures::a_server_that_never_answers_is_outlived`, `failures::a_server_that_never_stops_answering_is_outlived`, `failures::a_slow_server_is_asked_one_thing_at_a_time`, `remote::the_server_may_come_later_and_go_in_between` |
