@@ -24,7 +24,7 @@
 //! | 19 | `unstartable::a_directory_that_can_not_be_worked_in_is_named_and_waits`, `unstartable::a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one` |
 //! | 20 | `limits::forty_agents_work_though_the_daemon_has_few_descriptors`, `limits::a_refused_fork_is_a_failed_start_and_harms_nobody_else` |
 //! | 21, 22 | `trees::an_agent_has_clean_signals_and_three_descriptors_whatever_the_daemon_was_started_with` |
-//! | 23 | `limits::two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop` |
+//! | 23 | `limits::two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop`, `limits::what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop` |
 //! | 24 | `crash_points::whenever_the_daemon_dies_the_next_one_gets_the_task_done`, `crash_points::whenever_a_starting_daemon_dies_the_next_one_takes_over`, `crash_points::whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free` |
 //! | 25 | `endings::a_term_while_starting_ends_it_cleanly_at_any_moment`, `endings::a_second_term_does_not_wait_for_anybody` |
 //! | 26 | `reload::a_broken_file_changes_nothing_and_is_told_until_it_is_mended` |

@@ -1,9 +1,11 @@
-//! Rows 20, 23: too few descriptors, too few processes, and an agent with far too many of them.
+//! Rows 20, 23: too few descriptors, too few processes, and an agent with far too many of them, or with ever new ones.
 
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::FlockOperation;
 use rustix::process::Resource;
 
 use super::Gate;
@@ -116,6 +118,47 @@ fn two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop() {
     assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
     let left: Vec<_> = tree.iter().filter(|pid| !is_gone(**pid)).collect();
     assert!(left.is_empty(), "{left:?}");
+    assert_eq!(daemon.ended("agt").len(), 1);
+    daemon.until_nothing_is_left();
+}
+
+/// Starts the next one of its kind in the way that its arguments say, and ends. What takes no notice of TERM hands that down.
+const BOMB: &str = r#"
+left=$1; shift
+echo "$left" >>"generations.$1"
+[ "$left" -gt 0 ] || exec touch spent
+sleep 0.02
+"$@" sh bomb $((left - 1)) "$@" &
+"#;
+
+/// Each of these chains is as long as this, if nobody ends it: six seconds, however fast the machine is.
+const N_GENERATIONS: usize = 300;
+
+#[test]
+fn what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop() {
+    let daemon = Daemon::running("stop: { timeout: 100ms }\nbackoff: { initial: 1h, max: 1h }");
+    fs::write(daemon.work().join("bomb"), BOMB).unwrap();
+    // In the agent's group, in a session of its own each, and with nothing in its environment that says whose it is.
+    let kinds = ["nice -n 0", "setsid", "env -i setsid"];
+    let chains =
+        kinds.map(|kind| format!("run:for chain in 1 2 3 4; do sh bomb {N_GENERATIONS} {kind} >/dev/null 2>&1 & done"));
+    // Whoever of it lives holds the file.
+    let limited = ["alone:alive", "ignore-term", "run:prlimit --pid $$ --nproc=4000:4000", "authenticate"];
+    let lit = chains.iter().map(String::as_str);
+    daemon.with_one_task(&limited.into_iter().chain(lit).chain(["write:ready", "sleep:600"]).collect::<Vec<_>>());
+    daemon.written_pid("ready");
+    let n_generations = |kind: &str| {
+        let noted = daemon.work().join(format!("generations.{}", kind.split(' ').next().unwrap()));
+        fs::read_to_string(noted).map_or(0, |all| all.lines().count())
+    };
+    until("each of them goes on", || kinds.iter().all(|kind| n_generations(kind) > 20));
+    daemon.done(&["stop", "agt", "prj"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
+    let is_free = File::open(daemon.work().join("alive"))
+        .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+    assert!(is_free, "something of it lives: {:?}", daemon.processes());
+    assert!(!daemon.work().join("spent").exists(), "it ended by itself: {:?}", kinds.map(n_generations));
     assert_eq!(daemon.ended("agt").len(), 1);
     daemon.until_nothing_is_left();
 }
