@@ -77,7 +77,7 @@ fn whatever_it_prints_is_kept_as_lines_of_text() {
         r"run:printf 'bytes \377\376 that are none\n'",
         r"run:printf 'nothing \000 inside\n'",
         r"run:printf '\033[31mred\033[0m, \033]0;a title\007untitled\n'",
-        "long-line:3000000",
+        "long-line:100000000",
         "partial:and the rest",
     ]);
     daemon.until_ended("agt");
