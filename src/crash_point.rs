@@ -1,11 +1,13 @@
 //! The moments between the steps of a launch, and of a start of the daemon, at which a test lets the daemon die, to see that the
-//! next one mends what is left, or hang, to see that somebody notices.
+//! next one mends what is left, or hang, to see that somebody notices, or stop and go on later, to see what it does with what it knew.
 //!
 //! In builds with `debug_assertions` only; in all others [`reach`] is nothing. Knows no step: whoever has just taken one says
 //! so, in the daemon and in its keepers.
 
 #[cfg(debug_assertions)]
 use std::ffi::CString;
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A moment, named by the step just taken. Those of a start of the daemon come first, those of the keeper after `Spawned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,7 @@ pub enum CrashPoint {
     InstancesAdopted,
     RemainsCleared,
     LossRecorded,
+    ClaimGranted,
     Claimed,
     FolderMade,
     FolderReady,
@@ -56,13 +59,15 @@ pub enum CrashPoint {
 }
 
 /// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with
-/// `hang` nobody dies, and whoever comes there never goes on.
+/// `hang` nobody dies, and whoever comes there never goes on; with `stop` it stops as by SIGSTOP, the first time it comes there.
 #[cfg(debug_assertions)]
 pub const VARIABLE: &str = "AGENT_COORDINATOR_CRASH_AT";
 #[cfg(debug_assertions)]
 const KEEPER: &str = "keeper";
 #[cfg(debug_assertions)]
 const HANG: &str = "hang";
+#[cfg(debug_assertions)]
+const STOP: &str = "stop";
 
 /// The end of the daemon, without a last word, if it was told to die at `point`.
 #[cfg(debug_assertions)]
@@ -77,6 +82,14 @@ pub fn reach(point: CrashPoint) {
         HANG => loop {
             std::thread::park();
         },
+        STOP => {
+            static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
+            if !HAS_STOPPED.swap(true, Ordering::Relaxed) {
+                // To this thread: one that is sent to the process may stop it when this thread is further.
+                let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+            }
+            return;
+        }
         KEEPER => Some(getpid()),
         // Of nobody else: a keeper whose daemon is gone has another parent.
         daemon => getppid().filter(|parent| parent.as_raw_nonzero().to_string() == daemon),

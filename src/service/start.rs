@@ -1,6 +1,7 @@
 //! `should_start` and the claim behind it: one transaction, made before any process exists. A true answer reserves the start,
 //! so that neither a second coordinator nor the next poll starts a twin (contract.md, deviations).
 
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::pair::StartReason;
 use crate::domain::secret::TICKET_PREFIX;
@@ -43,6 +44,11 @@ impl Service {
             }
         })
         .await
+        .inspect(|answer| {
+            if answer.claim.is_some() {
+                crash_point::reach(CrashPoint::ClaimGranted);
+            }
+        })
     }
 
     fn claim(&self, facts: PairFacts, coordinator: Option<CoordinatorId>, now: Timestamp) -> (Commit, ShouldStart) {

@@ -29,7 +29,7 @@
 //! | 25 | `endings::a_term_while_starting_ends_it_cleanly_at_any_moment`, `endings::a_second_term_does_not_wait_for_anybody`; that neither takes two seconds is not asserted, it would be the load of the machine: without agents there is nothing to wait for, and the second one comes an hour before the time of its agent is over |
 //! | 26 | `reload::a_broken_file_changes_nothing_and_is_told_until_it_is_mended` |
 //! | 27 | `reload::a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept` |
-//! | 28 | `time_limits::a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work`; the clock of the machine is not the tests' to set: it jumps in the simulation |
+//! | 28 | `time_limits::a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work`, `crash_points::a_daemon_that_was_stopped_between_claim_and_spawn_starts_nobody_too_late`; the 60 s of the document are 4 s there, with a fuse of 4 s: what counts is which of them is longer; the clock of the machine is not the tests' to set: it jumps in the simulation |
 //! | 29 | `seen::an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why`, `time_limits::an_agent_that_was_stopped_by_a_signal_is_ended_when_its_time_is_over` |
 //! | 30 | `main_job::each_crash_is_followed_by_a_longer_wait`, `main_job::a_quick_crash_loop_slows_down_also_by_a_daemon_that_comes_later`, `main_job::a_quick_crash_loop_is_suspended_until_a_person_resumes_it` |
 //! | 31 | `remote::several_coordinators_start_no_twin`, `remote::a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back`; that a claim lapses takes half a minute, which passes in the simulation only |

@@ -1,13 +1,16 @@
 //! Row 24: the daemon dies between every two steps of a launch, or of its own start, and the next one mends what is left; row 10:
-//! so does the daemon that lives when a keeper dies.
+//! so does the daemon that lives when a keeper dies; row 28: one that was stopped there knows how late it is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::thread;
+use std::time::Duration;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use agent_coordinator::instance_dir::OUTPUT_LOG;
 use agent_coordinator::instance_dir::record::{Record as _, Spec};
+use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
 use super::{folder, keeper_of};
@@ -39,7 +42,8 @@ const fn case(
     Case { point, steps, outcomes, n_agents }
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
+    case(CrashPoint::ClaimGranted, WAITS_FIRST, &["start_failed", "completed"], 1),
     case(CrashPoint::Claimed, WAITS_FIRST, &["start_failed", "completed"], 1),
     case(CrashPoint::FolderMade, WAITS_FIRST, &["start_failed", "completed"], 1),
     case(CrashPoint::FolderReady, WAITS_FIRST, &["start_failed", "completed"], 1),
@@ -229,4 +233,38 @@ fn check_start_dies(point: CrashPoint) {
 #[test]
 fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
     for_each(&STARTS, |point| format!("{point:?}"), |&point| check_start_dies(point));
+}
+
+/// From the question for a claim to the moment when no agent may be executed for it any more: its `start.timeout`, and what
+/// `coordinator::act` adds to it.
+const FUSE: Duration = Duration::from_secs(2 + 2);
+
+/// What is known when it is stopped there is old when it goes on.
+fn check_daemon_stops(point: CrashPoint) {
+    let mut daemon = prepared("start: { timeout: 2s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
+    spawn_to_crash(&mut daemon, &format!("{point:?}@stop"));
+    let pid = daemon.pid();
+    until("the daemon is stopped", || processes::read(pid).is_some_and(|daemon| daemon.is_stopped));
+    // No fact tells that it has burnt: before the agent is executed there is nobody to burn it but time.
+    thread::sleep(FUSE);
+    assert_eq!(n_agents(&daemon), 0);
+    daemon.signal(Signal::CONT);
+    daemon.until_ready();
+    let outcomes = until_outcomes(&daemon, "agt", |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
+    assert_eq!(outcomes, ["never_authenticated", "completed"]);
+    assert_eq!(n_agents(&daemon), 1, "the one that was started in time");
+    assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");
+    let ended = daemon.logged("launch ended");
+    let launches: BTreeSet<String> = ended.iter().map(|end| end["launch_id"].to_string()).collect();
+    assert_eq!((ended.len(), launches.len()), (2, 2), "each ends once: {ended:?}");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_was_stopped_between_claim_and_spawn_starts_nobody_too_late() {
+    for_each(
+        &[CrashPoint::ClaimGranted, CrashPoint::Claimed],
+        |point| format!("{point:?}"),
+        |&point| check_daemon_stops(point),
+    );
 }
