@@ -9,11 +9,11 @@
 //! AGENT_COORDINATOR_TEST_SEED=42 cargo test --test it sim::               this one, told
 //! ```
 //!
-//! What is simulated: crashes of coordinators wherever they wait, orderly restarts, restarts of the server, keepers and agents
-//! that are killed, pids that are used again, lost, late, slow and repeated requests and answers, agents that authenticate
-//! late, never or twice, that don't listen, don't leave, or leave something behind, that give up a question in a chat and answer
-//! late, twice or never, clocks that jump by an hour or a year, full disks, and people who change their minds, talk, and end
-//! what they began. What is not: a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs` and
+//! What is simulated: limits on machines, projects, agents and providers, crashes of coordinators wherever they wait, orderly
+//! restarts, restarts of the server, keepers and agents that are killed, pids that are used again, lost, late, slow and repeated
+//! requests and answers, agents that authenticate late, never or twice, that don't listen, don't leave, or leave something
+//! behind, that give up a question in a chat and answer late, twice or never, clocks that jump by an hour or a year, full disks,
+//! and people who change their minds, talk, and end what they began. What is not: a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs` and
 //! `tests/it/faults` have the real one.
 //!
 //! One limit it found stands: [`Sim::is_out_of_reach`].
@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
-use agent_coordinator::domain::{InstanceKey, LaunchId};
+use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
 use agent_coordinator::store::memory::MemoryStore;
@@ -74,6 +74,8 @@ enum Mutant {
     FreedAtDeadline,
     /// A chat message counts as read when it is handed out.
     ReadWhenHandedOut,
+    /// Coordinators know no limits but how many there may be in all.
+    CapsForgotten,
 }
 
 /// What everybody in a history shares.
@@ -90,6 +92,7 @@ struct Sim {
     run: watch::Sender<u64>,
     agents_loss: AtomicU64,
     keys: Mutex<Vec<InstanceKey>>,
+    ai_types: Mutex<BTreeMap<AgentId, &'static str>>,
     /// Launches of which a process lives, on whatever machine.
     alive: Mutex<BTreeMap<LaunchId, InstanceKey>>,
     /// Launches whose keeper was killed.
@@ -114,6 +117,7 @@ impl Sim {
             run: watch::Sender::new(0),
             agents_loss: AtomicU64::new(0),
             keys: Mutex::default(),
+            ai_types: Mutex::default(),
             alive: Mutex::default(),
             keeperless: Mutex::default(),
             forgotten: Mutex::default(),
@@ -174,6 +178,15 @@ impl Sim {
 
     fn set_keys(&self, keys: Vec<InstanceKey>) {
         *self.keys.lock().unwrap() = keys;
+    }
+
+    /// What the agent is started with.
+    fn ai_type(&self, agent: &AgentId) -> &'static str {
+        self.ai_types.lock().unwrap()[agent]
+    }
+
+    fn set_ai_type(&self, agent: AgentId, ai_type: &'static str) {
+        self.ai_types.lock().unwrap().insert(agent, ai_type);
     }
 
     /// An agent was executed. Here and now, whatever anybody knows of it.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::host::Host;
 use super::invariants::{self, Watch};
 use super::net::{Net, Way, Weather};
-use super::script::{Deed, Script};
+use super::script::{Caps, Deed, Script};
 use super::world::{Telling, pass};
 use super::{LINGER, Mutant, Sim, people};
 
@@ -125,6 +125,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         let has_released = take_step(sim, script, &posts, &step.deed).await;
         pass(step.then_wait).await;
         watch.look(sim, has_released).await;
+        hosts.iter().for_each(|host| host.check_caps());
         if !sim.chronicle.is_clean() {
             return posts;
         }
@@ -157,11 +158,14 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
 fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     let posts = script.fleet.max_concurrent.iter().enumerate().map(|(n, max_concurrent)| {
         let chat_reserve = script.fleet.chat_reserve.min(max_concurrent - 1);
-        let host = Host::new(sim.clone(), n, Limits { chat_reserve, ..Limits::of(*max_concurrent, LINGER) });
+        let without_caps = Limits { chat_reserve, ..Limits::of(*max_concurrent, LINGER) };
+        let Caps { per_project, per_agent, per_provider } = script.fleet.caps;
+        let limits = Limits { per_project, per_agent, per_provider, ..without_caps };
+        let host = Host::new(sim.clone(), n, limits);
         let config = CoordinatorConfig {
             id: host.coordinator(),
             polling_interval: POLLING_INTERVAL,
-            limits: host.limits,
+            limits: if sim.mutant == Some(Mutant::CapsForgotten) { without_caps } else { limits },
             providers: providers(),
             state_dir: "/state".into(),
         };

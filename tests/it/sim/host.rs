@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
 use agent_coordinator::domain::plan::Limits;
-use agent_coordinator::domain::{CoordinatorId, InstanceKey, LaunchId, Phase, Purpose, Secret, StopReason, Timestamp};
+use agent_coordinator::domain::{
+    AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason, Timestamp,
+};
 use agent_coordinator::nudge::{Nudge, sleep_until};
 use agent_coordinator::service::world::World as _;
 use tokio::sync::Notify;
@@ -436,17 +438,57 @@ impl Host {
         self.state.lock().unwrap().folders.keys().cloned().collect()
     }
 
-    fn check_cap(&self, state: &State) {
-        let live = || state.folders.iter().filter(|(launch, _)| state.is_live(launch)).map(|(_, folder)| &folder.key);
-        let Limits { max_concurrent, chat_reserve, .. } = self.limits;
-        let (n_live, n_tasks) = (live().count(), live().filter(|key| key.purpose == Purpose::Task).count());
-        for (n, most, of_what) in
-            [(n_live, max_concurrent, "instances"), (n_tasks, max_concurrent - chat_reserve, "tasks")]
-        {
-            if n > most {
-                let name = self.name;
-                self.sim.chronicle.violation(format!("host {name}: {n} live {of_what} where {most} are allowed"));
+    /// The limits that count for this key.
+    pub fn limits_on<'a>(&self, key: &'a InstanceKey) -> impl Iterator<Item = (Cap<'a>, usize)> + use<'a> {
+        let Limits { max_concurrent, chat_reserve, per_project, per_agent, per_provider, .. } = self.limits;
+        let of_tasks = (key.purpose == Purpose::Task).then_some(max_concurrent - chat_reserve);
+        let all = [
+            (Cap::Instances, Some(max_concurrent)),
+            (Cap::Tasks, of_tasks),
+            (Cap::Project(&key.project), per_project),
+            (Cap::Agent(&key.agent), per_agent),
+            (Cap::Provider(self.sim.ai_type(&key.agent)), per_provider),
+        ];
+        all.into_iter().filter_map(|(cap, most)| Some((cap, most?)))
+    }
+
+    /// No limit is exceeded, whoever lives.
+    pub fn check_caps(&self) {
+        self.check_caps_in(&self.state.lock().unwrap());
+    }
+
+    fn check_caps_in(&self, state: &State) {
+        let live = state.folders.iter().filter(|(launch, _)| state.is_live(launch));
+        let mut n_live: BTreeMap<Cap<'_>, usize> = BTreeMap::new();
+        for (cap, most) in live.flat_map(|(_, folder)| self.limits_on(&folder.key)) {
+            let n = n_live.entry(cap).or_default();
+            *n += 1;
+            if *n == most + 1 {
+                let (name, of_what) = (self.name, cap.as_str());
+                self.sim.chronicle.violation(format!("host {name}: more live {of_what} than {most}"));
             }
+        }
+    }
+}
+
+/// Of whom there may be so many at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cap<'a> {
+    Instances,
+    Tasks,
+    Project(&'a ProjectId),
+    Agent(&'a AgentId),
+    Provider(&'static str),
+}
+
+impl Cap<'_> {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Instances => "instances",
+            Self::Tasks => "tasks",
+            Self::Project(_) => "instances of a project",
+            Self::Agent(_) => "instances of an agent",
+            Self::Provider(_) => "instances of a provider",
         }
     }
 }

@@ -11,7 +11,7 @@ use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::Store as _;
 
 use super::history::POLLING_INTERVAL;
-use super::host::Host;
+use super::host::{Cap, Host};
 use super::world::pass;
 use super::{NOTICE_GRACE, SLACK, Sim, sim_settings, talk};
 
@@ -192,13 +192,13 @@ async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, Ins
         let mut taken: BTreeMap<LaunchId, InstanceKey> = host.live().into_iter().collect();
         let mine = view.launches.iter().filter(|launch| launch.coordinator.as_ref() == Some(&host.coordinator()));
         taken.extend(mine.map(|launch| (launch.id.clone(), launch.key.clone())));
-        let n_tasks = taken.values().filter(|key| key.purpose == Purpose::Task).count();
-        let is_free = |purpose| {
-            let for_tasks = host.limits.max_concurrent - host.limits.chat_reserve;
-            taken.len() < host.limits.max_concurrent && (purpose == Purpose::Chat || n_tasks < for_tasks)
-        };
+        let mut n_taken: BTreeMap<Cap<'_>, usize> = BTreeMap::new();
+        for (cap, _) in taken.values().flat_map(|key| host.limits_on(key)) {
+            *n_taken.entry(cap).or_default() += 1;
+        }
+        let has_room = |key| host.limits_on(key).all(|(cap, most)| n_taken.get(&cap).is_none_or(|n| *n < most));
         let ready = view.startable.iter().filter(|candidate| candidate.reason == StartReason::Ready);
-        let ready = ready.filter(|candidate| is_free(candidate.key.purpose));
+        let ready = ready.filter(|candidate| has_room(&candidate.key));
         let ready = ready.filter(|candidate| !taken.values().any(|key| *key == candidate.key));
         starts.extend(ready.map(|candidate| (host.name, candidate.key.clone())));
     }

@@ -1,12 +1,13 @@
 //! What people do: they found a fleet, give it work, and change their minds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent_coordinator::domain::{AgentId, InstanceKey, Priority, ProjectId, Purpose, TaskId, TaskStatus};
 use agent_coordinator::service::{AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit};
 
 use super::Sim;
-use super::script::{Deed, Fleet};
+use super::script::{Caps, Deed, Fleet};
 
 fn agent_id(n: usize) -> AgentId {
     format!("agt_{n}").parse().unwrap()
@@ -21,6 +22,23 @@ fn task_id(n: usize) -> TaskId {
 }
 
 impl Fleet {
+    /// One of each, and nobody to start it.
+    pub const SMALL: Self = Self {
+        n_agents: 1,
+        n_projects: 1,
+        n_tasks: 1,
+        max_concurrent: Vec::new(),
+        chat_reserve: 0,
+        caps: Caps { per_project: None, per_agent: None, per_provider: None },
+        n_providers: 1,
+        has_local: true,
+    };
+
+    /// What the agents are started with.
+    fn ai_types(&self) -> BTreeMap<AgentId, &'static str> {
+        (0..self.n_agents).map(|n| (agent_id(n), ["claude", "codex"][n % self.n_providers])).collect()
+    }
+
     pub fn keys(&self) -> Vec<InstanceKey> {
         let pairs = (0..self.n_agents).flat_map(|agent| (0..self.n_projects).map(move |project| (agent, project)));
         let purposes = [Purpose::Task, Purpose::Chat];
@@ -35,8 +53,10 @@ impl Fleet {
 pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     let service = sim.service();
     sim.set_keys(fleet.keys());
-    for n in 0..fleet.n_agents {
-        service.add_agent(Some(agent_id(n)), &AgentEdit::default()).await.unwrap();
+    for (agent, ai_type) in fleet.ai_types() {
+        let edit = AgentEdit { ai_type: Some(ai_type.to_owned()), ..AgentEdit::default() };
+        service.add_agent(Some(agent.clone()), &edit).await.unwrap();
+        sim.set_ai_type(agent, ai_type);
     }
     for n in 0..fleet.n_projects {
         let edit = ProjectEdit {

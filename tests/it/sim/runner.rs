@@ -105,8 +105,7 @@ fn a_seed_replays_itself() {
 
 /// A life from claim to end, with work to do for two coordinators.
 fn quiet_script() -> Script {
-    let fleet =
-        Fleet { n_agents: 1, n_projects: 1, n_tasks: 1, max_concurrent: vec![1, 1], chat_reserve: 0, has_local: true };
+    let fleet = Fleet { max_concurrent: vec![1, 1], ..Fleet::SMALL };
     let wait = |seconds| Step { deed: Deed::Nothing, then_wait: Duration::from_secs(seconds) };
     Script { seed: 0, fleet, steps: vec![wait(5), wait(60)] }
 }
@@ -154,6 +153,13 @@ fn a_pid_that_is_trusted_is_found() {
 #[test]
 fn a_message_that_is_read_when_it_is_handed_out_is_found() {
     check_found(Mutant::ReadWhenHandedOut, "counts as read");
+}
+
+#[test]
+fn a_limit_that_is_forgotten_is_found() {
+    for of_what in ["a project", "an agent", "a provider"] {
+        check_found(Mutant::CapsForgotten, &format!("more live instances of {of_what}"));
+    }
 }
 
 #[test]

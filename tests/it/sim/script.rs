@@ -19,8 +19,29 @@ pub struct Fleet {
     pub max_concurrent: Vec<usize>,
     /// Slots that every coordinator with more than one keeps for chats.
     pub chat_reserve: usize,
+    /// Of every coordinator.
+    pub caps: Caps,
+    /// Agents are of so many, in turn.
+    pub n_providers: usize,
     /// Whether the first coordinator is in one process with the server.
     pub has_local: bool,
+}
+
+/// Most at the same time on one machine; `None`: any number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caps {
+    pub per_project: Option<usize>,
+    pub per_agent: Option<usize>,
+    pub per_provider: Option<usize>,
+}
+
+impl Caps {
+    /// Half of all fleets have none.
+    fn of(dice: &mut Dice) -> Self {
+        let is_capped = dice.percent(50);
+        let mut cap = || (dice.percent(50) && is_capped).then(|| 1 + dice.index(2));
+        Self { per_project: cap(), per_agent: cap(), per_provider: cap() }
+    }
 }
 
 /// One thing that happens, and how long the world goes on after it.
@@ -128,6 +149,8 @@ pub struct Script {
 impl Script {
     pub fn of_seed(seed: u64, n_steps: usize) -> Self {
         let mut dice = Dice::new(seed, 0);
+        // Their own, so that what else a seed makes stays as it is.
+        let mut dice_of_caps = Dice::new(seed, 2);
         let n_coordinators = 1 + dice.index(3);
         let fleet = Fleet {
             n_agents: 1 + dice.index(3),
@@ -135,6 +158,8 @@ impl Script {
             n_tasks: 2 + dice.index(4),
             max_concurrent: (0..n_coordinators).map(|_| 1 + dice.index(3)).collect(),
             chat_reserve: dice.index(2),
+            caps: Caps::of(&mut dice_of_caps),
+            n_providers: 1 + dice_of_caps.index(2),
             has_local: dice.percent(50),
         };
         let mut steps = Vec::with_capacity(n_steps);

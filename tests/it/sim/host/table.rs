@@ -67,7 +67,7 @@ impl ProcessLayer for Table {
             let folder = state.folder(&launch);
             folder.keeper = Some(keeper);
             folder.keeper_task = Some(task);
-            host.check_cap(&state);
+            host.check_caps_in(&state);
             host.nudge.wake();
         }
         yield_now().await;

@@ -15,8 +15,7 @@ use crate::sim::{CHAT_IDLE, CLEANUP_INTERVAL, SLACK, Sim, people};
 
 /// A chat whose agent is there, without a coordinator.
 async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
-    let fleet =
-        Fleet { n_agents: 1, n_projects: 1, n_tasks: 0, max_concurrent: Vec::new(), chat_reserve: 0, has_local: true };
+    let fleet = Fleet { n_tasks: 0, max_concurrent: Vec::new(), ..Fleet::SMALL };
     people::found(sim, &fleet).await;
     sim.begin_server();
     let key = fleet.keys().into_iter().find(|key| key.purpose == Purpose::Chat).unwrap();
