@@ -13,8 +13,8 @@
 //! restarts, restarts of the server, keepers and agents that are killed, pids that are used again, lost, late, slow and repeated
 //! requests and answers, agents that authenticate late, never or twice, that don't listen, don't leave, or leave something
 //! behind, that give up a question in a chat and answer late, twice or never, clocks that jump by an hour or a year, full disks,
-//! and people who change their minds, talk, and end what they began. What is not: a store that can't write, and whatever is inside the keeper: `tests/it/shim.rs` and
-//! `tests/it/faults` have the real one.
+//! and people who change their minds, talk, and end what they began. What is not: a store that can't write, and whatever is inside
+//! the keeper: `tests/it/shim.rs` and `tests/it/faults` have the real one.
 //!
 //! One limit it found stands: [`Sim::is_out_of_reach`].
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -39,8 +39,9 @@ use std::time::Duration;
 
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
-use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId};
+use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::{Change, Commit, Store as _};
@@ -90,6 +91,7 @@ struct Sim {
     service: Mutex<Arc<Service>>,
     /// Counts the runs of the server.
     run: watch::Sender<u64>,
+    began_at: Mutex<Timestamp>,
     agents_loss: AtomicU64,
     keys: Mutex<Vec<InstanceKey>>,
     ai_types: Mutex<BTreeMap<AgentId, &'static str>>,
@@ -115,6 +117,7 @@ impl Sim {
             nudge,
             service: Mutex::new(service),
             run: watch::Sender::new(0),
+            began_at: Mutex::default(),
             agents_loss: AtomicU64::new(0),
             keys: Mutex::default(),
             ai_types: Mutex::default(),
@@ -130,9 +133,15 @@ impl Sim {
         let service = Service::new(self.store.clone(), self.world.clone(), sim_settings(), self.nudge.clone());
         let service = Arc::new(service);
         *self.service.lock().unwrap() = service.clone();
+        *self.began_at.lock().unwrap() = self.world.now();
         self.run.send_modify(|run| *run += 1);
         self.spawn(look_after(service, self.run.subscribe()));
         self.nudge.wake();
+    }
+
+    /// When this run of the server began.
+    fn began_at(&self) -> Timestamp {
+        *self.began_at.lock().unwrap()
     }
 
     fn service(&self) -> Arc<Service> {

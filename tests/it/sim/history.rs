@@ -104,6 +104,11 @@ impl Post {
         }
     }
 
+    fn set_weather(&self, weather: Weather) {
+        self.net.set_weather(weather);
+        self.host.note_weather(weather);
+    }
+
     fn doom(&self, after_polls: u64, down_for: Duration) {
         {
             let mut fate = self.fate.lock().unwrap();
@@ -124,7 +129,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         sim.chronicle.note(|| format!("-- {n}: {:?}, then {:?}", step.deed, step.then_wait));
         let has_released = take_step(sim, script, &posts, &step.deed).await;
         pass(step.then_wait).await;
-        watch.look(sim, has_released).await;
+        watch.look(sim, &hosts, has_released).await;
         hosts.iter().for_each(|host| host.check_caps());
         if !sim.chronicle.is_clean() {
             return posts;
@@ -133,15 +138,15 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     sim.chronicle.note(|| "-- nothing goes wrong any more".to_owned());
     sim.set_agents_loss(0);
     for post in &posts {
-        post.net.set_weather(Weather::default());
+        post.set_weather(Weather::default());
         post.fate.lock().unwrap().dies_at = None;
     }
     // Also those who are away come back first.
     pass(Duration::from_secs(100)).await;
-    watch.look(sim, false).await;
+    watch.look(sim, &hosts, false).await;
     let before = invariants::on_the_way(sim).await;
     pass(LONG).await;
-    watch.look(sim, false).await;
+    watch.look(sim, &hosts, false).await;
     invariants::check_progress(sim, &before).await;
     invariants::check_starts(sim, &hosts).await;
     if !sim.chronicle.is_clean() {
@@ -150,7 +155,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     sim.chronicle.note(|| "-- everything is told to stop".to_owned());
     people::do_it(sim, &script.fleet, &Deed::StopAll).await;
     pass(Duration::from_mins(1)).await;
-    watch.look(sim, false).await;
+    watch.look(sim, &hosts, false).await;
     invariants::check_rest(sim, &hosts).await;
     posts
 }
@@ -226,7 +231,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
         Deed::KillKeeper { host, which } => post(*host).host.kill_keeper(*which),
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
-        Deed::SetWeather { coordinator, weather } => post(*coordinator).net.set_weather(*weather),
+        Deed::SetWeather { coordinator, weather } => post(*coordinator).set_weather(*weather),
         Deed::SetClock(ahead) => sim.world.set_clock(*ahead),
         Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),
         _ => return people::do_it(sim, &script.fleet, deed).await,

@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::agent::{self, Character, Trouble};
+use super::net::Weather;
 use super::world::pass;
 use super::{Mutant, Sim};
 pub use table::Table;
@@ -77,6 +78,10 @@ struct State {
     n_processes: u64,
     folders: BTreeMap<LaunchId, Folder>,
     is_up: bool,
+    /// Since when its coordinator is there.
+    up_since: Timestamp,
+    /// Since when nothing is lost between its coordinator and the server.
+    fair_since: Option<Timestamp>,
     incarnation: u32,
     n_launches: u64,
 }
@@ -127,7 +132,8 @@ impl State {
 
 impl Host {
     pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
-        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), state: Mutex::default() })
+        let state = State { fair_since: Some(sim.world.now()), ..State::default() };
+        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), state: Mutex::new(state) })
     }
 
     pub fn coordinator(&self) -> CoordinatorId {
@@ -144,6 +150,7 @@ impl Host {
         {
             let mut state = self.state.lock().unwrap();
             state.is_up = true;
+            state.up_since = self.sim.world.now();
             state.incarnation += 1;
             let launches: Vec<LaunchId> = state.folders.keys().cloned().collect();
             for launch in launches {
@@ -166,6 +173,19 @@ impl Host {
     /// The coordinator is gone; everything else stays.
     pub fn end(&self) {
         self.state.lock().unwrap().is_up = false;
+    }
+
+    /// How its coordinator and the server hear each other from now on.
+    pub fn note_weather(&self, weather: Weather) {
+        let mut state = self.state.lock().unwrap();
+        state.fair_since =
+            (weather == Weather::default()).then(|| state.fair_since.unwrap_or_else(|| self.sim.world.now()));
+    }
+
+    /// Since when a coordinator is there and is heard; `None` while it isn't.
+    pub fn looked_after_since(&self) -> Option<Timestamp> {
+        let state = self.state.lock().unwrap();
+        state.fair_since.filter(|_| state.is_up).map(|fair_since| fair_since.max(state.up_since))
     }
 
     /// Ends what an instance without a keeper left behind.

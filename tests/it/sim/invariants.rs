@@ -13,7 +13,7 @@ use agent_coordinator::store::Store as _;
 use super::history::POLLING_INTERVAL;
 use super::host::{Cap, Host};
 use super::world::pass;
-use super::{NOTICE_GRACE, SLACK, Sim, sim_settings, talk};
+use super::{CLEANUP_INTERVAL, NOTICE_GRACE, SESSION_MAXIMUM, SLACK, Sim, sim_settings, talk};
 
 /// What was seen so far, to be compared with what is.
 #[derive(Default)]
@@ -25,9 +25,10 @@ pub struct Watch {
 
 impl Watch {
     /// Looks at everything; `has_released` says that a person let pairs start again since the last look.
-    pub async fn look(&mut self, sim: &Arc<Sim>, has_released: bool) {
+    pub async fn look(&mut self, sim: &Arc<Sim>, hosts: &[Arc<Host>], has_released: bool) {
         self.look_at_processes(sim).await;
         look_at_sessions(sim).await;
+        look_at_maxima(sim, hosts).await;
         look_at_notices(sim).await;
         talk::look(sim).await;
         self.look_at_ends(sim, has_released).await;
@@ -131,6 +132,31 @@ async fn look_at_sessions(sim: &Arc<Sim>) {
             && !open.iter().any(|open| open.id == *session)
         {
             sim.chronicle.violation(format!("{} runs without its session", launch.id));
+        }
+    }
+}
+
+/// No session goes on for longer than any may. Two look after that, each for itself: the server, from its start on, as often as it
+/// cleans up; and a coordinator, from its own start on, when it is due.
+async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
+    // By a clock that was set nobody knows since when a session runs.
+    if sim.world.has_jumped() {
+        return;
+    }
+    let now = sim.world.now();
+    for launch in sim.store.open_launches().await.unwrap() {
+        let Some(since) = launch.authenticated_at.filter(|_| matches!(launch.state, LaunchState::Running { .. }))
+        else {
+            continue;
+        };
+        let host = hosts.iter().find(|host| Some(host.coordinator()) == launch.coordinator);
+        let by_server = since.max(sim.began_at()) + 2 * CLEANUP_INTERVAL;
+        let by_coordinator =
+            host.and_then(|host| host.looked_after_since()).map(|looked_after| since.max(looked_after));
+        for (who, from) in [("the server", Some(by_server)), ("its coordinator", by_coordinator)] {
+            if from.is_some_and(|from| from + SESSION_MAXIMUM + SLACK < now) {
+                sim.chronicle.violation(format!("{} is past its maximum, and {who} lets it run", launch.id));
+            }
         }
     }
 }
