@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(150);
 pub struct Told {
     pub violations: Vec<String>,
     pub lines: Vec<String>,
-    /// How often the first coordinator was polled: the places where it can die.
+    /// How often the first coordinator was polled during the script: the places where it can die.
     pub n_polls: u64,
 }
 
@@ -36,9 +36,9 @@ pub fn live(script: &Script, mutant: Option<Mutant>, telling: Telling) -> Told {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let sim = Sim::new(script.seed, mutant, telling);
-        let posts = play(&sim, script).await;
+        let n_polls = play(&sim, script).await;
         let (violations, lines) = (sim.chronicle.violations(), sim.chronicle.lines());
-        Told { violations, lines, n_polls: posts[0].fate.lock().unwrap().n_polls }
+        Told { violations, lines, n_polls }
     })
 }
 
@@ -119,11 +119,13 @@ impl Post {
     }
 }
 
-async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
+/// How often the first coordinator was polled while anything was yet to happen.
+async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
     people::found(sim, &script.fleet).await;
     sim.begin_server();
     let posts = open_posts(sim, script);
     let hosts: Vec<Arc<Host>> = posts.iter().map(|post| post.host.clone()).collect();
+    let n_polls = || posts[0].fate.lock().unwrap().n_polls;
     let mut watch = Watch::default();
     for (n, step) in script.steps.iter().enumerate() {
         sim.chronicle.note(|| format!("-- {n}: {:?}, then {:?}", step.deed, step.then_wait));
@@ -132,9 +134,10 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
         watch.look(sim, &hosts, has_released).await;
         hosts.iter().for_each(|host| host.check_caps());
         if !sim.chronicle.is_clean() {
-            return posts;
+            return n_polls();
         }
     }
+    let n_polls = n_polls();
     sim.chronicle.note(|| "-- nothing goes wrong any more".to_owned());
     sim.set_agents_loss(0);
     for post in &posts {
@@ -150,14 +153,14 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     invariants::check_progress(sim, &before).await;
     invariants::check_starts(sim, &hosts).await;
     if !sim.chronicle.is_clean() {
-        return posts;
+        return n_polls;
     }
     sim.chronicle.note(|| "-- everything is told to stop".to_owned());
     people::do_it(sim, &script.fleet, &Deed::StopAll).await;
     pass(Duration::from_mins(1)).await;
     watch.look(sim, &hosts, false).await;
     invariants::check_rest(sim, &hosts).await;
-    posts
+    n_polls
 }
 
 fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
@@ -232,6 +235,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
         Deed::SetWeather { coordinator, weather } => post(*coordinator).set_weather(*weather),
+        Deed::LoseClaimAnswer { coordinator } => post(*coordinator).net.lose_claim_answer(),
         Deed::SetClock(ahead) => sim.world.set_clock(*ahead),
         Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),
         _ => return people::do_it(sim, &script.fleet, deed).await,

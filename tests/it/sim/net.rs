@@ -1,6 +1,7 @@
 //! What lies between a coordinator and its server: requests and answers that are lost, late, or come twice; views that are old
 //! when they arrive. It is the `ControlPlane` of its coordinator.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,12 +40,15 @@ const PATIENCE: u64 = 10_000;
 /// The longest that a request is on its way.
 const LATEST: u64 = 40_000;
 
+const CLAIM: &str = "claim";
+
 /// One coordinator's way to the server.
 pub struct Net {
     sim: Arc<Sim>,
     id: CoordinatorId,
     is_remote: bool,
     weather: Mutex<Weather>,
+    loses_claim_answer: AtomicBool,
     dice: Mutex<Dice>,
 }
 
@@ -60,7 +64,14 @@ enum Fate {
 impl Net {
     pub fn new(sim: Arc<Sim>, id: CoordinatorId, is_remote: bool, purpose: u64) -> Arc<Self> {
         let dice = Mutex::new(Dice::new(sim.seed, purpose));
-        Arc::new(Self { sim, id, is_remote, weather: Mutex::default(), dice })
+        Arc::new(Self {
+            sim,
+            id,
+            is_remote,
+            weather: Mutex::default(),
+            loses_claim_answer: AtomicBool::new(false),
+            dice,
+        })
     }
 
     pub fn set_weather(&self, weather: Weather) {
@@ -71,7 +82,15 @@ impl Net {
         *self.weather.lock().unwrap()
     }
 
-    fn cast(&self) -> (Fate, Duration, Duration) {
+    /// The answer to the next claim is lost, whatever the weather is.
+    pub fn lose_claim_answer(&self) {
+        self.loses_claim_answer.store(true, Ordering::Relaxed);
+    }
+
+    fn cast(&self, what: &str) -> (Fate, Duration, Duration) {
+        if what == CLAIM && self.loses_claim_answer.swap(false, Ordering::Relaxed) {
+            return (Fate::Unanswered, Duration::ZERO, Duration::ZERO);
+        }
         let weather = self.weather();
         let mut dice = self.dice.lock().unwrap();
         let mut pause = || if dice.percent(weather.slow) { dice.millis(1, PATIENCE / 2) } else { Duration::ZERO };
@@ -103,7 +122,7 @@ impl Net {
         yield_now().await;
         let server = || LocalControlPlane::new(self.sim.service(), self.id.clone());
         let answer = if self.is_remote {
-            let (fate, there, back) = self.cast();
+            let (fate, there, back) = self.cast(what);
             pass(there).await;
             let patience = || pass(Duration::from_millis(PATIENCE));
             match fate {
@@ -181,7 +200,7 @@ impl ControlPlane for Way {
         }
         let key = key.clone();
         self.0
-            .call("claim", move |server| {
+            .call(CLAIM, move |server| {
                 let key = key.clone();
                 async move { server.claim(&key).await }
             })

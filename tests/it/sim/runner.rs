@@ -4,8 +4,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use agent_coordinator::coordinator::Mode;
+use agent_coordinator::domain::TaskStatus;
+
 use super::Mutant;
 use super::history::{Told, live};
+use super::net::Weather;
 use super::script::{Deed, Fleet, Script, Step};
 use super::world::Telling;
 
@@ -103,28 +107,102 @@ fn a_seed_replays_itself() {
     }
 }
 
-/// A life from claim to end, with work to do for two coordinators.
-fn quiet_script() -> Script {
+/// One task, and two coordinators to do it, the second of which hears nothing before the first wait is over. This happens to them,
+/// each so many seconds before the next.
+fn script_of(seed: u64, deeds: &[(Deed, u64)]) -> Script {
     let fleet = Fleet { max_concurrent: vec![1, 1], ..Fleet::SMALL };
-    let wait = |seconds| Step { deed: Deed::Nothing, then_wait: Duration::from_secs(seconds) };
-    Script { seed: 0, fleet, steps: vec![wait(5), wait(60)] }
+    let step = |(deed, seconds): &(Deed, u64)| Step { deed: deed.clone(), then_wait: Duration::from_secs(*seconds) };
+    let mut steps: Vec<Step> = deeds.iter().map(step).collect();
+    let hears = |weather| step(&(Deed::SetWeather { coordinator: 1, weather }, 0));
+    steps.insert(first_wait(&steps) + 1, hears(Weather::default()));
+    steps.insert(0, hears(Weather::STORM));
+    Script { seed, fleet, steps }
+}
+
+/// The first step that anybody has time to do anything in.
+fn first_wait(steps: &[Step]) -> usize {
+    steps.iter().position(|step| !step.then_wait.is_zero()).unwrap()
+}
+
+/// What the first agent on the first machine is like: this one comes in, works, reports, and goes; it does what it is told.
+const OBEDIENT: u64 = 0;
+/// This one comes in and never goes, whatever it is told and whoever sends it a TERM.
+const STUBBORN: u64 = 496;
+const KILLED: &str = "exits ExitStatus { exit_code: None, signal: Some(9) }";
+
+/// Whether the first coordinator is in one process with the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Local,
+    Remote,
+}
+
+/// The first coordinator may die at each place where it waits while this happens: `told` is a part of what happens then.
+#[track_caller]
+fn check_deaths(seed: u64, first: First, told: &str, deeds: &[(Deed, u64)]) {
+    let mut script = script_of(seed, deeds);
+    script.fleet.has_local = first == First::Local;
+    let Told { n_polls, violations, lines } = live(&script, None, Telling::Told);
+    assert!(violations.is_empty() && n_polls > 30, "{n_polls} {violations:?}");
+    assert!(lines.iter().any(|line| line.contains(told)), "`{told}` is no part of this:\n{}", lines.join("\n"));
+    // Behind what is so from the beginning.
+    let at = first_wait(&script.steps);
+    for after_polls in 0..n_polls {
+        let mut script = script.clone();
+        let deed = Deed::Crash { coordinator: 0, after_polls, down_for: Duration::from_secs(after_polls % 40) };
+        script.steps.insert(at, Step { deed, then_wait: Duration::ZERO });
+        let is_clean = live(&script, None, Telling::Silent).violations.is_empty();
+        assert!(is_clean, "{}", report(&script, None));
+    }
+}
+
+/// A life from claim to end.
+#[test]
+fn a_coordinator_may_die_wherever_it_waits() {
+    for first in [First::Local, First::Remote] {
+        check_deaths(OBEDIENT, first, "ended: blocked", &[(Deed::Nothing, 5), (Deed::Nothing, 60)]);
+    }
 }
 
 #[test]
-fn a_coordinator_may_die_wherever_it_waits() {
-    for has_local in [true, false] {
-        let mut quiet = quiet_script();
-        quiet.fleet.has_local = has_local;
-        let Told { n_polls, violations, .. } = live(&quiet, None, Telling::Silent);
-        assert!(violations.is_empty() && n_polls > 50, "{n_polls} {violations:?}");
-        for after_polls in 0..n_polls {
-            let mut script = quiet.clone();
-            let deed = Deed::Crash { coordinator: 0, after_polls, down_for: Duration::from_secs(after_polls % 40) };
-            script.steps.insert(0, Step { deed, then_wait: Duration::ZERO });
-            let is_clean = live(&script, None, Telling::Silent).violations.is_empty();
-            assert!(is_clean, "{}", report(&script, None));
-        }
-    }
+fn a_coordinator_may_die_wherever_it_waits_while_a_person_stops_its_agent() {
+    let (agent, project) = (0, 0);
+    let deeds =
+        [(Deed::Nothing, 5), (Deed::StopPair { agent, project }, 10), (Deed::ResumePair { agent, project }, 30)];
+    check_deaths(STUBBORN, First::Remote, KILLED, &deeds);
+}
+
+#[test]
+fn a_coordinator_may_die_wherever_it_waits_when_a_keeper_is_killed() {
+    let deeds = [(Deed::Nothing, 5), (Deed::KillKeeper { host: 0, which: 0 }, 40)];
+    check_deaths(OBEDIENT, First::Local, "ended: lost", &deeds);
+}
+
+#[test]
+fn a_coordinator_may_die_wherever_it_waits_when_it_never_hears_that_its_claim_was_granted() {
+    let deeds = [(Deed::LoseClaimAnswer { coordinator: 0 }, 0), (Deed::Nothing, 5), (Deed::Nothing, 60)];
+    check_deaths(OBEDIENT, First::Remote, "crd_0: the answer to claim is lost", &deeds);
+}
+
+#[test]
+fn a_coordinator_may_die_wherever_it_waits_while_people_talk() {
+    let (agent, project) = (0, 0);
+    let say = Deed::Say { agent, project, n_bytes: 10, times: 1 };
+    let deeds = [
+        (Deed::SetTask { task: 0, status: TaskStatus::Todo }, 0),
+        (say.clone(), 5),
+        (say, 5),
+        (Deed::EndChat { agent, project }, 20),
+    ];
+    check_deaths(OBEDIENT, First::Remote, "has answered up to", &deeds);
+}
+
+#[test]
+fn a_coordinator_may_die_wherever_it_waits_while_it_is_restarted() {
+    let restart = |mode| Deed::Restart { coordinator: 0, mode, down_for: Duration::from_secs(2) };
+    let deeds = |mode| [(Deed::Nothing, 5), (restart(mode), 20)];
+    check_deaths(STUBBORN, First::Local, "adopted; kept true", &deeds(Mode::LeavingAgents));
+    check_deaths(STUBBORN, First::Remote, KILLED, &deeds(Mode::StoppingAgents));
 }
 
 /// That the simulation sees what this mistake breaks, soon.

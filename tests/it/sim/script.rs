@@ -83,6 +83,10 @@ pub enum Deed {
         coordinator: usize,
         weather: Weather,
     },
+    /// The next claim of the coordinator is granted, and it doesn't hear of it.
+    LoseClaimAnswer {
+        coordinator: usize,
+    },
     /// The wall clock of all machines goes so many milliseconds before or behind the true time from now on.
     SetClock(i64),
     /// So many percent of what agents say and hear is lost.
