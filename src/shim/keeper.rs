@@ -245,13 +245,15 @@ impl<'a> Keeper<'a> {
 
     fn meet_deadlines(&mut self) {
         let now = BootInstant::now();
-        if self.fuse.is_some_and(|fuse| now >= fuse) {
+        if let Some(fuse) = self.fuse.filter(|fuse| now >= *fuse) {
             self.fuse = None;
             if !instance_dir::is_marked_authenticated(self.dir) {
                 // Who never came in is not waited for: the server frees the claim some time after this.
                 let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
                 let stop = Stop::new(StopReason::StartTimeout, patience);
                 complain_unless_written::<Stop>(self.dir, record::write_first(self.dir, &stop).map(drop));
+                // From the fuse on: a machine that slept meanwhile may wake long after it, beside another agent for the same key.
+                self.kill_by(fuse + patience);
                 self.begin_stop();
             }
         }

@@ -337,6 +337,26 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_that_slept_past_its_fuse_gives_its_agent_no_more_time() {
+    let fuse = Duration::from_millis(700);
+    let bed = Bed::with(|config| config.stop_timeout = Duration::from_millis(500)).await;
+    let mut request = bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
+    request.fuse = BootInstant::now() + fuse;
+    let burns_at = Instant::now() + fuse;
+    let launch = bed.start_request(request).await;
+    bed.written("ready");
+    let shim = bed.shim(&launch).pid;
+    kill(shim, Signal::STOP);
+    let slept_long = burns_at + bed.config.stop_timeout;
+    until("its time is over, and that of a stop", || Instant::now() > slept_long);
+    assert!(!is_gone(bed.until_running(&launch)), "nobody else ends it");
+    kill(shim, Signal::CONT);
+    assert_eq!(bed.until_ended(&launch), killed(KILL));
+    assert_eq!(bed.instance(&launch).unwrap().stop, Some(StopReason::StartTimeout));
+    assert!(!bed.file("told").exists(), "it was not asked to go and waited for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_start_names_the_object() {
     use std::os::unix::fs::PermissionsExt;
     let bed = Bed::new().await;
