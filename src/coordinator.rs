@@ -304,8 +304,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             session_maximum: view.session_maximum(),
             ..self.config.limits
         };
-        let elapsed =
-            self.clocks.look(&instances, &view.launches, view.at, &self.ears, &self.config.state_dir, &limits);
+        let (now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
+        let elapsed = self.clocks.look((now, view.at), &instances, &view.launches, &self.ears, state_dir, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.iter().cloned().map(|instance| instance.moved(|at| self.control.on_server(at)));
@@ -331,7 +331,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let Some((launches, limits)) = self.seen_last.clone() else { return };
         let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
         let (instances, now) = (self.processes.instances(), self.control.now());
-        let elapsed = self.clocks.look(&instances, &launches, now, &self.ears, &self.config.state_dir, &limits);
+        let (steady_now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
+        let elapsed = self.clocks.look((steady_now, now), &instances, &launches, &self.ears, state_dir, &limits);
         let coordinator = self.config.id.clone();
         let (startable, free) = (Vec::new(), Resources::default());
         let instances = instances.to_vec();

@@ -29,17 +29,16 @@ struct Clock {
 }
 
 impl Clocks {
-    /// What the clocks show of each of these, and forgets all others.
+    /// What the clocks show of each of these at `now`, which is `at` on the server's clock; forgets all others.
     pub(super) fn look(
         &mut self,
+        (now, at): (Instant, Timestamp),
         instances: &[Instance],
         launches: &[LaunchFacts],
-        at: Timestamp,
         ears: &Ears,
         state_dir: &Path,
         limits: &Limits,
     ) -> BTreeMap<LaunchId, Elapsed> {
-        let now = Instant::now();
         let launches: BTreeMap<&LaunchId, &LaunchFacts> = launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
         let quiet_for = ears.quiet_for(now);

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::domain::{Instance, LaunchId, StopReason};
 use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
 use crate::telemetry::ErrorChain;
@@ -15,6 +17,9 @@ pub trait ProcessLayer: Send + Sync + 'static {
 
     /// The clock by which fuses burn.
     fn boot_now(&self) -> BootInstant;
+
+    /// The clock by which is measured how long something lasts; it stands still while the machine sleeps.
+    fn steady_now(&self) -> Instant;
 
     /// Returns when the keeper exists; its instance is in `instances` from then on.
     fn start(&self, request: StartRequest) -> impl Future<Output = Result<(), StartError>> + Send;
@@ -41,6 +46,10 @@ impl ProcessLayer for ProcessTable {
 
     fn boot_now(&self) -> BootInstant {
         BootInstant::now()
+    }
+
+    fn steady_now(&self) -> Instant {
+        Instant::now()
     }
 
     async fn start(&self, request: StartRequest) -> Result<(), StartError> {

@@ -12,11 +12,11 @@
 //! What is simulated: limits on machines, projects, agents and providers, crashes of coordinators wherever they wait, orderly
 //! restarts, restarts of the server, keepers and agents that are killed, pids that are used again, lost, late, slow and repeated
 //! requests and answers, agents that authenticate late, never or twice, that don't listen, don't leave, or leave something
-//! behind, that give up a question in a chat and answer late, twice or never, clocks that jump by an hour or a year, full disks,
+//! behind, that give up a question in a chat and answer late, twice or never, clocks that jump by an hour or a year, machines that sleep, full disks,
 //! and people who change their minds, talk, and end what they began. What is not: a store that can't write, and whatever is inside
 //! the keeper: `tests/it/shim.rs` and `tests/it/faults` have the real one.
 //!
-//! One limit it found stands: [`Sim::is_out_of_reach`].
+//! Two limits it found stand: [`Sim::is_out_of_reach`], [`Sim::is_asleep`].
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agent;
@@ -52,7 +52,7 @@ use tokio::task::AbortHandle;
 use crate::service::settings;
 use talk::Talk;
 pub use world::Dice;
-use world::{Chronicle, SimWorld, Telling};
+use world::{Chronicle, SimWorld, Slumber, Telling};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const LINGER: Duration = Duration::from_secs(5);
@@ -75,6 +75,8 @@ enum Mutant {
     FreedAtDeadline,
     /// A chat message counts as read when it is handed out.
     ReadWhenHandedOut,
+    /// Fuses burn by the clock that stands still while their machine sleeps.
+    FuseSleeps,
     /// Coordinators know no limits but how many there may be in all.
     CapsForgotten,
 }
@@ -96,7 +98,7 @@ struct Sim {
     keys: Mutex<Vec<InstanceKey>>,
     ai_types: Mutex<BTreeMap<AgentId, &'static str>>,
     /// Launches of which a process lives, on whatever machine.
-    alive: Mutex<BTreeMap<LaunchId, InstanceKey>>,
+    alive: Mutex<BTreeMap<LaunchId, (InstanceKey, Arc<Slumber>)>>,
     /// Launches whose keeper was killed.
     keeperless: Mutex<BTreeSet<LaunchId>>,
     /// Ends that a coordinator thinks the server knows.
@@ -199,12 +201,15 @@ impl Sim {
     }
 
     /// An agent was executed. Here and now, whatever anybody knows of it.
-    fn is_alive(&self, launch: &LaunchId, key: &InstanceKey) {
+    fn is_alive(&self, launch: &LaunchId, key: &InstanceKey, slumber: &Arc<Slumber>) {
         let mut alive = self.alive.lock().unwrap();
-        if let Some((twin, _)) = alive.iter().find(|(twin, other)| *other == key && !self.is_out_of_reach(twin)) {
+        let is_twin = |twin: &LaunchId, other: &InstanceKey, slumber: &Slumber| {
+            other == key && !self.is_out_of_reach(twin) && !self.is_asleep(twin, slumber)
+        };
+        if let Some((twin, _)) = alive.iter().find(|(twin, (other, slumber))| is_twin(twin, other, slumber)) {
             self.chronicle.violation(format!("two live instances of {key}: {twin} and {launch}"));
         }
-        alive.insert(launch.clone(), key.clone());
+        alive.insert(launch.clone(), (key.clone(), slumber.clone()));
     }
 
     fn is_keeperless(&self, launch: &LaunchId) {
@@ -218,13 +223,31 @@ impl Sim {
         self.keeperless.lock().unwrap().contains(launch) && known.is_some_and(|known| known.pid.is_none())
     }
 
+    /// What fell asleep with its machine before anybody had told the server of a process: its claim lapses. It stands still for as
+    /// long as that sleep lasts, and its fuse, which has burnt by then, is the first thing that happens when it is over.
+    fn is_asleep(&self, launch: &LaunchId, slumber: &Slumber) -> bool {
+        let known = self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
+        tokio::time::Instant::now() <= slumber.until() && known.is_some_and(|known| known.pid.is_none())
+    }
+
+    /// Nobody may take the place of what lives.
+    async fn check_not_freed(&self, launch: &LaunchId, key: &InstanceKey) {
+        let known = self.store.launch(launch).await.unwrap();
+        let slumber = self.alive.lock().unwrap().get(launch).map(|(_, slumber)| slumber.clone());
+        let is_out_of_reach =
+            self.is_out_of_reach(launch) || slumber.is_some_and(|slumber| self.is_asleep(launch, &slumber));
+        if !known.is_some_and(|known| known.is_open()) && !is_out_of_reach {
+            self.chronicle.violation(format!("{launch} of {key} lives, and the server has freed its key"));
+        }
+    }
+
     /// Its tree is empty.
     fn is_dead(&self, launch: &LaunchId) {
         self.alive.lock().unwrap().remove(launch);
     }
 
     fn alive(&self) -> Vec<(LaunchId, InstanceKey)> {
-        self.alive.lock().unwrap().iter().map(|(launch, key)| (launch.clone(), key.clone())).collect()
+        self.alive.lock().unwrap().iter().map(|(launch, (key, _))| (launch.clone(), key.clone())).collect()
     }
 
     fn is_forgotten(&self, launch: &LaunchId, end: ProcessEnd) {

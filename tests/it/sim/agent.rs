@@ -11,7 +11,7 @@ use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::{InstanceKey, LaunchId, Purpose, Refusal, Secret};
 use agent_coordinator::service::{Report, Service, ServiceError};
 
-use super::world::{Dice, pass};
+use super::world::{Dice, Slumber, pass};
 use super::{START_TIMEOUT, Sim};
 use chat::Manner;
 
@@ -105,28 +105,36 @@ enum Over {
     Refused,
 }
 
+/// Where an agent lives.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Its milliseconds of the round: no other agent that lives has the same.
+    pub turn: u64,
+    /// Its machine's.
+    pub slumber: &'a Slumber,
+}
+
 struct Life<'a> {
     sim: &'a Arc<Sim>,
     key: &'a InstanceKey,
     launch: &'a LaunchId,
     ticket: Secret,
-    /// Its milliseconds of the round.
-    turn: u64,
+    place: Place<'a>,
     dice: Dice,
 }
 
 /// A round in which each of those who live has its own millisecond.
 const ROUND: u64 = 64;
 
-/// A whole life; gives the exit code. No other agent that lives has the same `turn`.
+/// A whole life; gives the exit code.
 pub async fn live(
     sim: &Arc<Sim>,
     (key, launch): (&InstanceKey, &LaunchId),
     ticket: Secret,
     character: &Character,
-    turn: u64,
+    place: Place<'_>,
 ) -> i32 {
-    let life = Life { sim, key, launch, ticket, turn: turn % ROUND, dice: Dice::new(character.seed, 0) };
+    let life = Life { sim, key, launch, ticket, place, dice: Dice::new(character.seed, 0) };
     match life.work(character).await {
         Ok(()) => 0,
         Err(Over::Refused) => 3,
@@ -241,11 +249,17 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Waits for its turn: in whatever order some are woken together, they go on one after the other, the same in each replay.
+    /// Waits for its turn, with its machine awake: in whatever order some are woken together, they go on one after the other, the same in each replay.
     async fn turn(&self) {
-        let now = u64::try_from(self.sim.world.elapsed().as_millis()).unwrap() + 1;
-        let wait = (self.turn + ROUND - now % ROUND) % ROUND;
-        pass(Duration::from_millis(wait + 1)).await;
+        loop {
+            self.place.slumber.over().await;
+            let now = u64::try_from(self.sim.world.elapsed().as_millis()).unwrap() + 1;
+            let wait = (self.place.turn % ROUND + ROUND - now % ROUND) % ROUND;
+            pass(Duration::from_millis(wait + 1)).await;
+            if !self.place.slumber.is_on() {
+                return;
+            }
+        }
     }
 
     /// A call, repeated until there is an answer. Requests and answers get lost while the weather is bad, and with each run of

@@ -11,12 +11,13 @@ use agent_coordinator::domain::plan::Limits;
 use agent_coordinator::domain::{Guidance, Language};
 use agent_coordinator::provider::Providers;
 use tokio::sync::watch;
+use tokio::time::Sleep;
 
 use super::host::Host;
 use super::invariants::{self, Watch};
 use super::net::{Net, Way, Weather};
 use super::script::{Caps, Deed, Script};
-use super::world::{Telling, pass};
+use super::world::{Slumber, Telling, pass};
 use super::{LINGER, Mutant, Sim, people};
 
 pub const POLLING_INTERVAL: Duration = Duration::from_secs(10);
@@ -61,16 +62,26 @@ struct Fate {
 /// More polls than any history needs: the loop spins.
 const TOO_MANY_POLLS: u64 = 3_000_000;
 
-/// A future that dies when its fate says so, wherever it waits then.
+/// A future that dies when its fate says so, wherever it waits then, and that stands still while its machine sleeps.
 struct Mortal<F> {
     future: Option<Pin<Box<F>>>,
     fate: Arc<Mutex<Fate>>,
+    /// Its machine's.
+    slumber: Arc<Slumber>,
+    waking: Option<Pin<Box<Sleep>>>,
 }
 
 impl<F: Future<Output = ()>> Future for Mortal<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        while self.slumber.is_on() {
+            let mut waking = Box::pin(tokio::time::sleep_until(self.slumber.until()));
+            if waking.as_mut().poll(context).is_pending() {
+                self.waking = Some(waking);
+                return Poll::Pending;
+            }
+        }
         {
             let mut fate = self.fate.lock().unwrap();
             fate.n_polls += 1;
@@ -90,13 +101,15 @@ impl Post {
     /// Coordinators come and go.
     async fn staff(self: Arc<Self>, sim: Arc<Sim>, config: CoordinatorConfig) {
         loop {
+            self.host.slumber.over().await;
             self.mode.send_replace(Mode::Running);
             let table = self.host.begin();
             sim.chronicle.note(|| format!("{} begins", config.id));
             let way = Way(self.net.clone());
             let coordinator =
                 Coordinator::new(config.clone(), way, table, self.host.nudge.listen(), self.mode.subscribe());
-            Mortal { future: Some(Box::pin(coordinator.run())), fate: self.fate.clone() }.await;
+            let (future, fate) = (Some(Box::pin(coordinator.run())), self.fate.clone());
+            Mortal { future, fate, slumber: self.host.slumber.clone(), waking: None }.await;
             self.host.end();
             let down_for = std::mem::take(&mut self.fate.lock().unwrap().down_for);
             sim.chronicle.note(|| format!("{} is gone for {down_for:?}", config.id));
@@ -132,7 +145,9 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
         let has_released = take_step(sim, script, &posts, &step.deed).await;
         pass(step.then_wait).await;
         watch.look(sim, &hosts, has_released).await;
-        hosts.iter().for_each(|host| host.check_caps());
+        for host in &hosts {
+            host.check_caps();
+        }
         if !sim.chronicle.is_clean() {
             return n_polls();
         }
@@ -143,6 +158,9 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
     for post in &posts {
         post.set_weather(Weather::default());
         post.fate.lock().unwrap().dies_at = None;
+    }
+    for host in &hosts {
+        host.slumber.over().await;
     }
     // Also those who are away come back first.
     pass(Duration::from_secs(100)).await;
@@ -234,6 +252,12 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
         Deed::KillKeeper { host, which } => post(*host).host.kill_keeper(*which),
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
+        Deed::Suspend { host, lasts } => {
+            let Post { host, net, .. } = &**post(*host);
+            if net.is_remote() {
+                host.suspend(*lasts);
+            }
+        }
         Deed::SetWeather { coordinator, weather } => post(*coordinator).set_weather(*weather),
         Deed::LoseClaimAnswer { coordinator } => post(*coordinator).net.lose_claim_answer(),
         Deed::SetClock(ahead) => sim.world.set_clock(*ahead),

@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::agent::{self, Character, Trouble};
+use super::agent::{self, Character, Place, Trouble};
 use super::net::Weather;
-use super::world::pass;
+use super::world::{Slumber, pass};
 use super::{Mutant, Sim};
 pub use table::Table;
 
@@ -92,6 +92,7 @@ pub struct Host {
     pub limits: Limits,
     /// Wakes the coordinator of this machine.
     pub nudge: Nudge,
+    pub slumber: Arc<Slumber>,
     state: Mutex<State>,
 }
 
@@ -133,7 +134,7 @@ impl State {
 impl Host {
     pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
         let state = State { fair_since: Some(sim.world.now()), ..State::default() };
-        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), state: Mutex::new(state) })
+        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), slumber: Arc::default(), state: Mutex::new(state) })
     }
 
     pub fn coordinator(&self) -> CoordinatorId {
@@ -182,10 +183,29 @@ impl Host {
             (weather == Weather::default()).then(|| state.fair_since.unwrap_or_else(|| self.sim.world.now()));
     }
 
-    /// Since when a coordinator is there and is heard; `None` while it isn't.
+    /// Since when a coordinator is there, awake, and is heard; `None` while it isn't.
     pub fn looked_after_since(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap();
-        state.fair_since.filter(|_| state.is_up).map(|fair_since| fair_since.max(state.up_since))
+        let is_there = state.is_up && !self.slumber.is_on();
+        let awake_for = i64::try_from(self.slumber.until().elapsed().as_millis()).unwrap();
+        let awake_since = Timestamp::from_millis(self.sim.world.now().as_millis() - awake_for);
+        state.fair_since.filter(|_| is_there).map(|fair_since| fair_since.max(state.up_since).max(awake_since))
+    }
+
+    /// The machine sleeps. When it wakes, nothing goes on that anybody else was let take the place of.
+    pub fn suspend(self: &Arc<Self>, lasts: Duration) {
+        self.slumber.begin(lasts);
+        let host = self.clone();
+        self.sim.spawn(async move {
+            host.slumber.over().await;
+            // All do what they have to do when they wake, whoever is first.
+            pass(Duration::from_millis(1)).await;
+            if !host.slumber.is_on() {
+                for (launch, key) in host.sim.alive() {
+                    host.sim.check_not_freed(&launch, &key).await;
+                }
+            }
+        });
     }
 
     /// Ends what an instance without a keeper left behind.
@@ -193,6 +213,7 @@ impl Host {
         let (host, incarnation) = (self.clone(), self.state.lock().unwrap().incarnation);
         self.sim.spawn(async move {
             pass(Duration::from_millis(50)).await;
+            host.slumber.over().await;
             {
                 let mut state = host.state.lock().unwrap();
                 if !state.is_up || state.incarnation != incarnation {
@@ -234,12 +255,14 @@ impl Host {
         let folder = state.folder(launch);
         folder.started = Some((leader.pid, self.sim.world.now()));
         self.note(launch, || format!("{} executed as {}, {:?}", folder.key, leader.pid, folder.character));
-        self.sim.is_alive(launch, &folder.key);
+        self.sim.is_alive(launch, &folder.key, &self.slumber);
         let (host, key, character) = (self.clone(), folder.key.clone(), folder.character.clone());
         let of = launch.clone();
         let turn = u64::try_from(leader.pid - FIRST_PID).unwrap() * MOST_HOSTS + self.name as u64;
         let agent = self.sim.spawn(async move {
-            let exit_code = agent::live(&host.sim, (&key, &of), ticket, &character, turn).await;
+            let place = Place { turn, slumber: &host.slumber };
+            let exit_code = agent::live(&host.sim, (&key, &of), ticket, &character, place).await;
+            host.slumber.over().await;
             host.die(&of, ExitStatus { exit_code: Some(exit_code), signal: None });
         });
         folder.agent_task = Some(agent);
@@ -285,11 +308,17 @@ impl Host {
             let folder = state.folder(&launch);
             (folder.character.clone(), folder.news.clone())
         };
+        let slept_before = self.slumber.slept();
+        let fuse_at = || match self.sim.mutant {
+            Some(Mutant::FuseSleeps) => fuse + self.slumber.slept().saturating_sub(slept_before),
+            _ => fuse,
+        };
         pass(character.executed_after).await;
+        self.slumber.over().await;
         let reason_not_to = {
             let mut state = self.state.lock().unwrap();
             match state.folder(&launch).stop {
-                _ if Instant::now() >= fuse => Some(ProcessEnd::FuseBurnt),
+                _ if Instant::now() >= fuse_at() => Some(ProcessEnd::FuseBurnt),
                 Some((reason, _)) => Some(ProcessEnd::StartFailed(format!("stopped ({reason}) before it was started"))),
                 None if character.trouble == Some(Trouble::NoProgram) => {
                     Some(ProcessEnd::StartFailed("no such program".to_owned()))
@@ -303,7 +332,7 @@ impl Host {
         }
         self.exec(&launch, ticket);
         let mut keeping =
-            Keeping { fuse: Some(fuse), is_told: false, stopped_with: None, dies_at: None, kill_at: None };
+            Keeping { fuse: Some(fuse_at()), is_told: false, stopped_with: None, dies_at: None, kill_at: None };
         loop {
             if let Some(exit) = self.turn(&launch, &mut keeping, &character) {
                 self.finish(&launch, ProcessEnd::Exited(exit));
@@ -315,6 +344,8 @@ impl Host {
                 () = news.notified() => {}
                 () = sleep_until(deadline) => {}
             }
+            self.slumber.over().await;
+            keeping.fuse = keeping.fuse.map(|_| fuse_at());
         }
     }
 
@@ -325,11 +356,13 @@ impl Host {
             let mut state = self.state.lock().unwrap();
             let folder = state.folder(launch);
             // A fuse that finds its launch marked has done its work.
-            if keeping.fuse.is_some_and(|fuse| now >= fuse) {
+            if let Some(fuse) = keeping.fuse.filter(|fuse| now >= *fuse) {
                 keeping.fuse = None;
-                if !folder.is_marked && folder.stop.is_none() && folder.went.is_none() {
+                if !folder.is_marked && folder.went.is_none() {
                     self.note(launch, || "its fuse has burnt".to_owned());
-                    folder.stop = Some((StopReason::StartTimeout, STOP_TIMEOUT));
+                    folder.stop.get_or_insert((StopReason::StartTimeout, STOP_TIMEOUT));
+                    // Not from now on: a machine that slept meanwhile wakes when somebody else may have been started.
+                    keeping.kill_by(fuse + STOP_TIMEOUT);
                 }
             }
             if folder.went.is_some() && folder.exited.is_none() {
@@ -386,6 +419,9 @@ impl Host {
 
     /// Somebody kills a keeper with -9: the kernel ends its agent, what the agent had started lives on.
     pub fn kill_keeper(self: &Arc<Self>, which: usize) {
+        if self.slumber.is_on() {
+            return;
+        }
         let killed = {
             let mut state = self.state.lock().unwrap();
             let keepers = state.pids(|what| matches!(what, What::Keeper(_)));
@@ -410,6 +446,9 @@ impl Host {
 
     /// An agent dies of itself.
     pub fn kill_agent(&self, which: usize) {
+        if self.slumber.is_on() {
+            return;
+        }
         let launch = {
             let state = self.state.lock().unwrap();
             let leaders = state.pids(|what| matches!(what, What::Leader(_)));

@@ -37,10 +37,7 @@ impl Watch {
     /// Time, or anybody's word, never frees what lives.
     async fn look_at_processes(&self, sim: &Arc<Sim>) {
         for (launch, key) in sim.alive() {
-            let known = sim.store.launch(&launch).await.unwrap();
-            if !known.is_some_and(|known| known.is_open()) && !sim.is_out_of_reach(&launch) {
-                sim.chronicle.violation(format!("{launch} of {key} lives, and the server has freed its key"));
-            }
+            sim.check_not_freed(&launch, &key).await;
         }
         for (launch, end) in sim.take_forgotten() {
             let known = sim.store.launch(&launch).await.unwrap();

@@ -78,6 +78,11 @@ impl Net {
         *self.weather.lock().unwrap() = weather;
     }
 
+    /// Whether the server is on another machine.
+    pub const fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
     pub fn weather(&self) -> Weather {
         *self.weather.lock().unwrap()
     }

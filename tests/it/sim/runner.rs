@@ -241,6 +241,11 @@ fn a_limit_that_is_forgotten_is_found() {
 }
 
 #[test]
+fn a_fuse_that_sleeps_is_found() {
+    check_found(Mutant::FuseSleeps, "the server has freed its key");
+}
+
+#[test]
 fn a_slot_that_is_freed_at_a_deadline_is_found() {
     check_found(Mutant::FreedAtDeadline, "the server has freed its key");
     check_found(Mutant::FreedAtDeadline, "two live instances");

@@ -79,6 +79,11 @@ pub enum Deed {
     BeginForeign {
         host: usize,
     },
+    /// The machine sleeps, unless the server is on it; everybody else goes on.
+    Suspend {
+        host: usize,
+        lasts: Duration,
+    },
     SetWeather {
         coordinator: usize,
         weather: Weather,
@@ -215,7 +220,11 @@ fn deed(dice: &mut Dice) -> Deed {
     let (coordinator, which) = (dice.index(3), dice.index(4));
     let (agent, project, task) = (dice.index(3), dice.index(2), dice.index(6));
     match dice.below(100) {
-        0..4 => Deed::Nothing,
+        0..2 => Deed::Nothing,
+        2..4 => {
+            let lasts = if dice.percent(40) { dice.millis(100, 20_000) } else { dice.millis(20_000, 150_000) };
+            Deed::Suspend { host: coordinator, lasts }
+        }
         4..6 => Deed::SetClock(dice.pick(&[0, HOUR, -HOUR, YEAR, -YEAR])),
         6..16 => {
             let after_polls = if dice.percent(70) { dice.below(40) } else { dice.below(400) };

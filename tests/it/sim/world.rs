@@ -57,6 +57,62 @@ pub async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
+/// Whether a machine sleeps, and for how long it has slept so far. Everything on it stands still meanwhile, and so does one of its
+/// clocks; the other one, by which fuses burn, goes on.
+pub struct Slumber(Mutex<Slept>);
+
+struct Slept {
+    /// The last time.
+    from: Instant,
+    until: Instant,
+    before: Duration,
+}
+
+impl Default for Slumber {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self(Mutex::new(Slept { from: now, until: now, before: Duration::ZERO }))
+    }
+}
+
+impl Slumber {
+    /// The machine falls asleep, or sleeps on.
+    pub fn begin(&self, lasts: Duration) {
+        let (now, mut slept) = (Instant::now(), self.0.lock().unwrap());
+        if now >= slept.until {
+            let before = slept.before + (slept.until - slept.from);
+            *slept = Slept { from: now, until: now, before };
+        }
+        slept.until = slept.until.max(now + lasts);
+    }
+
+    /// When the machine wakes or woke.
+    pub fn until(&self) -> Instant {
+        self.0.lock().unwrap().until
+    }
+
+    pub fn is_on(&self) -> bool {
+        Instant::now() < self.until()
+    }
+
+    /// Returns when the machine is awake.
+    pub async fn over(&self) {
+        while self.is_on() {
+            tokio::time::sleep_until(self.until()).await;
+        }
+    }
+
+    pub fn slept(&self) -> Duration {
+        let slept = self.0.lock().unwrap();
+        slept.before + (slept.until.min(Instant::now()) - slept.from)
+    }
+
+    /// The clock that stands still.
+    pub fn steady_now(&self) -> Instant {
+        Instant::now() - self.slept()
+    }
+}
+
 /// The clock and the randomness of the server and of all machines.
 pub struct SimWorld {
     begin: Instant,
@@ -105,7 +161,7 @@ impl SimWorld {
         self.begin.elapsed()
     }
 
-    /// The clock by which fuses burn.
+    /// The clock by which fuses burn, on all machines, whether or not they sleep.
     pub fn boot_now(&self) -> BootInstant {
         // There is no other way to make one than to read it.
         let zero: BootInstant = serde_json::from_str("0").unwrap();

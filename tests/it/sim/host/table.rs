@@ -8,6 +8,7 @@ use agent_coordinator::coordinator::ProcessLayer;
 use agent_coordinator::domain::{Condition, Instance, LaunchId, StopReason};
 use agent_coordinator::process::{BootInstant, StartError, StartRequest};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::{Character, Folder, Host, STOP_TIMEOUT, Trouble, What};
 use crate::sim::world::Dice;
@@ -32,6 +33,10 @@ impl ProcessLayer for Table {
 
     fn boot_now(&self) -> BootInstant {
         self.0.sim.world.boot_now()
+    }
+
+    fn steady_now(&self) -> Instant {
+        self.0.slumber.steady_now()
     }
 
     async fn start(&self, request: StartRequest) -> Result<(), StartError> {
