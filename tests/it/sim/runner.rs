@@ -7,11 +7,11 @@ use std::time::Duration;
 use agent_coordinator::coordinator::Mode;
 use agent_coordinator::domain::TaskStatus;
 
-use super::Mutant;
 use super::history::{Told, live};
 use super::net::Weather;
 use super::script::{Deed, Fleet, Script, Step};
 use super::world::Telling;
+use super::{Mutant, SESSION_MAXIMUM};
 
 const N_STEPS: usize = 100;
 /// In an ordinary run of the tests, always the same: a debug build lives about nine in a second and core.
@@ -203,6 +203,15 @@ fn a_coordinator_may_die_wherever_it_waits_while_it_is_restarted() {
     let deeds = |mode| [(Deed::Nothing, 5), (restart(mode), 20)];
     check_deaths(STUBBORN, First::Local, "adopted; kept true", &deeds(Mode::LeavingAgents));
     check_deaths(STUBBORN, First::Remote, KILLED, &deeds(Mode::StoppingAgents));
+}
+
+/// In the random histories somebody is nearly always there who ends it first.
+#[test]
+fn a_session_past_its_maximum_is_to_end_though_its_coordinator_is_away() {
+    let away = Deed::Crash { coordinator: 0, after_polls: 0, down_for: 2 * SESSION_MAXIMUM };
+    let script = script_of(STUBBORN, &[(Deed::Nothing, 5), (away, 2 * SESSION_MAXIMUM.as_secs())]);
+    let Told { violations, lines, .. } = live(&script, None, Telling::Told);
+    assert!(violations.is_empty() && lines.iter().any(|line| line.contains("authenticated")), "{violations:?}");
 }
 
 /// That the simulation sees what this mistake breaks, soon.
