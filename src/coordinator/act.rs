@@ -174,7 +174,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Err(format!("working directory `{}` is not absolute", command.working_directory.display()))
             }
             Ok(command) => {
-                let fuse = asked_at + start_timeout + FUSE_MARGIN;
+                // What is left until a deadline is anything, where a clock was set since it was named; nobody is given more than all.
+                let most =
+                    self.seen_last.as_ref().and_then(|(_, limits)| limits.start_timeout).unwrap_or(Duration::MAX);
+                let fuse = asked_at + start_timeout.min(most) + FUSE_MARGIN;
                 let request = StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
                 self.processes.start(request).await.map_err(|error| ErrorChain(&error).to_string())
             }

@@ -203,13 +203,17 @@ impl ControlPlane for Way {
                 ticket: Secret::new("tkt_of_nobody"),
             });
         }
-        let key = key.clone();
-        self.0
-            .call(CLAIM, move |server| {
-                let key = key.clone();
-                async move { server.claim(&key).await }
-            })
-            .await
+        let (key, world) = (key.clone(), self.0.sim.world.clone());
+        let call = self.0.call(CLAIM, move |server| {
+            let (key, world) = (key.clone(), world.clone());
+            async move { Ok((server.claim(&key).await?, world.now())) }
+        });
+        let (mut answer, at) = call.await?;
+        if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote) {
+            // What a server elsewhere names is a moment; how long it is until then is reckoned here, and now.
+            *start_timeout = (at + *start_timeout).since(self.now());
+        }
+        Ok(answer)
     }
 
     async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {

@@ -205,6 +205,20 @@ fn a_coordinator_may_die_wherever_it_waits_while_it_is_restarted() {
     check_deaths(STUBBORN, First::Remote, KILLED, &deeds(Mode::StoppingAgents));
 }
 
+#[test]
+fn a_clock_that_is_set_back_while_a_claim_is_granted_prolongs_no_fuse() {
+    let slow = Deed::SetWeather { coordinator: 0, weather: Weather { slow: 100, ..Weather::default() } };
+    let sleeps = Deed::Suspend { host: 0, lasts: Duration::from_mins(2) };
+    for seed in 0..48 {
+        // At some moment while it asks for work, claims a start, and hears of it.
+        let deeds =
+            [(slow.clone(), 0), (Deed::Nothing, 2 + seed % 12), (Deed::SetClock(-3_600_000), 0), (sleeps.clone(), 130)];
+        let mut script = script_of(seed, &deeds);
+        script.fleet.has_local = false;
+        assert!(live(&script, None, Telling::Silent).violations.is_empty(), "{}", report(&script, None));
+    }
+}
+
 /// In the random histories somebody is nearly always there who ends it first.
 #[test]
 fn a_session_past_its_maximum_is_to_end_though_its_coordinator_is_away() {
