@@ -157,16 +157,19 @@ pub async fn run(
         None => AtShutdown::Stop,
     };
     manager.stopping();
-    if cause.is_none() {
-        started.give_way(&config).await;
-    }
     tracing::info!(
         signal = cause.map(Signal::as_str),
         agents = if policy == AtShutdown::Keep { "kept" } else { "stopped" },
         "stopping"
     );
+    let end = async {
+        if cause.is_none() {
+            within(STOP_MARGIN, "giving way", started.give_way(&config)).await;
+        }
+        shutdown(&started, policy, &config).await;
+    };
     tokio::select! {
-        () = shutdown(&started, policy, &config) => Ok(cause.map_or(Ending::Superseded, |_| Ending::Clean)),
+        () = end => Ok(cause.map_or(Ending::Superseded, |_| Ending::Clean)),
         second = signals.next() => {
             tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
             if let Some(supervisor) = &started.supervisor {
@@ -222,7 +225,8 @@ impl Daemon {
         tracing::error!(
             state_dir = %config.state_dir.display(),
             "a later start of this coordinator works for the server: is one state directory a copy of the other? The agents here \
-             end, and the next start here takes a coordinator id of its own"
+             end, and the next start here takes a coordinator id of its own; what stays open under the former one ends by \
+             `stop AGENT PROJECT --force`"
         );
         // First of all: a start after a crash must not take the place of the other in turn.
         if let Err(error) = identity::give_up_coordinator_id(&config.state_dir) {
@@ -264,7 +268,7 @@ impl Start<'_> {
             Role::Run => {
                 let nudge = Nudge::new();
                 let server = Server::start(config, environment, invocation, nudge.clone()).await?;
-                let id = identity::coordinator_id(&config.state_dir)?;
+                let id = identity::coordinator_id_with_server(&config.state_dir)?;
                 // Before agents are adopted: an address that is taken is a reason not to start.
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
@@ -321,7 +325,7 @@ impl Start<'_> {
         }
         let remote_config = supervisor::remote_config(config, &id);
         // Only now: one that finds the state directory in use takes nobody's place.
-        let incarnation = identity::next_incarnation(&config.state_dir)?;
+        let incarnation = identity::next_incarnation(&config.state_dir);
         let control = Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
         let (listening, woken, serves) = (Arc::clone(&control), nudge.clone(), parts.serving.clone());
         parts.spawn(async move {

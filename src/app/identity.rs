@@ -15,6 +15,7 @@ use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
 use crate::domain::{CoordinatorId, Incarnation, Secret};
 use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
+use crate::telemetry::ErrorChain;
 
 /// In the state directory.
 const COORDINATOR_TOKEN: &str = "coordinator_token";
@@ -33,7 +34,7 @@ pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
 }
 
 /// The name of this coordinator, the same after each restart.
-pub(super) fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
+fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
     let path = state_dir.join("coordinator_id");
     let text = read_or_make(&path, || {
         let world: &dyn World = &SystemWorld;
@@ -49,12 +50,10 @@ pub(super) fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> 
 pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
     // Two that start for the first time find one name.
     let _lock = RoleLock::take(&state_dir.join("coordinator_id.lock")).await?;
-    let file = state_dir.join("coordinator_place");
-    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let folder = fs::metadata(state_dir).with_context(|| format!("could not look at `{}`", state_dir.display()))?;
-    let here = format!("{} {}", folder.ino(), machine.trim());
+    let file = state_dir.join(PLACE);
+    let here = place_of(state_dir)?;
     let place = read_or_make(&file, || here.clone())?;
-    if place != here.trim() {
+    if place != here {
         let id_file = state_dir.join("coordinator_id");
         let former = fs::read_to_string(&id_file).unwrap_or_default();
         tracing::warn!(
@@ -84,8 +83,26 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
     coordinator_id(state_dir)
 }
 
+/// The name of a coordinator in one process with its server, and a note of its place: a copy of the directory that works for that
+/// server is another coordinator. Where all of it was copied, the server's state was, too, and there are two of everything.
+pub(super) fn coordinator_id_with_server(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
+    let here = place_of(state_dir)?;
+    read_or_make(&state_dir.join(PLACE), || here)?;
+    coordinator_id(state_dir)
+}
+
+/// In the state directory.
+const PLACE: &str = "coordinator_place";
+
+/// What is another in a copy, as far as that can be seen.
+fn place_of(state_dir: &Path) -> anyhow::Result<String> {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let folder = fs::metadata(state_dir).with_context(|| format!("could not look at `{}`", state_dir.display()))?;
+    Ok(format!("{} {}", folder.ino(), machine.trim()).trim().to_owned())
+}
+
 /// This start of a coordinator whose server is elsewhere, later than all before it.
-pub(super) fn next_incarnation(state_dir: &Path) -> anyhow::Result<Incarnation> {
+pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     let world: &dyn World = &SystemWorld;
     let path = state_dir.join("coordinator_incarnation");
     // One that can't be read is as one that was lost: the clock makes the next one later.
@@ -93,8 +110,11 @@ pub(super) fn next_incarnation(state_dir: &Path) -> anyhow::Result<Incarnation> 
     let mut mark = [0; 8];
     world.fill(&mut mark);
     let incarnation = Incarnation::after(previous, world.now(), u64::from_ne_bytes(mark));
-    write_line(&path, &incarnation.to_string())?;
-    Ok(incarnation)
+    if let Err(error) = write_line(&path, &incarnation.to_string()) {
+        // A full disk keeps nobody from looking after the agents that live. The clock makes the next start later all the same.
+        tracing::warn!(error = %ErrorChain(error.as_ref()), "could not note this start");
+    }
+    incarnation
 }
 
 /// Leaves the name to a later start of this coordinator elsewhere, of which this state directory is a copy, or the original: the next
@@ -138,7 +158,9 @@ fn write_line(path: &Path, text: &str) -> anyhow::Result<()> {
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
         writeln!(file, "{text}")?;
         file.sync_all()?;
-        fs::rename(&draft, path)
+        fs::rename(&draft, path)?;
+        // A power cut must not bring the old one back.
+        path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
     };
     write().with_context(|| format!("could not write `{}`", path.display()))
 }

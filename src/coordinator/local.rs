@@ -15,6 +15,7 @@ pub struct LocalControlPlane {
 
 impl LocalControlPlane {
     pub fn new(service: Arc<Service>, id: CoordinatorId) -> Self {
+        service.keep_name(id.clone());
         Self { service, id }
     }
 }

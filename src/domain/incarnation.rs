@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
@@ -55,9 +56,22 @@ impl Serialize for Incarnation {
     }
 }
 
+/// A start that was silent for so long is gone, and one that was earlier may be all there is: from a snapshot, or restored.
+const GONE_AFTER: Duration = Duration::from_mins(2);
+
 /// The latest start of each coordinator that says which one it is.
 #[derive(Debug, Default)]
-pub struct Incarnations(BTreeMap<CoordinatorId, Incarnation>);
+pub struct Incarnations {
+    latest: BTreeMap<CoordinatorId, Latest>,
+    /// The coordinator in one process with the server: nobody elsewhere has its name.
+    own: Option<CoordinatorId>,
+}
+
+#[derive(Debug)]
+struct Latest {
+    incarnation: Incarnation,
+    heard_at: Timestamp,
+}
 
 /// Whose word it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,19 +85,24 @@ pub enum Heard {
 }
 
 impl Incarnations {
-    pub fn hear(&mut self, coordinator: &CoordinatorId, incarnation: Incarnation) -> Heard {
-        match self.0.get_mut(coordinator) {
-            Some(latest) if incarnation < *latest => Heard::Superseded,
-            Some(latest) if incarnation > *latest => {
-                *latest = incarnation;
-                Heard::Successor
-            }
-            Some(_) => Heard::Latest,
-            None => {
-                self.0.insert(coordinator.clone(), incarnation);
-                Heard::Latest
-            }
+    /// Keeps a name for the coordinator in one process with the server.
+    pub fn reserve(&mut self, coordinator: CoordinatorId) {
+        self.own = Some(coordinator);
+    }
+
+    /// A coordinator elsewhere speaks.
+    pub fn hear(&mut self, coordinator: &CoordinatorId, incarnation: Incarnation, at: Timestamp) -> Heard {
+        if self.own.as_ref() == Some(coordinator) {
+            return Heard::Superseded;
         }
+        let before = self.latest.get(coordinator);
+        let is_later = before.is_some_and(|before| incarnation > before.incarnation);
+        let is_gone = |before: &Latest| at.since(before.heard_at) > GONE_AFTER;
+        if before.is_some_and(|before| incarnation < before.incarnation && !is_gone(before)) {
+            return Heard::Superseded;
+        }
+        self.latest.insert(coordinator.clone(), Latest { incarnation, heard_at: at });
+        if is_later { Heard::Successor } else { Heard::Latest }
     }
 }
 
@@ -122,13 +141,38 @@ mod tests {
     fn the_latest_start_is_heard_and_no_earlier_one() {
         let (one, other) = ("crd_one".parse().unwrap(), "crd_other".parse().unwrap());
         let mut all = Incarnations::default();
-        assert_eq!(all.hear(&one, incarnation("5.1")), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("5.1")), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("6.0")), Heard::Successor);
-        assert_eq!(all.hear(&one, incarnation("5.1")), Heard::Superseded);
-        assert_eq!(all.hear(&other, incarnation("2.0")), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Successor);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Superseded);
+        assert_eq!(all.hear(&other, incarnation("2.0"), NOW), Heard::Latest);
         // Two copies that began alike: whoever comes first, one of them stays.
-        assert_eq!(all.hear(&one, incarnation("6.7")), Heard::Successor);
-        assert_eq!(all.hear(&one, incarnation("6.0")), Heard::Superseded);
+        assert_eq!(all.hear(&one, incarnation("6.7"), NOW), Heard::Successor);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Superseded);
+    }
+
+    #[test]
+    fn an_earlier_start_is_heard_again_once_the_later_is_gone() {
+        let one = "crd_one".parse().unwrap();
+        let mut all = Incarnations::default();
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW + GONE_AFTER), Heard::Latest);
+        let soon = NOW + GONE_AFTER * 2;
+        assert_eq!(all.hear(&one, incarnation("5.0"), soon), Heard::Superseded);
+        let late = soon + Duration::from_millis(1);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
+        // It wasn't.
+        assert_eq!(all.hear(&one, incarnation("6.0"), late), Heard::Successor);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Superseded);
+    }
+
+    #[test]
+    fn nobody_elsewhere_has_the_name_of_the_servers_own_coordinator() {
+        let (own, other) = ("crd_own".parse().unwrap(), "crd_other".parse().unwrap());
+        let mut all = Incarnations::default();
+        all.reserve("crd_own".parse().unwrap());
+        assert_eq!(all.hear(&own, incarnation("6.0"), NOW), Heard::Superseded);
+        assert_eq!(all.hear(&other, incarnation("6.0"), NOW), Heard::Latest);
     }
 }

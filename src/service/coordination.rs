@@ -1,13 +1,13 @@
 //! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
 
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::incarnation::{Heard, Incarnation};
+use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason, Verdict};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
@@ -243,6 +243,15 @@ impl Service {
         }
     }
 
+    /// Keeps the name of the coordinator that is in one process with this server from those elsewhere.
+    pub fn keep_name(&self, own: CoordinatorId) {
+        self.incarnations().reserve(own);
+    }
+
+    fn incarnations(&self) -> MutexGuard<'_, Incarnations> {
+        self.incarnations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A coordinator is there: it asked for something, and said perhaps which start of it that is.
     ///
     /// # Errors
@@ -254,7 +263,7 @@ impl Service {
     ) -> Result<(), Refusal> {
         if let Some(incarnation) = incarnation {
             // In memory: what was refused has ended, and what wasn't there to be refused is when both speak again.
-            let heard = self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).hear(coordinator, incarnation);
+            let heard = self.incarnations().hear(coordinator, incarnation, self.now());
             match heard {
                 Heard::Latest => {}
                 Heard::Successor => {

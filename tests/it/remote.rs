@@ -388,12 +388,7 @@ fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
     server.with_one_task(PATIENT_WORK);
     let agent = server.written_pid("ready");
     let mut copy = copy_of(&original, &server);
-    // As on a machine that was cloned whole: nothing shows that it is another place.
-    let (of_original, own) =
-        [&original, &copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string()).into();
-    let place = copy.state().join("coordinator_place");
-    let copied = fs::read_to_string(&place).unwrap();
-    fs::write(&place, copied.replacen(&of_original, &own, 1)).unwrap();
+    looks_like(&copy, &original);
     fs::remove_file(server.work().join("ready")).unwrap();
     copy.start();
     assert_eq!(original.wait().code(), Some(1), "{}", original.log());
@@ -422,6 +417,34 @@ fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
     });
     assert!(outcomes.contains(&"completed".into()) && outcomes.contains(&"lost".into()), "{outcomes:?}");
     assert!(!server.work().join("one.twin").exists());
+}
+
+#[test]
+fn nobody_elsewhere_is_the_coordinator_of_a_server_that_has_one() {
+    let original = Daemon::running("");
+    original.with_one_task(PATIENT_WORK);
+    let agent = original.written_pid("ready");
+    let mut copy = copy_of(&original, &original);
+    copy.start();
+    assert!(copy.log().contains("is a copy of another"), "{}", copy.log());
+    copy.terminate();
+    // Where that doesn't show, the server says it.
+    let mut clone = copy_of(&original, &original);
+    looks_like(&clone, &original);
+    clone.start();
+    assert_eq!(clone.wait().code(), Some(1), "{}", clone.log());
+    assert!(!is_gone(agent));
+    fs::write(original.work().join("go"), "").unwrap();
+    assert_eq!(original.until_ended("agt")["outcome"], "completed");
+    assert_eq!(original.ended("agt").len(), 1);
+}
+
+/// As on a machine that was cloned whole: nothing shows that it is another place.
+fn looks_like(copy: &Daemon, original: &Daemon) {
+    let [of_original, own] = [original, copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string());
+    let place = copy.state().join("coordinator_place");
+    let copied = fs::read_to_string(&place).unwrap();
+    fs::write(&place, copied.replacen(&of_original, &own, 1)).unwrap();
 }
 
 /// One agent, which waits to be let go.

@@ -169,9 +169,11 @@ impl Link {
     ) -> Result<T, LinkError> {
         let Value::Object(mut arguments) = arguments else { unreachable!("arguments are an object") };
         self.identify(client, tool, &mut arguments);
+        // Another server may mean anything by the word.
+        let says_its_start = arguments.contains_key(INCARNATION);
         let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
             CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.borrow().advice()),
-            CallError::Refused { code, .. } if code == SUPERSEDED => {
+            CallError::Refused { code, .. } if code == SUPERSEDED && says_its_start => {
                 self.superseded.cancel();
                 LinkError::Superseded
             }

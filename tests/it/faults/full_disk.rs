@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::{folder, keeper_of};
 use crate::daemon::Daemon;
-use crate::support::until;
+use crate::support::{is_gone, until};
 
 /// Reports until the server takes it.
 const INSISTS: &str = r#"run:until call report_completed "{\"result\":\"success\"}"; do rest 0.05; done"#;
@@ -66,6 +66,28 @@ fn a_full_disk_delays_and_loses_nothing() {
     fs::remove_file(filler).unwrap();
     check_with_space(&daemon);
     daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_coordinator_takes_over_its_agents_without_space() {
+    let server = Daemon::serving("");
+    let socket = format!("unix:{}", server.state().join("mcp.sock").display());
+    let mut coordinator = Daemon::supervising(&socket, "agents: { agt: { passkey: a-passkey } }");
+    if !coordinator.mount_state("4m") {
+        eprintln!("skipped: this user may not mount a file system");
+        return;
+    }
+    coordinator.start();
+    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    let agent = server.written_pid("ready");
+    let mut file = File::create(coordinator.state().join("filler")).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    coordinator.kill();
+    coordinator.start();
+    assert!(!is_gone(agent));
+    fs::write(server.work().join("go"), "").unwrap();
+    assert_eq!(server.until_ended("agt")["outcome"], "completed");
+    assert_eq!((server.ended("agt").len(), server.work().join("one.twin").exists()), (1, false));
 }
 
 #[test]
