@@ -97,7 +97,7 @@ const LEAVING_DEADLINE: Duration = Duration::from_secs(5);
 /// For what was handed to the store.
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Runs a daemon until a signal ends it. `invocation` is how a person calls the command line for
+/// Runs a daemon until a signal ends it, or a later start of its coordinator. `invocation` is how a person calls the command line for
 /// this daemon; the doors of `inherited` are open already; `level` is what is logged, which a reload may change.
 ///
 /// # Errors
@@ -138,6 +138,7 @@ pub async fn run(
     if early.is_none() {
         manager.ready();
     }
+    // `None`: a later start.
     let cause = tokio::select! {
         biased;
         signal = next_or(&mut signals, early) => Some(signal),
