@@ -21,7 +21,7 @@
 //! | 16 | `output::whatever_it_prints_is_kept_as_lines_of_text` |
 //! | 17 | `full_disk::a_full_disk_delays_and_loses_nothing`, `full_disk::a_limit_of_file_sizes_delays_and_loses_nothing`, `full_disk::a_daemon_without_space_for_its_state_says_so`, `full_disk::output_that_finds_no_space_is_counted_and_what_comes_later_is_kept`, `full_disk::a_log_folder_that_goes_takes_lines_with_it_and_nothing_else`, `ordinary_user::a_folder_that_cant_be_written_delays_the_end_and_loses_nothing`, `ordinary_user::a_state_directory_that_may_not_be_written_is_named` |
 //! | 18 | `unstartable::a_program_that_can_not_be_run_is_named_and_waits` |
-//! | 19 | `unstartable::a_directory_that_can_not_be_worked_in_is_named_and_waits`, `unstartable::a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one` |
+//! | 19 | `unstartable::a_directory_that_can_not_be_worked_in_is_named_and_waits`, `unstartable::a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one`; it is named after the keeper's fork and before any program of the agent is executed: whether it may be worked in is known to the agent's user alone |
 //! | 20 | `limits::forty_agents_work_though_the_daemon_has_few_descriptors`, `limits::a_refused_fork_is_a_failed_start_and_harms_nobody_else` |
 //! | 21, 22 | `trees::an_agent_has_clean_signals_and_three_descriptors_whatever_the_daemon_was_started_with` |
 //! | 23 | `limits::two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop`, `limits::what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop` |

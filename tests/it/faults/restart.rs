@@ -33,6 +33,7 @@ fn living_agents_are_adopted_by_the_next_daemon() {
     assert_eq!(daemon.logged("instance adopted").len(), 3);
     let status = daemon.status();
     assert!(status["instances"].as_array().unwrap().iter().all(|launch| launch["adopted"] == true), "{status}");
+    assert_eq!(daemon.done(&["status"]).matches("adopted").count(), 3);
     assert_eq!(running(&daemon), Some(before.clone()), "the same processes");
     assert!(before.iter().all(|(_, pid)| !is_gone(i32::try_from(*pid).unwrap())));
     until("the fourth waits for a slot", || daemon.status()["deferred"][0]["reason"] == "no_free_slot");
