@@ -17,7 +17,10 @@ use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::ErrorChain;
 
-/// In the state directory.
+/// In the state directory: the name, which machine and folder it was given in, which start of it was the last, and the token.
+const COORDINATOR_ID: &str = "coordinator_id";
+const PLACE: &str = "coordinator_place";
+const INCARNATION: &str = "coordinator_incarnation";
 const COORDINATOR_TOKEN: &str = "coordinator_token";
 
 /// Makes the state directory, for its owner only, with the folders above it.
@@ -35,7 +38,7 @@ pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
 
 /// The name of this coordinator, the same after each restart.
 fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
-    let path = state_dir.join("coordinator_id");
+    let path = state_dir.join(COORDINATOR_ID);
     let text = read_or_make(&path, || {
         let world: &dyn World = &SystemWorld;
         world.new_id::<CoordinatorId>(CoordinatorId::PREFIX).to_string()
@@ -54,7 +57,7 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
     let here = place_of(state_dir)?;
     let place = read_or_make(&file, || here.clone())?;
     if place != here {
-        let id_file = state_dir.join("coordinator_id");
+        let id_file = state_dir.join(COORDINATOR_ID);
         let former = fs::read_to_string(&id_file).unwrap_or_default();
         tracing::warn!(
             former = former.trim(),
@@ -91,9 +94,6 @@ pub(super) fn coordinator_id_with_server(state_dir: &Path) -> anyhow::Result<Coo
     coordinator_id(state_dir)
 }
 
-/// In the state directory.
-const PLACE: &str = "coordinator_place";
-
 /// What is another in a copy, as far as that can be seen.
 fn place_of(state_dir: &Path) -> anyhow::Result<String> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
@@ -104,7 +104,7 @@ fn place_of(state_dir: &Path) -> anyhow::Result<String> {
 /// This start of a coordinator whose server is elsewhere, later than all before it.
 pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     let world: &dyn World = &SystemWorld;
-    let path = state_dir.join("coordinator_incarnation");
+    let path = state_dir.join(INCARNATION);
     // One that can't be read is as one that was lost: the clock makes the next one later.
     let previous = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
     let mut mark = [0; 8];
@@ -120,7 +120,7 @@ pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
 /// Leaves the name to a later start of this coordinator elsewhere, of which this state directory is a copy, or the original: the next
 /// start here takes one of its own.
 pub(super) fn give_up_coordinator_id(state_dir: &Path) -> anyhow::Result<()> {
-    let path = state_dir.join("coordinator_id");
+    let path = state_dir.join(COORDINATOR_ID);
     fs::remove_file(&path).with_context(|| format!("could not remove `{}`; do it by hand", path.display()))
 }
 

@@ -451,13 +451,13 @@ pub(super) fn account(row: &SqliteRow) -> Result<Account, StoreError> {
     account.map_err(|source| StoreError::Unreadable { what: "account", id: ai_type().unwrap_or_default(), source })
 }
 
-/// A row of [`super::PAIR_FACTS`].
+/// A row of [`super::questions::PAIR_FACTS`].
 pub(super) fn pair_facts(row: &SqliteRow, key: InstanceKey) -> Result<PairFacts, StoreError> {
     let id = key.to_string();
     Columns(row).facts(key).map_err(|source| StoreError::Unreadable { what: "pair", id, source })
 }
 
-/// A row of [`super::STARTABLE`].
+/// A row of [`super::questions::STARTABLE`].
 pub(super) fn startable(row: &SqliteRow) -> Result<PairFacts, StoreError> {
     read("pair", row, |row| row.facts(row.key()?))
 }

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::at_hand::AtHand;
 use super::batch::Failure;
 use super::changes;
-use super::{ACCOUNTS, LAST_EVENT, OPEN_LAUNCHES, rows};
+use super::questions::{ACCOUNTS, LAST_EVENT, OPEN_LAUNCHES};
+use super::rows;
 use crate::store::{Commit, CommitError, StoreError};
 
 /// Commits that wait at once; more wait for their place in the inbox.

@@ -18,6 +18,8 @@ struct State {
     work: PathBuf,
     /// What should start, as `agent`.
     wanted: Mutex<Vec<String>>,
+    /// With which word it refuses to say whether to start, if it does.
+    refusal: Mutex<Option<&'static str>>,
     /// Each tool call, with its arguments.
     calls: Mutex<Vec<(String, Value)>>,
 }
@@ -28,7 +30,8 @@ impl SeedServer {
     pub fn start(work: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("mcp.sock")).unwrap();
-        let state = Arc::new(State { work: work.to_owned(), wanted: Mutex::default(), calls: Mutex::default() });
+        let (wanted, refusal, calls) = Default::default();
+        let state = Arc::new(State { work: work.to_owned(), wanted, refusal, calls });
         let serving = Arc::clone(&state);
         // Ends with the process of the tests; it holds nothing but its socket.
         std::thread::spawn(move || {
@@ -46,6 +49,10 @@ impl SeedServer {
 
     pub fn want(&self, agents: &[&str]) {
         *self.state.wanted.lock().unwrap() = agents.iter().map(|agent| (*agent).to_owned()).collect();
+    }
+
+    pub fn refuse(&self, word: Option<&'static str>) {
+        *self.state.refusal.lock().unwrap() = word;
     }
 
     /// The arguments of each call of `tool` so far.
@@ -93,6 +100,10 @@ impl State {
                 }]
             }),
             "should_start" => {
+                if let Some(word) = *self.refusal.lock().unwrap() {
+                    let answer = json!({ "success": false, "error_code": word });
+                    return json!({ "content": [{ "type": "text", "text": answer.to_string() }] });
+                }
                 let is_wanted = self.wanted.lock().unwrap().iter().any(|agent| arguments["agent_id"] == *agent);
                 if is_wanted {
                     json!({ "should_start": true, "ai_type": "claude" })

@@ -66,3 +66,20 @@ fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
     assert!(!bed.work().join("one.twin").exists());
     coordinator.until_nothing_is_left();
 }
+
+#[test]
+fn what_another_server_means_by_a_word_ends_nobody() {
+    let bed = Daemon::configured("");
+    let server = SeedServer::start(&bed.work());
+    // To a server that takes no `coordinator_incarnation`, no start of a coordinator is later than another.
+    server.refuse(Some("superseded"));
+    let mut coordinator = Daemon::supervising(&server.address(), SETTINGS);
+    coordinator.start();
+    until("it was refused again and again", || server.calls("should_start").len() > 5);
+    bed.steps("agt", &["write:ready", "exit:0"]);
+    server.refuse(None);
+    server.want(&["agt"]);
+    bed.written_pid("ready");
+    server.want(&[]);
+    coordinator.until_nothing_is_left();
+}
