@@ -16,7 +16,7 @@ use agent_coordinator::domain::{Incarnation, Secret};
 use agent_coordinator::service::world::{SystemWorld, World as _};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use support::agent::{self, Beginnings, Role, monotonic};
+use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Link, Wanted};
 use support::clients::request;
 use support::figures::{Figure, Target, Times, print};
@@ -127,10 +127,10 @@ fn starts() -> Result<Vec<Figure>> {
         (Link::Http, "the same over HTTP  "),
     ] {
         let folder = Bed::folder()?;
-        let mut beginnings = Beginnings::make(folder.path().join("beginnings"))?;
+        let mut beginnings = Pipe::make(folder.path().join("beginnings"))?;
         let server = Bed::serve(&Wanted { settings: "", role: Role::Exit, n_agents: 1 })?;
         let settings = "polling_interval: 1h\nrun: { linger: 0 }";
-        let wanted = Wanted { settings, role: beginnings.role(), n_agents: 1 };
+        let wanted = Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 };
         let coordinator = server.supervise(link, folder, &wanted)?;
         let times = started(server, &mut beginnings)?;
         drop(coordinator);
@@ -139,7 +139,7 @@ fn starts() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn started(mut server: Bed, beginnings: &mut Beginnings) -> Result<Times> {
+fn started(mut server: Bed, beginnings: &mut Pipe) -> Result<Times> {
     let mut control = server.control()?;
     let mut times = Times::default();
     for _ in 0..N_STARTS {

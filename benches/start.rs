@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use anyhow::Result;
-use support::agent::{self, Beginnings, monotonic};
+use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, Times, print};
 
@@ -17,10 +17,10 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let folder = Bed::folder()?;
-    let mut beginnings = Beginnings::make(folder.path().join("beginnings"))?;
+    let mut beginnings = Pipe::make(folder.path().join("beginnings"))?;
     let floor = spawned_directly(&mut beginnings)?;
     let settings = "polling_interval: 10s\nrun: { linger: 0 }";
-    let bed = Bed::start_in(folder, &Wanted { settings, role: beginnings.role(), n_agents: 1 })?;
+    let bed = Bed::start_in(folder, &Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 })?;
     let times = started_by_daemon(bed, &mut beginnings)?;
     print(&[Figure {
         target: Some(Target::AtMost(10.0)),
@@ -32,10 +32,10 @@ fn main() -> Result<()> {
 }
 
 /// The floor: posix_spawn of the same program.
-fn spawned_directly(beginnings: &mut Beginnings) -> Result<Times> {
+fn spawned_directly(beginnings: &mut Pipe) -> Result<Times> {
     let mut times = Times::default();
     for _ in 0..N_STARTS {
-        let mut command = beginnings.role().command()?;
+        let mut command = Role::Work(beginnings.path().to_owned()).command()?;
         let asked = monotonic();
         let mut child = command.spawn()?;
         times.add(beginnings.next()?.saturating_sub(asked));
@@ -44,7 +44,7 @@ fn spawned_directly(beginnings: &mut Beginnings) -> Result<Times> {
     Ok(times)
 }
 
-fn started_by_daemon(mut bed: Bed, beginnings: &mut Beginnings) -> Result<Times> {
+fn started_by_daemon(mut bed: Bed, beginnings: &mut Pipe) -> Result<Times> {
     let mut control = bed.control()?;
     let mut times = Times::default();
     for _ in 0..N_STARTS {

@@ -4,11 +4,13 @@
 use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -18,6 +20,9 @@ use super::clients::{Mcp, PATIENCE, Web};
 
 /// The first argument of every agent.
 const IS_AGENT: &str = "agent";
+
+/// Between two calls of an agent that measures its calls.
+const BETWEEN_CALLS: Duration = Duration::from_millis(10);
 
 /// What an agent does.
 #[derive(Debug, Clone)]
@@ -30,18 +35,33 @@ pub enum Role {
     Print(u64),
     /// Tells when it began, then does a task's worth of talking with the server.
     Work(PathBuf),
+    /// `agt_0` opens connections to the MCP socket, `agt_1` measures its own calls.
+    Attack {
+        /// Connections that send one request and keep silent.
+        n_idle: usize,
+        /// Connections that send a megabyte without the end of a line.
+        n_unfinished: usize,
+        /// Receives the number of connections once all are open.
+        flooded: PathBuf,
+        /// Receives the duration of each call.
+        times: PathBuf,
+    },
 }
 
 impl Role {
     /// The arguments by which this program takes the role.
     pub fn arguments(&self) -> Vec<String> {
-        let (word, path) = match self {
-            Self::Exit => ("exit", None),
-            Self::Stay => ("stay", None),
-            Self::Print(n_bytes) => ("print", Some(n_bytes.to_string())),
-            Self::Work(beginnings) => ("work", Some(beginnings.display().to_string())),
+        let (word, rest) = match self {
+            Self::Exit => ("exit", Vec::new()),
+            Self::Stay => ("stay", Vec::new()),
+            Self::Print(n_bytes) => ("print", vec![n_bytes.to_string()]),
+            Self::Work(beginnings) => ("work", vec![beginnings.display().to_string()]),
+            Self::Attack { n_idle, n_unfinished, flooded, times } => {
+                let paths = [flooded, times].map(|path| path.display().to_string());
+                ("attack", [n_idle.to_string(), n_unfinished.to_string()].into_iter().chain(paths).collect())
+            }
         };
-        [IS_AGENT, word].into_iter().map(str::to_owned).chain(path).collect()
+        [IS_AGENT, word].into_iter().map(str::to_owned).chain(rest).collect()
     }
 
     /// The agent as a plain child process.
@@ -71,6 +91,11 @@ pub fn is_agent() -> bool {
             let told = arguments.next().map(|path| tell(Path::new(&path), began));
             if let Some(Ok(())) = told {
                 let _ = work();
+            }
+        }
+        Some("attack") => {
+            if let Err(error) = attack(&arguments.collect::<Vec<_>>()) {
+                println!("{error:#}");
             }
         }
         _ => {}
@@ -103,6 +128,48 @@ fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
     OpenOptions::new().write(true).open(beginnings)?.write_all(&nanoseconds.to_le_bytes())
 }
 
+/// The rest of the arguments of [`Role::Attack`].
+fn attack(arguments: &[String]) -> Result<()> {
+    let [n_idle, n_unfinished, flooded, times] = arguments else { anyhow::bail!("expected four arguments") };
+    let socket = PathBuf::from(env::var_os("COORDINATOR_MCP_SOCKET").context("a variable of every agent")?);
+    if env::var("AGENT_ID")? == "agt_0" {
+        flood(&socket, n_idle.parse()?, n_unfinished.parse()?, Path::new(flooded))
+    } else {
+        measure(&socket, Path::new(times))
+    }
+}
+
+fn flood(socket: &Path, n_idle: usize, n_unfinished: usize, flooded: &Path) -> Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(65_536), hard)?;
+    let ping = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    let part = vec![b' '; 1024 * 1024 - 16];
+    let mut connections = Vec::new();
+    for n in 0..n_idle + n_unfinished {
+        let Ok(mut connection) = UnixStream::connect(socket) else { break };
+        connection.set_write_timeout(Some(Duration::from_millis(200)))?;
+        // The daemon may refuse to read on or close the connection.
+        let _ = connection.write_all(if n < n_idle { ping } else { &part });
+        connections.push(connection);
+    }
+    let n_open = u64::try_from(connections.len())?;
+    OpenOptions::new().write(true).open(flooded)?.write_all(&n_open.to_le_bytes())?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Calls `ping` on new connections until the agent is ended.
+fn measure(socket: &Path, times: &Path) -> Result<()> {
+    let mut times = OpenOptions::new().write(true).open(times)?;
+    loop {
+        let began = Instant::now();
+        Mcp::connect(socket)?.exchange("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n")?;
+        times.write_all(&u64::try_from(began.elapsed().as_nanos())?.to_le_bytes())?;
+        std::thread::sleep(BETWEEN_CALLS);
+    }
+}
+
 /// As the agent reaches it.
 enum Server {
     Socket(Mcp),
@@ -133,31 +200,39 @@ fn work() -> Result<()> {
     Ok(())
 }
 
-/// Where agents tell when they began.
-pub struct Beginnings {
+/// Agents write durations in nanoseconds into a pipe.
+pub struct Pipe {
     path: PathBuf,
     /// Open for both, so that reading waits for the next agent instead of ending with the last.
-    pipe: File,
+    file: File,
 }
 
-impl Beginnings {
+impl Pipe {
     pub fn make(path: PathBuf) -> Result<Self> {
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).context("could not make a pipe")?;
-        let pipe = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Self { path, pipe })
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Self { path, file })
     }
 
-    pub fn role(&self) -> Role {
-        Role::Work(self.path.clone())
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// When the next agent began, by [`monotonic`]. Waits for it.
+    /// Drops what agents wrote until now.
+    pub fn clear(&mut self) -> Result<()> {
+        while poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
+            self.file.read_exact(&mut [0; 8])?;
+        }
+        Ok(())
+    }
+
+    /// The next duration. Waits for it.
     pub fn next(&mut self) -> Result<Duration> {
         let patience = Timespec::try_from(PATIENCE).context("a short time")?;
-        let n_ready = poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&patience))?;
-        ensure!(n_ready > 0, "no agent began");
+        let n_ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))?;
+        ensure!(n_ready > 0, "no agent wrote into the pipe");
         let mut nanoseconds = [0; 8];
-        self.pipe.read_exact(&mut nanoseconds)?;
+        self.file.read_exact(&mut nanoseconds)?;
         Ok(Duration::from_nanos(u64::from_le_bytes(nanoseconds)))
     }
 }
