@@ -23,6 +23,7 @@ pub mod next_action;
 pub mod notice;
 pub mod older_clients;
 pub mod pair;
+pub mod peer;
 pub mod plan;
 pub mod printable;
 pub mod redact;

@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLock};
 use nix::unistd::Uid;
 
 use crate::domain::LaunchId;
-use crate::domain::instance::SHIM_COMM;
+use crate::domain::peer::{self, Ancestor, Ancestry, PeerUser, ProcessId, Sight, Standing, Top};
 use crate::sys::{peers, processes};
 
 /// The other end of a connection.
@@ -78,8 +78,8 @@ fn is_admitted(uid: u32) -> bool {
     ADMITTED.read().unwrap_or_else(PoisonError::into_inner).contains(&uid)
 }
 
-/// More ancestors than this are no process tree but a mistake.
-const MAX_ANCESTORS: usize = 4096;
+/// At most so many looks at processes for one connection. A chain that takes more is not a usual tree of processes.
+const MAX_LOOKS: usize = 4096;
 
 impl LocalPeer {
     /// Looks at the other end of a connected Unix socket.
@@ -88,72 +88,91 @@ impl LocalPeer {
     /// When the kernel doesn't tell; treat that as a stranger.
     pub fn of(socket: &impl AsFd) -> std::io::Result<Self> {
         let (pid, uid) = peers::credentials(socket)?;
-        let kind = if uid == Uid::effective().as_raw() || uid == 0 {
-            kind_of(pid)
+        let user = if uid == Uid::effective().as_raw() || uid == 0 {
+            PeerUser::Daemon
         } else if is_admitted(uid) {
-            // That it is below a keeper must be seen: what can't be told is more likely that user's own.
-            match kind_of(pid) {
-                PeerKind::Agent { launch: Some(launch) } => PeerKind::Agent { launch: Some(launch) },
-                PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => PeerKind::Stranger,
-            }
+            PeerUser::OfAgents
         } else {
-            PeerKind::Stranger
+            PeerUser::Other
         };
-        Ok(Self { kind, pid, uid })
+        Ok(Self { kind: kind_of(pid, user), pid, uid })
     }
 }
 
-fn kind_of(pid: i32) -> PeerKind {
-    let mut walked = Vec::new();
-    match kind_by_ancestors(pid, &mut walked) {
-        PeerKind::Operator => kind_by_traces(&walked).unwrap_or(PeerKind::Operator),
-        seen => seen,
-    }
-}
-
-/// What has no keeper above it any more, where orphans don't fall to theirs, and yet shows that it is an agent's.
-fn kind_by_traces(walked: &[i32]) -> Option<PeerKind> {
-    let mut leaders = walked.iter().filter_map(|pid| peers::session_leader(*pid));
-    let is_keeper = |pid: &i32| processes::comm(*pid).is_some_and(|comm| is_keeper(*pid, &comm));
-    if let Some(keeper) = leaders.find(is_keeper) {
-        return Some(PeerKind::Agent { launch: launch_of_keeper(keeper) });
-    }
-    walked.iter().any(|pid| peers::is_marked(*pid)).then_some(PeerKind::Agent { launch: None })
-}
-
-/// Walks up from `pid`. What is gone can't show that it was no agent, so it counts as one.
-fn kind_by_ancestors(pid: i32, walked: &mut Vec<i32>) -> PeerKind {
-    let unknown = PeerKind::Agent { launch: None };
-    let own_comm = peers::own_comm();
-    let mut pid = pid;
-    let mut n_ancestors = 0;
-    while n_ancestors < MAX_ANCESTORS {
-        let Some((comm, parent)) = peers::comm_and_parent(pid) else { return unknown };
-        if is_keeper(pid, &comm) {
-            return PeerKind::Agent { launch: launch_of_keeper(pid) };
+fn kind_of(pid: i32, user: PeerUser) -> PeerKind {
+    let ancestry = match user {
+        PeerUser::Daemon | PeerUser::OfAgents => ancestry_of(pid),
+        PeerUser::Other => Ancestry::UNKNOWN,
+    };
+    match peer::standing(user, &ancestry, &peers::own_name()) {
+        Standing::Operator => PeerKind::Operator,
+        Standing::Stranger => PeerKind::Stranger,
+        Standing::Agent { shim } => {
+            let launch = shim.and_then(|shim| launch_of_keeper(shim.pid));
+            // That it is below a keeper must be seen: what can't be told is more likely that user's own.
+            if launch.is_none() && user == PeerUser::OfAgents {
+                return PeerKind::Stranger;
+            }
+            PeerKind::Agent { launch }
         }
-        walked.push(pid);
-        if parent == 0 {
-            return PeerKind::Operator;
-        }
-        match peers::comm_and_parent(parent) {
-            // What a killed keeper leaves behind falls to its daemon: this one, or a coordinator beside it.
-            Some((comm, _)) if comm == own_comm => return unknown,
-            Some(_) => pid = parent,
-            // Hidden (`hidepid`): of another user, so no keeper of ours. Or just gone: then its child has a new parent by now.
-            None => match peers::comm_and_parent(pid) {
-                Some((_, again)) if again == parent => return PeerKind::Operator,
-                _ => {}
-            },
-        }
-        n_ancestors += 1;
     }
-    unknown
 }
 
-/// Whether a process of this name is one: anybody may take the name.
-fn is_keeper(pid: i32, comm: &str) -> bool {
-    comm == SHIM_COMM && is_of_daemons_user(pid)
+/// Walks up from `pid`. What ends meanwhile is looked at again; a chain that cannot be followed has an unknown top.
+fn ancestry_of(pid: i32) -> Ancestry {
+    let (mut ancestry, mut next) = (Ancestry::UNKNOWN, pid);
+    for _ in 0..MAX_LOOKS {
+        let sight = peers::look(next);
+        // After the look at the parent: if it still is the parent, the look was not at another process with its pid.
+        if let Some(child) = ancestry.chain.last() {
+            match peers::look(child.id.pid) {
+                Sight::Seen { start_ticks, parent: 0, .. } if start_ticks == child.id.start_ticks => {
+                    ancestry.top = Top::Root;
+                    break;
+                }
+                Sight::Seen { start_ticks, parent, .. } if start_ticks == child.id.start_ticks => {
+                    if parent != next {
+                        next = parent;
+                        continue;
+                    }
+                }
+                Sight::Seen { .. } | Sight::OtherUser | Sight::Unreadable | Sight::Gone => break,
+            }
+        }
+        match sight {
+            Sight::Seen { start_ticks, name, parent } => {
+                ancestry.chain.push(ancestor(next, start_ticks, name));
+                next = parent;
+                if parent == 0 {
+                    ancestry.top = Top::Root;
+                    break;
+                }
+            }
+            Sight::OtherUser => {
+                ancestry.top = Top::OtherUser;
+                break;
+            }
+            Sight::Gone if !ancestry.chain.is_empty() => {}
+            Sight::Gone | Sight::Unreadable => break,
+        }
+    }
+    let leaders = ancestry.chain.iter().filter_map(|process| peers::session_leader(process.id.pid));
+    ancestry.session_leaders = leaders.filter_map(seen).collect();
+    ancestry.is_marked = ancestry.chain.iter().any(|process| peers::is_marked(process.id.pid));
+    ancestry
+}
+
+fn seen(pid: i32) -> Option<Ancestor> {
+    match peers::look(pid) {
+        Sight::Seen { start_ticks, name, .. } => Some(ancestor(pid, start_ticks, name)),
+        Sight::OtherUser | Sight::Unreadable | Sight::Gone => None,
+    }
+}
+
+fn ancestor(pid: i32, start_ticks: u64, name: Vec<u8>) -> Ancestor {
+    let mut ancestor = Ancestor { id: ProcessId { pid, start_ticks }, name, is_of_daemons_user: false };
+    ancestor.is_of_daemons_user = ancestor.is_named_like_shim() && is_of_daemons_user(pid);
+    ancestor
 }
 
 /// Whether a process is ours or root's, as all keepers on this machine are.
@@ -174,13 +193,13 @@ mod tests {
     #[test]
     fn whoever_started_us_is_an_operator() {
         let parent = std::os::unix::process::parent_id();
-        assert_eq!(kind_of(i32::try_from(parent).unwrap()), PeerKind::Operator);
+        assert_eq!(kind_of(i32::try_from(parent).unwrap(), PeerUser::Daemon), PeerKind::Operator);
     }
 
     #[test]
     fn a_child_of_the_daemon_that_is_no_keeper_counts_as_an_agent() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let kind = kind_of(i32::try_from(child.id()).unwrap());
+        let kind = kind_of(i32::try_from(child.id()).unwrap(), PeerUser::Daemon);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(kind, PeerKind::Agent { launch: None });
@@ -188,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_counts_as_an_agent() {
-        assert_eq!(kind_of(i32::MAX), PeerKind::Agent { launch: None });
+        assert_eq!(kind_of(i32::MAX, PeerUser::Daemon), PeerKind::Agent { launch: None });
     }
 
     #[test]

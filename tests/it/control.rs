@@ -299,3 +299,28 @@ fn an_agent_is_refused() {
     assert_eq!(printed, "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n");
     assert!(!daemon.logged("refused an agent on the control socket").is_empty());
 }
+
+/// What an agent prints that runs `script` in the working directory of its task, `cli_command` being a script of that name.
+#[track_caller]
+fn refused_to_agent(name: &str, script: &str) {
+    let daemon = Daemon::running(&format!("ai_providers: {{ claude: {{ cli_command: work/{name} }} }}"));
+    let path = daemon.work().join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    daemon.with_one_task(&[]);
+    let ended = daemon.until_ended("agt");
+    let printed = daemon.done(&["logs", "agt", "prj", "--launch", ended["launch_id"].as_str().unwrap()]);
+    let expected = "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n";
+    assert_eq!((printed.as_str(), &ended["exit_code"]), (expected, &json!(1)), "{name}");
+}
+
+const CREATE_TOKEN: &str = r#""$AGENT_COORDINATOR" --config ../coordinator_config.yaml token create; exit $?"#;
+
+#[test]
+fn an_agent_below_a_process_whose_name_is_not_utf_8_is_refused() {
+    // The printf of a shell is the shell itself, which may rename itself.
+    let rename = r"printf '\377\376' >/proc/$$/comm";
+    refused_to_agent("agent.sh", &format!("{rename}\n{CREATE_TOKEN}"));
+    // The kernel keeps the first 15 bytes of a name, which end in the middle of a character here.
+    refused_to_agent("aエージェント起動.sh", CREATE_TOKEN);
+}

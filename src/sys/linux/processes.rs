@@ -81,10 +81,17 @@ pub fn list() -> io::Result<Vec<Process>> {
 
 /// Resident memory of a process, in bytes.
 pub fn resident_memory(pid: i32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let resident = status_line(pid, "VmRSS:")?;
     let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
+}
+
+/// What follows `label` in the status of a process. Its first line is the name, which need not be text.
+fn status_line(pid: i32, label: &str) -> Option<String> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = status.split(|&byte| byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(label.as_bytes()))?;
+    String::from_utf8(value.to_vec()).ok()
 }
 
 /// The short name of a process, as it last set it.
@@ -108,9 +115,7 @@ pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
 
 /// The real user of a process.
 pub fn user(pid: i32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    uids.and_then(|uids| uids.split_whitespace().next()?.parse().ok())
+    status_line(pid, "Uid:")?.split_whitespace().next()?.parse().ok()
 }
 
 /// How a dead child went, as `wait` would tell; `None` where `waitid` tells that itself.

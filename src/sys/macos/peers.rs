@@ -7,9 +7,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use nix::sys::socket::{getsockopt, sockopt};
+use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::processes;
 use crate::domain::instance::MARK_VARIABLE;
+use crate::domain::peer::Sight;
 
 /// Pid of whoever used the other end last, and effective user of whoever connected it.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
@@ -19,13 +22,20 @@ pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
 }
 
 /// The name of this process.
-pub fn own_comm() -> String {
-    processes::comm(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or_default()
+pub fn own_name() -> Vec<u8> {
+    processes::comm(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or_default().into_bytes()
 }
 
-/// The name and the parent of a process.
-pub fn comm_and_parent(pid: i32) -> Option<(String, i32)> {
-    Some((processes::comm(pid)?, processes::read(pid)?.parent))
+/// Looks at a process, from this process's point of view.
+pub fn look(pid: i32) -> Sight {
+    if let (Some(name), Some(process)) = (processes::comm(pid), processes::read(pid)) {
+        return Sight::Seen { start_ticks: process.start_ticks, name: name.into_bytes(), parent: process.parent };
+    }
+    match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
+        Some(Err(Errno::PERM)) => Sight::OtherUser,
+        Some(Err(Errno::SRCH)) => Sight::Gone,
+        Some(Ok(()) | Err(_)) | None => Sight::Unreadable,
+    }
 }
 
 /// The process whose session shows what it has lost as an ancestor.

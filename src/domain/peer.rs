@@ -1,0 +1,131 @@
+//! Decides what the process at the other end of a Unix socket may be trusted with, from its user and its ancestors. The
+//! operating system is read elsewhere.
+//!
+//! An operator is a process of the daemon's user or of root that is outside every agent. This must be seen: the chain of
+//! ancestors must lead up to the first process of the system, or to a process of another user. Everything else is an agent.
+//! Any process can give itself any name, so a name only ever takes rights away.
+
+use super::instance::SHIM_COMM;
+
+/// A process. The pid alone belongs to another process later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// When it started, in the unit of the operating system.
+    pub start_ticks: u64,
+}
+
+/// A process of a chain of ancestors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ancestor {
+    pub id: ProcessId,
+    /// Any bytes: the process chooses them, and the kernel cuts them.
+    pub name: Vec<u8>,
+    /// Whether its real user is the daemon's or root. Needs to be known only for a process that has the name of a shim.
+    pub is_of_daemons_user: bool,
+}
+
+impl Ancestor {
+    /// Returns whether the process is named like a shim.
+    pub fn is_named_like_shim(&self) -> bool {
+        self.name == SHIM_COMM.as_bytes()
+    }
+}
+
+/// What one look at a process shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sight {
+    Seen {
+        start_ticks: u64,
+        name: Vec<u8>,
+        /// The pid of its parent; 0 if it has none.
+        parent: i32,
+    },
+    /// It cannot be read, and it may not be signalled: it belongs to another user.
+    OtherUser,
+    /// It cannot be read although it may be signalled, or nothing is known of it.
+    Unreadable,
+    /// There is no such process.
+    Gone,
+}
+
+/// Where a chain of ancestors ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Top {
+    /// At a process without a parent.
+    Root,
+    /// Below a process of another user, which cannot be read.
+    OtherUser,
+    /// The next process could not be read, or the chain changed again and again.
+    Unknown,
+}
+
+/// A process and what is above it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ancestry {
+    /// The process first, then its parent, and so on.
+    pub chain: Vec<Ancestor>,
+    pub top: Top,
+    /// The leaders of the sessions of these processes, if orphans do not stay below their shim.
+    pub session_leaders: Vec<Ancestor>,
+    /// Whether one of these processes has the mark of an agent, if orphans do not stay below their shim.
+    pub is_marked: bool,
+}
+
+impl Ancestry {
+    /// Nothing is known of the process.
+    pub const UNKNOWN: Self =
+        Self { chain: Vec::new(), top: Top::Unknown, session_leaders: Vec::new(), is_marked: false };
+}
+
+/// Whose process connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerUser {
+    /// The daemon's user, or root.
+    Daemon,
+    /// A user that agents run as by the configuration.
+    OfAgents,
+    Other,
+}
+
+/// What a process may be trusted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Operator,
+    Agent {
+        /// The process above it that looks like its shim. Any process can look like one.
+        shim: Option<ProcessId>,
+    },
+    Stranger,
+}
+
+/// Decides about a process of `user` with this ancestry. `own_name` is the name of the daemon's process.
+pub fn standing(user: PeerUser, ancestry: &Ancestry, own_name: &[u8]) -> Standing {
+    let shim = shim_of(ancestry);
+    match user {
+        PeerUser::Daemon if is_outside_agents(ancestry, own_name) => Standing::Operator,
+        PeerUser::Daemon => Standing::Agent { shim },
+        // Everything of such a user that is not below a shim of the daemon is that user's own.
+        PeerUser::OfAgents if shim.is_some() => Standing::Agent { shim },
+        PeerUser::OfAgents | PeerUser::Other => Standing::Stranger,
+    }
+}
+
+fn is_outside_agents(ancestry: &Ancestry, own_name: &[u8]) -> bool {
+    let Ancestry { chain, top, session_leaders, is_marked } = ancestry;
+    let [_, ancestors @ ..] = chain.as_slice() else { return false };
+    let is_below_shim = chain.iter().chain(session_leaders).any(Ancestor::is_named_like_shim);
+    // The children of a killed shim fall to the daemon, or to a coordinator beside it.
+    let is_below_daemon = ancestors.iter().any(|ancestor| ancestor.name == own_name);
+    let is_whole = matches!(top, Top::Root | Top::OtherUser);
+    is_whole && !is_below_shim && !is_below_daemon && !is_marked
+}
+
+/// The nearest process that looks like a shim of the daemon.
+fn shim_of(ancestry: &Ancestry) -> Option<ProcessId> {
+    let is_shim = |process: &&Ancestor| process.is_named_like_shim() && process.is_of_daemons_user;
+    ancestry.chain.iter().chain(&ancestry.session_leaders).find(is_shim).map(|process| process.id)
+}
+
+#[cfg(test)]
+mod tests;
