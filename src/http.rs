@@ -1,8 +1,9 @@
 //! Serving a router on a listener under limits: connections, the time a client may take, the size of what it sends.
 //!
 //! A connection that waits for its client (idle between two requests, or in the middle of sending one) does so for a limited
-//! time, and gives way when there is no place for another: whoever has waited longest goes first. A request that was received
-//! is answered, whatever comes. Knows nothing of what is served. Called by `mcp`, `rest` and `app`.
+//! time, and gives way when there is no place for another: whoever has waited longest goes first. A request that may change
+//! something is carried out once it has come; any other ends when its client goes. Knows nothing of what is served. Called by `mcp`,
+//! `rest` and `app`.
 
 pub mod body;
 mod connection;
@@ -10,6 +11,7 @@ pub mod crowd;
 mod guard;
 mod headers;
 pub mod problem;
+mod unread;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use connection::{ClientGone, ReadWithin};
+pub use connection::ClientGone;
 pub use guard::{guarded, only_header};
 pub use headers::with_security_headers;
 pub use problem::{Place, Problem};
@@ -33,12 +35,12 @@ use crowd::Crowd;
 pub struct Limits {
     /// Connections at the same time.
     pub connections: usize,
-    /// From the first byte of a request (at first: from the connection) to the end of its head.
+    /// From the connection, or the last answer, to the end of the head of the next request.
     pub head: Duration,
     /// From there to the end of its body.
     pub body: Duration,
-    /// Between two requests of a connection.
-    pub idle: Duration,
+    /// For which a client may read nothing of an answer.
+    pub answer: Duration,
     /// Bytes of a head.
     pub head_size: usize,
 }
@@ -48,9 +50,9 @@ impl Limits {
     pub const fn of(connections: usize) -> Self {
         Self {
             connections,
-            head: Duration::from_secs(10),
+            head: Duration::from_secs(75),
             body: Duration::from_secs(30),
-            idle: Duration::from_mins(2),
+            answer: Duration::from_secs(30),
             head_size: 32 * 1024,
         }
     }
@@ -142,8 +144,8 @@ pub async fn serve<L, I>(
         is_troubled = false;
         let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else { break };
         let info = describe(&stream);
-        let connection = connection::serve(stream, router.clone(), info, place, limits.clone(), cancel.clone());
-        connections.spawn(connection);
+        let (router, requests) = (router.clone(), connections.clone());
+        connections.spawn(connection::serve(stream, router, info, place, limits.clone(), cancel.clone(), requests));
     }
     drop(listener);
     connections.close();

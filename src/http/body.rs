@@ -9,53 +9,39 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use tokio::time::Sleep;
+use tower_http::timeout::{DeadlineBody, TimeoutError};
 
-use super::connection::Activity;
+use super::connection::Turn;
 use super::problem::Problem;
 
-/// The client took too long.
-#[derive(Debug, thiserror::Error)]
-#[error("the body did not come within {} s", .limit.as_secs_f32())]
-pub(super) struct TooSlow {
-    limit: Duration,
-}
-
-/// A body that is being received: an error once its time is up.
-pub(super) struct Timed {
-    body: Incoming,
-    activity: Activity,
-    limit: Duration,
-    deadline: Pin<Box<Sleep>>,
+/// The body of a request: an error once its time is up. Its end is the end of the client's turn.
+pub(super) struct Received {
+    body: Pin<Box<DeadlineBody<Incoming>>>,
+    turn: Turn,
     has_ended: bool,
 }
 
-impl Timed {
-    pub(super) fn new(body: Incoming, activity: Activity, limit: Duration) -> Self {
+impl Received {
+    pub(super) fn new(body: Incoming, turn: Turn, limit: Duration) -> Self {
         let has_ended = body.is_end_stream();
-        Self { body, activity, limit, deadline: Box::pin(tokio::time::sleep(limit)), has_ended }
+        Self { body: Box::pin(DeadlineBody::new(limit, body)), turn, has_ended }
     }
 }
 
-impl hyper::body::Body for Timed {
+impl hyper::body::Body for Received {
     type Data = Bytes;
     type Error = Box<dyn Error + Send + Sync>;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
-        match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Pending => match this.deadline.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Some(Err(TooSlow { limit: this.limit }.into()))),
-                Poll::Pending => Poll::Pending,
-            },
-            Poll::Ready(frame) => {
-                if frame.is_none() || this.body.is_end_stream() {
-                    this.has_ended = true;
-                    this.activity.answers();
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
+        let polled = this.body.as_mut().poll_frame(cx);
+        if let Poll::Ready(frame) = &polled
+            && (frame.is_none() || this.body.is_end_stream())
+        {
+            this.has_ended = true;
+            this.turn.request_ends(false);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -67,12 +53,11 @@ impl hyper::body::Body for Timed {
     }
 }
 
-impl Drop for Timed {
+impl Drop for Received {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.activity.left_body();
+            self.turn.request_ends(true);
         }
-        self.activity.answers();
     }
 }
 
@@ -106,8 +91,9 @@ pub async fn collect(mut body: Body, most: usize) -> Result<Bytes, Problem> {
 fn unreadable(error: &axum::Error) -> Problem {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(slow) = error.downcast_ref::<TooSlow>() {
-            return Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", slow.to_string());
+        if error.is::<TimeoutError>() {
+            let detail = "the body did not come in time";
+            return Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail);
         }
         cause = error.source();
     }

@@ -1,228 +1,122 @@
 //! One HTTP/1 connection, from the accept to the close.
 //!
-//! ```text
-//!        first byte          head complete         body complete
-//! Idle ─────────────► Head ─────────────────► Body ─────────────► Answering ──┐
-//!  ▲    limit: idle         limit: head             limit: body     no limit  │
-//!  └──────────────────────── the answer is handed over ◄──────────────────────┘
-//! ```
-//! In all states but `Answering` it is the client's turn. A new connection is in `Head`: it owes its first request.
+//! hyper limits the head of a request in size and time, and ends the connection when its client closes it, also while an answer is
+//! being made: the future of the request is dropped. This file adds what hyper does not do:
 //!
-//! While it is ours, the connection is read ahead a little, because the library doesn't: that is how a client that goes is
-//! noticed before its answer is there. Handlers are told ([`ClientGone`]); most don't care.
+//! - A connection that waits for its client gives way to a new one (`crowd`).
+//! - An answer that its client does not read ends the connection ([`super::unread`]).
+//! - A request that may change something is carried out once it has come, whether or not its client stays. Its handler can
+//!   see that the client is gone ([`ClientGone`]).
+//! - The rest of a request that was answered before it was read is read for a moment, so that the client gets its answer.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::connect_info::ConnectInfo;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use hyper::Request;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::time::Instant;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Limits;
-use super::body::Timed;
+use super::body::Received;
 use super::crowd::{Place, Standing};
+use super::problem::panicked;
+use super::unread::Unread;
 
 /// For the rest of a request that was answered before it was read: closing at once would take the answer away from a client
 /// that still sends.
 const LINGER: Duration = Duration::from_secs(1);
-/// After the end of a client's input. Some say that they send no more and still read; TCP doesn't tell them from those who are
-/// gone, until something is written.
-const HALF_OPEN: Duration = Duration::from_secs(2);
-/// What is read while an answer is being made.
-const READ_AHEAD: usize = 1024;
 /// At the end of the serving, for what is in the middle of being sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Bytes that are read ahead of a handler, or kept of an answer beside its own body.
+const BUFFER: usize = 64 * 1024;
 /// To a client that began a request and took too long. There is no request that a handler could answer.
 const TOO_SLOW: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
     content-length: 131\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Request Timeout\",\"status\":408,\
     \"detail\":\"the request did not come in time\",\"code\":\"request_too_slow\"}";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    Head(Seen),
-    Body,
-    Answering,
-}
-
-/// What has come of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Nothing,
-    Something,
-}
-
-/// What a connection is at, as its parts note it. All of them run in the connection's task.
+/// Cancelled when the client of a request has gone before the answer was there: an extension of every request that may change
+/// something. All other requests are dropped.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Noted>);
-
-#[derive(Debug)]
-struct Noted {
-    facts: Mutex<Facts>,
-    standing: Arc<Standing>,
-    limits: Limits,
-}
-
-#[derive(Debug)]
-struct Facts {
-    state: State,
-    /// Nobody will read the rest of the last request.
-    has_left_body: bool,
-    input: Input,
-    /// Of the answer that is being sent, if it has one.
-    read_within: Option<ReadWithin>,
-    /// Since when the client takes nothing of what there is for it.
-    stuck_since: Option<Instant>,
-}
-
-/// What may come of the client, as far as it was looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    Open,
-    /// Nothing; until then, it may still read.
-    Ended {
-        gone_at: Instant,
-    },
-    /// Nothing, and handlers were told so.
-    Gone,
-}
-
-/// Cancelled once the client of a request seems to be gone, before it has its answer: an extension of every request. Nobody has to
-/// heed it.
-#[derive(Debug, Clone, Default)]
 pub struct ClientGone(pub CancellationToken);
 
-/// How long the client of an answer may take nothing of it before it is closed: an extension of answers that never end. Others are
-/// waited for.
-#[derive(Debug, Clone, Copy)]
-pub struct ReadWithin(pub Duration);
+/// Whose turn it is: the client's, which sends a request or reads an answer, or ours.
+#[derive(Debug, Clone)]
+pub(super) struct Turn(Arc<TurnState>);
 
-impl Activity {
+#[derive(Debug)]
+struct TurnState {
+    standing: Arc<Standing>,
+    limits: Limits,
+    /// The body of the last request is still awaited.
+    is_receiving: AtomicBool,
+    /// The rest of the last request will not be read.
+    has_left_body: AtomicBool,
+}
+
+impl Turn {
     fn new(standing: Arc<Standing>, limits: Limits) -> Self {
         standing.waits(limits.head);
-        let facts = Facts {
-            state: State::Head(Seen::Nothing),
-            has_left_body: false,
-            input: Input::Open,
-            read_within: None,
-            stuck_since: None,
-        };
-        Self(Arc::new(Noted { facts: Mutex::new(facts), standing, limits }))
+        let (is_receiving, has_left_body) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self(Arc::new(TurnState { standing, limits, is_receiving, has_left_body }))
     }
 
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.0.facts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, state: State) {
-        self.facts().state = state;
-        let (standing, limits) = (&self.0.standing, &self.0.limits);
-        match state {
-            State::Idle => standing.waits(limits.idle),
-            State::Head(_) => standing.waits(limits.head),
-            // The body itself ends in time; this is for a handler that doesn't read it.
-            State::Body => standing.waits(limits.body.saturating_mul(2)),
-            State::Answering => standing.works(),
+    fn request_begins(&self, body: &Incoming) {
+        let state = &self.0;
+        let is_receiving = !body.is_end_stream();
+        state.is_receiving.store(is_receiving, Ordering::Relaxed);
+        if is_receiving {
+            state.standing.waits(state.limits.body);
+        } else {
+            state.standing.works();
         }
     }
 
-    /// Bytes came.
-    fn received(&self) {
-        let state = self.facts().state;
-        match state {
-            State::Idle => self.set(State::Head(Seen::Something)),
-            // The time of the first one runs from the connection.
-            State::Head(_) => self.facts().state = State::Head(Seen::Something),
-            State::Body | State::Answering => {}
+    /// Nothing more of the request is awaited. `has_left_body`: although not all of it has come.
+    pub(super) fn request_ends(&self, has_left_body: bool) {
+        let state = &self.0;
+        if has_left_body {
+            state.has_left_body.store(true, Ordering::Relaxed);
+        }
+        if state.is_receiving.swap(false, Ordering::Relaxed) {
+            state.standing.works();
         }
     }
 
-    /// Nothing more goes, until the client reads.
-    fn stuck(&self) {
-        self.facts().stuck_since.get_or_insert_with(Instant::now);
+    /// hyper has the whole answer; the client reads it, and sends its next request.
+    fn answer_ends(&self) {
+        let state = &self.0;
+        state.is_receiving.store(false, Ordering::Relaxed);
+        state.standing.waits(state.limits.head);
     }
 
-    /// When a client that reads nothing of an endless answer is closed.
-    fn unread_at(&self) -> Option<Instant> {
-        let facts = self.facts();
-        Some(facts.stuck_since? + facts.read_within?.0)
-    }
-
-    /// Bytes went: whoever reads its answer slowly isn't idle.
-    fn sent(&self) {
-        self.facts().stuck_since = None;
-        let state = self.facts().state;
-        if state == State::Idle {
-            self.set(State::Idle);
+    /// The serving ends: what is in the middle of being sent is awaited for a moment.
+    fn hurry(&self) {
+        if self.0.standing.deadline().is_some() {
+            self.0.standing.waits(LAST_WORDS);
         }
-        if let Input::Ended { gone_at } = &mut self.facts().input {
-            *gone_at = Instant::now() + HALF_OPEN;
-        }
-    }
-
-    /// Looks for the end of the input, if an answer is being made; says when the client is taken for gone.
-    fn look<S: AsyncRead + Unpin>(&self, stream: &Mutex<Watched<S>>, cx: &mut Context<'_>) -> Option<Instant> {
-        let mut facts = self.facts();
-        if facts.state != State::Answering {
-            return None;
-        }
-        if facts.input == Input::Open && locked(stream).poll_input_ended(cx).is_ready() {
-            facts.input = Input::Ended { gone_at: Instant::now() + HALF_OPEN };
-        }
-        match facts.input {
-            Input::Ended { gone_at } => Some(gone_at),
-            Input::Open | Input::Gone => None,
-        }
-    }
-
-    /// A request has come, perhaps without its body.
-    fn begins(&self, body: &Incoming) {
-        self.facts().has_left_body = false;
-        self.set(if body.is_end_stream() { State::Answering } else { State::Body });
-    }
-
-    /// Nothing more of the request is awaited.
-    pub(super) fn answers(&self) {
-        let state = self.facts().state;
-        if state == State::Body {
-            self.set(State::Answering);
-        }
-    }
-
-    /// Nobody will read the rest of the request.
-    pub(super) fn left_body(&self) {
-        self.facts().has_left_body = true;
     }
 }
 
-/// How it came to its end.
-enum End {
-    /// By itself: by its client, a broken request, or because the serving ends.
-    Done(hyper::Result<()>),
-    TooSlow,
-    /// Another needs its place.
-    GaveWay,
-    /// Nobody reads what would never end.
-    Unread,
-}
-
-/// Serves one connection until its end.
+/// Serves one connection until its end. Requests that go on without their client are tasks of `requests`.
 pub(super) async fn serve<S, I>(
     stream: S,
     router: Router,
@@ -230,89 +124,58 @@ pub(super) async fn serve<S, I>(
     place: Place,
     limits: Limits,
     cancel: CancellationToken,
+    requests: TaskTracker,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     I: Clone + Send + Sync + 'static,
 {
     let standing = Arc::clone(place.standing());
-    let activity = Activity::new(Arc::clone(&standing), limits.clone());
-    let gone = ClientGone::default();
+    let turn = Turn::new(Arc::clone(&standing), limits.clone());
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
-        activity.begins(request.body());
-        let mut request = request.map(|body| Body::new(Timed::new(body, activity.clone(), limits.body)));
+        turn.request_begins(request.body());
+        let mut request = request.map(|body| Body::new(Received::new(body, turn.clone(), limits.body)));
         request.extensions_mut().insert(ConnectInfo(info.clone()));
-        request.extensions_mut().insert(gone.clone());
-        let (answer, activity) = (router.call(request), activity.clone());
-        async move {
-            let answer = answer.await?;
-            activity.facts().read_within = answer.extensions().get().copied();
-            Ok::<_, Infallible>(answer.map(|body| Answer { body, activity }))
-        }
-        .boxed()
+        let (answer, turn) = (answer_to(request, &router, &requests), turn.clone());
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, turn })) }.boxed()
     });
-    let stream = Arc::new(Mutex::new(Watched { stream, ahead: Vec::new() }));
-    let io = TokioIo::new(Noticed { stream: Arc::clone(&stream), activity: activity.clone() });
+    let io = TokioIo::new(Unread::new(stream, limits.answer));
     let mut connection = http1::Builder::new()
-        // A client that says it will send no more still gets its answer.
-        .half_close(true)
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
         .max_header_size(limits.head_size)
+        .max_buf_size(BUFFER)
         .serve_connection(io, service);
     let mut cancelled = pin!(cancel.cancelled());
-    let mut gives_way = pin!(standing.gives_way().cancelled());
-    let mut alarm = pin!(tokio::time::sleep(limits.head));
-    let mut leaves_by = None;
-    let end = poll_fn(|cx| {
-        if gives_way.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(End::GaveWay);
-        }
-        if leaves_by.is_none() && cancelled.as_mut().poll(cx).is_ready() {
-            leaves_by = Some(Instant::now() + LAST_WORDS);
-            Pin::new(&mut connection).graceful_shutdown();
-        }
-        if let Poll::Ready(result) = connection.poll_without_shutdown(cx) {
-            return Poll::Ready(End::Done(result));
-        }
-        // After the poll, which may have changed them.
-        let gone_at = activity.look(&stream, cx);
-        let too_slow_at = standing.deadline().map(|deadline| leaves_by.map_or(deadline, |by| by.min(deadline)));
-        let unread_at = activity.unread_at();
-        if let Some(deadline) = gone_at.or(too_slow_at).into_iter().chain(unread_at).min() {
-            if alarm.deadline() != deadline {
-                alarm.as_mut().reset(deadline);
+    let mut is_closing = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = standing.gives_way().cancelled() => return,
+            () = &mut cancelled, if !is_closing => {
+                is_closing = true;
+                turn.hurry();
+                Pin::new(&mut connection).graceful_shutdown();
             }
-            if alarm.as_mut().poll(cx).is_ready() {
-                if unread_at == Some(deadline) {
-                    return Poll::Ready(End::Unread);
-                }
-                if gone_at.is_none() {
-                    return Poll::Ready(End::TooSlow);
-                }
-                activity.facts().input = Input::Gone;
-                gone.0.cancel();
-            }
+            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
+            () = standing.overstays(), if is_closing => return,
         }
-        Poll::Pending
-    })
-    .await;
+    };
 
     // What was being done for the client ends with this.
-    drop(connection);
-    let Some(Watched { mut stream, .. }) =
-        Arc::into_inner(stream).map(|stream| stream.into_inner().unwrap_or_else(PoisonError::into_inner))
-    else {
-        unreachable!("the connection had the only other handle")
-    };
-    let lingers = match end {
-        End::GaveWay | End::Unread => return,
-        End::Done(result) => result.is_err() || activity.facts().has_left_body,
-        End::TooSlow if activity.facts().state == State::Head(Seen::Something) && leaves_by.is_none() => {
-            // If it can't be written at once, then not at all.
-            let _ = stream.write_all(TOO_SLOW.as_bytes()).now_or_never();
-            true
-        }
-        End::TooSlow => false,
-    };
+    let parts = connection.into_parts();
+    let unread = parts.io.into_inner();
+    if unread.has_timed_out() {
+        return;
+    }
+    let mut stream = unread.into_inner();
+    let is_late = ended.as_ref().is_err_and(hyper::Error::is_timeout);
+    if is_late && !parts.read_buf.is_empty() && !is_closing {
+        // If it can't be written at once, then not at all.
+        let _ = stream.write_all(TOO_SLOW.as_bytes()).now_or_never();
+    }
+    let is_idle = is_late && parts.read_buf.is_empty();
+    let lingers = (ended.is_err() && !is_idle) || turn.0.has_left_body.load(Ordering::Relaxed);
     standing.waits(LINGER);
     let close = async {
         let _ = stream.shutdown().await;
@@ -325,86 +188,37 @@ pub(super) async fn serve<S, I>(
     }
 }
 
-/// A stream, and what was read of it before anybody asked.
-struct Watched<S> {
-    stream: S,
-    ahead: Vec<u8>,
-}
-
-impl<S: AsyncRead + Unpin> Watched<S> {
-    /// Ready once the client sends no more, as far as that can be seen without reading on and on.
-    fn poll_input_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.ahead.is_empty() {
-            return Poll::Pending;
+/// The answer to a request. If it may change something, it is made whether or not this future is dropped: a change that consists of
+/// several commits is not left half-done.
+fn answer_to(
+    mut request: Request<Body>,
+    router: &TowerToHyperService<Router>,
+    requests: &TaskTracker,
+) -> BoxFuture<'static, Response> {
+    if request.method().is_safe() {
+        return router.call(request).map(|Ok(answer)| answer).boxed();
+    }
+    let gone = CancellationToken::new();
+    request.extensions_mut().insert(ClientGone(gone.clone()));
+    let answer = requests.spawn(router.call(request));
+    let gone = gone.drop_guard();
+    async move {
+        let answer = answer.await;
+        gone.disarm();
+        match answer.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(Ok(answer)) => answer,
+            Err(Ok(panic)) => panicked(panic),
+            // The runtime ends.
+            Err(Err(_)) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         }
-        let mut bytes = [0; READ_AHEAD];
-        let mut buffer = ReadBuf::new(&mut bytes);
-        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                self.ahead.extend_from_slice(buffer.filled());
-                Poll::Pending
-            }
-            Poll::Ready(Ok(()) | Err(_)) => Poll::Ready(()),
-        }
     }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
-        }
-        let n_taken = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.ahead[..n_taken]);
-        self.ahead.drain(..n_taken);
-        Poll::Ready(Ok(()))
-    }
-}
-
-fn locked<S>(stream: &Mutex<Watched<S>>) -> MutexGuard<'_, Watched<S>> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A stream whose bytes are noticed. It is shared within one task: nobody waits for the lock.
-struct Noticed<S> {
-    stream: Arc<Mutex<Watched<S>>>,
-    activity: Activity,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let n_before = buffer.filled().len();
-        let read = locked(&self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > n_before {
-            self.activity.received();
-        }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut locked(&self.stream).stream).poll_write(cx, bytes);
-        match written {
-            Poll::Ready(Ok(_)) => self.activity.sent(),
-            Poll::Pending => self.activity.stuck(),
-            Poll::Ready(Err(_)) => {}
-        }
-        written
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut locked(&self.stream).stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut locked(&self.stream).stream).poll_shutdown(cx)
-    }
+    .boxed()
 }
 
 /// The body of an answer; its end is the end of our turn.
 struct Answer {
     body: Body,
-    activity: Activity,
+    turn: Turn,
 }
 
 impl hyper::body::Body for Answer {
@@ -426,6 +240,6 @@ impl hyper::body::Body for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.activity.set(State::Idle);
+        self.turn.answer_ends();
     }
 }

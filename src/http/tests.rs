@@ -3,19 +3,24 @@
 use std::convert::Infallible;
 
 use axum::Extension;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
 
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(75);
 const BODY: Duration = Duration::from_secs(30);
-/// Less than [`BODY`].
+const ANSWER: Duration = Duration::from_secs(30);
+/// Less than [`ANSWER`].
 const ALMOST: Duration = Duration::from_secs(29);
-const IDLE: Duration = Duration::from_mins(2);
+/// More than what a connection keeps for its client in these tests.
+const LARGE: usize = 4 * 1024 * 1024;
+/// What a slow reader reads within the limit.
+const PART: usize = 512 * 1024;
 const HOUR: Duration = Duration::from_hours(1);
 
 /// As much as is taken.
@@ -29,30 +34,50 @@ struct Bed {
     crowd: Crowd,
     cancel: CancellationToken,
     connection: JoinHandle<()>,
+    requests: TaskTracker,
+    /// What became of the requests to `/slow` and `/heedful`.
+    done: mpsc::UnboundedReceiver<&'static str>,
     began: Instant,
+}
+
+/// Says when it is dropped.
+struct Dropped(mpsc::UnboundedSender<&'static str>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send("dropped");
+    }
 }
 
 impl Bed {
     async fn new() -> Self {
+        let (say, done) = mpsc::unbounded_channel();
+        let slow = |say: mpsc::UnboundedSender<&'static str>| async move {
+            let _dropped = Dropped(say.clone());
+            tokio::time::sleep(HOUR).await;
+            let _ = say.send("done");
+        };
+        let heedful = |say: mpsc::UnboundedSender<&'static str>, gone: ClientGone| async move {
+            gone.0.cancelled().await;
+            let _ = say.send("told");
+        };
+        let (get_slow, post_slow) = (say.clone(), say.clone());
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
-            .route("/slow", get(|| async { tokio::time::sleep(HOUR).await }))
-            .route(
-                "/heedful",
-                get(|gone: Extension<ClientGone>| async move {
-                    gone.0.0.cancelled().await;
-                    "gone"
-                }),
-            )
-            .route("/endless", get(|| async { (Extension(ReadWithin(BODY)), Body::from_stream(endless())) }))
+            .route("/slow", get(move || slow(get_slow)).post(move |_: Bytes| slow(post_slow)))
+            .route("/heedful", post(move |Extension(gone): Extension<ClientGone>| heedful(say, gone)))
+            .route("/endless", get(|| async { Body::from_stream(endless()) }))
+            .route("/large", get(|| async { "x".repeat(LARGE) }))
             .route("/refuse", post(|| async { "not read" }))
             .route("/echo", post(async |body: Body| body::collect(body, 100).await));
         let (client, server) = tokio::io::duplex(1024 * 1024);
         let (crowd, cancel) = (Crowd::new(1), CancellationToken::new());
         let (place, limits) = (crowd.enter().await, Limits::of(1));
-        assert_eq!((limits.head, limits.body, limits.idle), (HEAD, BODY, IDLE));
-        let connection = tokio::spawn(connection::serve(server, router, (), place, limits, cancel.clone()));
-        Self { client, crowd, cancel, connection, began: Instant::now() }
+        assert_eq!((limits.head, limits.body, limits.answer), (HEAD, BODY, ANSWER));
+        let requests = TaskTracker::new();
+        let connection = connection::serve(server, router, (), place, limits, cancel.clone(), requests.clone());
+        let connection = tokio::spawn(connection);
+        Self { client, crowd, cancel, connection, requests, done, began: Instant::now() }
     }
 
     async fn send(&mut self, text: &str) {
@@ -112,20 +137,19 @@ async fn a_connection_may_be_idle_between_requests() {
     for _ in 0..3 {
         tokio::time::sleep(HEAD * 9 / 10).await;
         bed.ask().await;
-        tokio::time::sleep(IDLE * 9 / 10).await;
-        bed.ask().await;
     }
     bed.began = Instant::now();
-    assert_eq!(bed.until_closed().await, (String::new(), IDLE));
+    assert_eq!(bed.until_closed().await, (String::new(), HEAD));
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_its_first_byte_a_request_has_the_time_of_a_head() {
+async fn a_head_has_a_limit_also_after_other_requests() {
     let mut bed = Bed::new().await;
     bed.ask().await;
-    tokio::time::sleep(IDLE / 2).await;
     bed.began = Instant::now();
     bed.send("G").await;
+    tokio::time::sleep(HEAD / 2).await;
+    bed.send("E").await;
     let (said, after) = bed.until_closed().await;
     assert!(said.starts_with("HTTP/1.1 408 ") && after == HEAD, "{said} {after:?}");
 }
@@ -139,7 +163,7 @@ async fn a_body_that_does_not_end_is_told() {
         bed.send("x").await;
     }
     let (said, after) = bed.until_closed().await;
-    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("the body did not come within 30 s"), "{said}");
+    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("the body did not come in time"), "{said}");
     assert_eq!(after, BODY);
 }
 
@@ -196,23 +220,51 @@ async fn at_the_end_what_was_asked_is_answered_and_nothing_else_is_waited_for() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_that_no_more_comes_is_answered() {
+async fn a_question_ends_with_its_connection() {
     let mut bed = Bed::new().await;
     bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    tokio::time::sleep(HOUR / 2).await;
+    bed.began = Instant::now();
     bed.client.shutdown().await.unwrap();
-    let (said, after) = bed.until_closed().await;
-    assert!(said.starts_with("HTTP/1.1 200 ") && after == HOUR, "{said} {after:?}");
-    bed.connection.await.unwrap();
+    assert_eq!(bed.done.recv().await, Some("dropped"));
+    assert_eq!(bed.until_closed().await, (String::new(), Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_made_although_its_client_left() {
+    for waits_before in [Duration::ZERO, HOUR / 2] {
+        let mut bed = Bed::new().await;
+        bed.send("POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc").await;
+        tokio::time::sleep(waits_before).await;
+        drop(bed.client);
+        bed.connection.await.unwrap();
+        assert_eq!(bed.began.elapsed(), waits_before);
+        assert_eq!((bed.done.recv().await, bed.done.recv().await), (Some("done"), Some("dropped")));
+        assert_eq!(bed.began.elapsed(), HOUR);
+        // The end of the serving waits for it.
+        bed.requests.close();
+        bed.requests.wait().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_body_breaks_off_is_not_made() {
+    let mut bed = Bed::new().await;
+    bed.send("POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nab").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(bed.client);
+    assert_eq!(bed.done.recv().await, None);
+    assert_eq!(bed.began.elapsed(), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn handlers_are_told_of_a_client_that_is_gone() {
     let mut bed = Bed::new().await;
-    bed.send("GET /heedful HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    bed.client.shutdown().await.unwrap();
-    let (said, after) = bed.until_closed().await;
-    assert!(said.ends_with("gone") && after == Duration::from_secs(2), "{said} {after:?}");
-    bed.connection.await.unwrap();
+    bed.send("POST /heedful HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await;
+    tokio::time::sleep(HOUR).await;
+    drop(bed.client);
+    assert_eq!(bed.done.recv().await, Some("told"));
+    assert_eq!(bed.began.elapsed(), HOUR);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,4 +279,31 @@ async fn who_does_not_read_what_never_ends_is_closed() {
     assert!(!bed.connection.is_finished());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(bed.connection.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_any_other_answer_is_closed() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.receive("xxx").await;
+    // A few bytes are not read for the answer's sake.
+    for _ in 0..9 {
+        tokio::time::sleep(ANSWER / 10).await;
+        bed.client.read_exact(&mut [0; 100]).await.unwrap();
+    }
+    assert!(!bed.connection.is_finished());
+    bed.connection.await.unwrap();
+    assert!(bed.began.elapsed() <= ANSWER + Duration::from_secs(1), "{:?}", bed.began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_slowly_gets_the_whole_answer() {
+    let mut bed = Bed::new().await;
+    bed.send("GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.receive("\r\n\r\n").await;
+    for _ in 0..LARGE / PART {
+        tokio::time::sleep(ALMOST).await;
+        bed.client.read_exact(&mut vec![0; PART]).await.unwrap();
+    }
+    bed.ask().await;
 }

@@ -83,15 +83,15 @@ impl Cancels {
 }
 
 impl Underway {
-    /// Waits until the client cancels it or is gone. Cancel-safe.
-    pub(super) async fn cancelled(&self) {
-        self.cancelled.cancelled().await;
+    /// Cancelled when the client cancels it or is gone.
+    pub(super) fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
     }
 
     /// A stream, of which nothing more comes from then on.
     pub(super) fn until_cancelled(self, answer: Response) -> Response {
         answer.map(|body| {
-            let cancelled = async move { self.cancelled().await };
+            let cancelled = async move { self.cancelled.cancelled().await };
             Body::from_stream(body.into_data_stream().take_until(Box::pin(cancelled)))
         })
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
@@ -24,6 +25,8 @@ pub(super) struct Sender {
     pub(super) bearer: Option<Secret>,
     /// Whether it takes anything before its answer: not if that is to be one JSON object.
     pub(super) hears_progress: bool,
+    /// Cancelled when nobody waits for the answer any more; calls that wait are dropped then.
+    pub(super) gone: CancellationToken,
 }
 
 impl Sender {

@@ -94,16 +94,17 @@ async fn answer(
     let bearer = take_bearer(&mut parts.headers)?;
     let version = parts.headers.get("mcp-protocol-version").cloned();
     parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    parts.extensions.insert(Sender { peer, bearer, hears_progress: form != Form::Json });
     let gist = Gist::of(&body);
     let underway = door.cancels.notice(&parts.headers, &gist, &gone.0);
+    let (hears_progress, gone) = (form != Form::Json, underway.cancelled().clone());
+    parts.extensions.insert(Sender { peer, bearer, hears_progress, gone });
     let service = if form == Form::Stream { door.stream } else { door.json };
-    let handled = service.handle(Request::from_parts(parts, Body::from(body.clone())));
-    let mut response = tokio::select! {
-        // Nobody waits for an answer.
-        () = underway.cancelled() => return Ok(StatusCode::ACCEPTED.into_response()),
-        response = handled => in_form(response, version.as_ref(), &body).await?,
-    };
+    // To the end: of a call that waits, the end comes when nobody waits for its answer.
+    let handled = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
+    if underway.cancelled().is_cancelled() {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    let mut response = in_form(handled, version.as_ref(), &body).await?;
     if gist.is_handshake() && response.status().is_success() {
         response.headers_mut().insert(CLIENT_ID, client_id());
     }

@@ -9,6 +9,8 @@ use rmcp::service::{Peer, RequestContext};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::envelope::Sender;
+
 /// Most calls have ended by then.
 const FIRST_PROGRESS: Duration = Duration::from_secs(2);
 /// Clients that are told of progress wait for more; most give up a call of which they have heard nothing for a minute.
@@ -18,22 +20,35 @@ const SENDING: Duration = Duration::from_secs(1);
 
 /// Who waits for the answer to one call.
 pub(super) struct Patience {
-    /// Cancelled when the client cancels the call or is gone. That of an earlier call concerns nobody.
+    /// Cancelled when the client cancels the call or is gone, as the library says it.
+    cancelled: CancellationToken,
+    /// The same, as the transport says it.
     gone: CancellationToken,
     progress: Option<(ProgressToken, Peer<RoleServer>)>,
 }
 
 impl Patience {
-    /// `hears_progress`: whether the client takes anything before its answer.
-    pub(super) fn of(context: &RequestContext<RoleServer>, hears_progress: bool) -> Self {
-        let token = context.meta.get_progress_token().filter(|_| hears_progress);
-        Self { gone: context.ct.clone(), progress: token.map(|token| (token, context.peer.clone())) }
+    pub(super) fn of(context: &RequestContext<RoleServer>, sender: &Sender) -> Self {
+        let token = context.meta.get_progress_token().filter(|_| sender.hears_progress);
+        Self {
+            cancelled: context.ct.clone(),
+            gone: sender.gone.clone(),
+            progress: token.map(|token| (token, context.peer.clone())),
+        }
     }
 
     /// Carries out a call, and tells of it. One that `waits` is dropped when nobody waits for its answer any more: `None`.
     pub(super) async fn spend<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
         let told = self.tell(call);
-        if waits { self.gone.run_until_cancelled(told).await } else { Some(told.await) }
+        if !waits {
+            return Some(told.await);
+        }
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => None,
+            () = self.gone.cancelled() => None,
+            answer = told => Some(answer),
+        }
     }
 
     async fn tell<T>(&self, call: impl Future<Output = T>) -> T {

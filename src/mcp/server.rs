@@ -15,6 +15,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -71,7 +72,13 @@ impl McpServer {
     pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
         Connection {
             server: self.clone(),
-            sender: Some(Sender { peer: Peer::Local(peer), bearer: None, hears_progress: true }),
+            sender: Some(Sender {
+                peer: Peer::Local(peer),
+                bearer: None,
+                hears_progress: true,
+                // The library says it of each call.
+                gone: CancellationToken::new(),
+            }),
         }
     }
 
@@ -173,7 +180,7 @@ impl ServerHandler for Connection {
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
         };
-        Box::pin(self.call(request, sender, Patience::of(&context, sender.hears_progress))).await
+        Box::pin(self.call(request, sender, Patience::of(&context, sender))).await
     }
 
     async fn list_tools(

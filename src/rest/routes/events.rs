@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::event::Event;
 use crate::domain::{AgentId, LaunchId, ProjectId, TaskId, Timestamp};
-use crate::http::{ClientGone, ReadWithin, share_of_descriptors};
+use crate::http::share_of_descriptors;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
@@ -102,8 +102,6 @@ impl From<Event> for EventBody {
 const MAX_FOLLOWERS: usize = 240;
 /// Without an event, something is sent this often: who is gone is noticed by it, and proxies keep what isn't silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Who takes nothing for so long is closed.
-pub(super) const READ_WITHIN: ReadWithin = ReadWithin(Duration::from_secs(30));
 /// After a lost connection, browsers come back so soon, in milliseconds.
 const RETRY: u32 = 1000;
 /// Of a header that clients repeat as they got it.
@@ -129,12 +127,11 @@ pub(super) fn routes() -> Api {
 async fn follow(
     State(state): State<RestState>,
     Extension(places): Extension<Places>,
-    Extension(gone): Extension<ClientGone>,
     InQuery(query): InQuery<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = query.after;
-    stream(&state, places, after, &headers, gone, move |news| query.text_of(news)).await
+    stream(&state, places, after, &headers, move |news| query.text_of(news)).await
 }
 
 /// The answer to somebody who follows: what `text_of` makes of the news after `after`, or after what the client says it has seen.
@@ -146,7 +143,6 @@ pub(in crate::rest) async fn stream(
     places: Places,
     after: Option<i64>,
     headers: &HeaderMap,
-    gone: ClientGone,
     text_of: impl Fn(&News) -> String + Send + 'static,
 ) -> Result<Response, Problem> {
     let Ok(place) = places.0.try_acquire_owned() else {
@@ -165,13 +161,10 @@ pub(in crate::rest) async fn stream(
     }
     greeting.push('\n');
     let stream = Stream { follower, text_of: Box::new(text_of), ready: VecDeque::from([greeting]), _place: place };
-    let stream = futures::stream::unfold(stream, Stream::next)
-        .take_until(state.closing.clone().cancelled_owned())
-        // Noticed by itself only with the next thing that is written.
-        .take_until(gone.0.cancelled_owned());
+    let stream = futures::stream::unfold(stream, Stream::next).take_until(state.closing.clone().cancelled_owned());
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
-    Ok((headers, Extension(READ_WITHIN), Body::from_stream(stream)).into_response())
+    Ok((headers, Body::from_stream(stream)).into_response())
 }
 
 /// Asks proxies that heed it to pass on what comes as it comes.

@@ -1,19 +1,17 @@
 //! `/launches`: what ran and runs, and what it printed.
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use futures::Stream;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
-use super::events::READ_WITHIN;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, TaskId, Timestamp};
-use crate::http::ClientGone;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::Page;
@@ -173,7 +171,6 @@ async fn output(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
     InQuery(query): InQuery<OutputQuery>,
-    gone: Option<Extension<ClientGone>>,
 ) -> Result<Response, Problem> {
     let launch = state.service.launch(&id).await?;
     let Some(output) = state.service.output(&launch.id, query.follow)? else {
@@ -183,10 +180,7 @@ async fn output(
         let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
-    let Extension(ClientGone(gone)) = gone.unwrap_or_default();
-    // An agent that prints nothing would keep what nobody reads.
-    let output = futures::StreamExt::take_until(output, gone.cancelled_owned());
-    Ok((Extension(READ_WITHIN), as_text(output, state.closing.clone())).into_response())
+    Ok(as_text(output, state.closing.clone()))
 }
 
 /// Says that an output is not the whole of it.

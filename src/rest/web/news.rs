@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::event::Event;
 use crate::domain::{AgentId, Assignment, ProjectId, TaskId};
-use crate::http::ClientGone;
 use crate::rest::auth::{Operator, Role};
 use crate::rest::extract::{InQuery, given};
 use crate::rest::routes::events::{Places, stream};
@@ -61,7 +60,6 @@ pub(super) fn routes() -> Router<RestState> {
 async fn follow(
     State(state): State<RestState>,
     Extension(places): Extension<Places>,
-    Extension(gone): Extension<ClientGone>,
     operator: Operator,
     InQuery(query): InQuery<NewsQuery>,
     headers: HeaderMap,
@@ -79,7 +77,7 @@ async fn follow(
         let _open_as_long_as_this = &attendance;
         text_of(news)
     };
-    stream(&state, places, query.after, &headers, gone, text_of).await
+    stream(&state, places, query.after, &headers, text_of).await
 }
 
 /// Whether a page of this server asks, where its browser says so: a picture in a page of somebody else's opens no panel.

@@ -1,6 +1,5 @@
 //! Clients that take their time, and those that are many: the others don't notice.
 
-use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -85,30 +84,4 @@ fn a_daemon_of_few_descriptors_starts_its_agents_whatever_clients_do() {
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed", "{}", daemon.log());
     Web::connect(address).check_well();
     drop((crowd, silent));
-}
-
-#[test]
-fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
-    let daemon = Daemon::running(LISTENING);
-    let mut web = Web::to(&daemon);
-    let began = Instant::now();
-    web.stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    web.send("POST /mcp HTTP/1.1\r\n");
-    // A header now and then.
-    let mut came = Vec::new();
-    let closed_after = loop {
-        let _ = web.stream.write_all(b"X: x\r\n");
-        let mut piece = [0; 1024];
-        match web.stream.read(&mut piece) {
-            Ok(0) => break began.elapsed(),
-            Ok(n_read) => came.extend_from_slice(&piece[..n_read]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => break began.elapsed(),
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "the connection is still open");
-    };
-    assert!(closed_after > Duration::from_secs(9), "{closed_after:?}");
-    let answer = String::from_utf8(came).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.ends_with("\"code\":\"request_too_slow\"}"), "{answer}");
-    Web::to(&daemon).check_well();
 }

@@ -1,9 +1,13 @@
 //! Calls that wait, and clients that don't: how they say so in HTTP.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{Answer, JSON, Web, request_head};
+use crate::control::send_to;
 use crate::daemon::Daemon;
+use crate::mcp::{credentials, world};
 use crate::support::until;
 
 const TOKEN: &str = "coord_of_this_test";
@@ -107,14 +111,40 @@ fn a_closed_connection_is_a_cancelled_call_in_every_revision() {
 }
 
 #[test]
-fn a_client_that_says_no_more_is_waited_for_a_moment() {
+fn a_client_that_ends_its_side_has_left() {
     let daemon = daemon();
     let mut web = Web::to(&daemon);
-    begin(&mut web, "", &wait(&daemon, 1, &json!({})));
+    begin(&mut web, "", &wait(&daemon, 55, &json!({})));
     web.half_close();
-    let answer = web.receive().unwrap();
-    assert_eq!(answer.json()["result"]["structuredContent"]["success"], true, "{answer:?}");
     assert!(web.receive().is_none());
+    until_dropped(&daemon);
+}
+
+#[test]
+fn a_message_does_not_go_to_a_poll_whose_connection_is_closed() {
+    let settings = format!("{}polling_interval: 1h\nlog: {{ level: debug }}\n", super::LISTENING);
+    let daemon = Daemon::crowded(&settings, &world(""));
+    let ask = |path: &str, body: &Value| {
+        let response = send_to(&daemon.state().join("control.sock"), "POST", path, body.to_string().as_bytes());
+        assert!((200..300).contains(&response.status), "{path}: {}", response.body);
+    };
+    ask("/projects/prj/chat/start", &json!({ "agentId": "agt_a" }));
+    let mut ann = Web::to(&daemon);
+    let token = ann.call("authenticate", &credentials("agt_a", "key_a", "prj"))["session_token"].clone();
+    let params = json!({ "name": "get_next_action", "arguments": { "session_token": token } });
+    let poll = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+    let mut web = Web::to(&daemon);
+    begin(&mut web, "", &poll);
+    let pending = ann.call("get_pending_messages", &json!({ "session_token": token }));
+    assert_eq!(pending["pending_messages"], json!([]), "{pending}");
+    let closed = Instant::now();
+    drop(web);
+    until_dropped(&daemon);
+    ask("/projects/prj/agents/agt_a/chat/messages", &json!({ "content": "hello" }));
+    let next = ann.call("get_next_action", &json!({ "session_token": token }));
+    assert_eq!(next["action"], "get_pending_messages", "{next}");
+    // A poll counted as present for 2 s, and a message that it was given was given again 5 s later.
+    assert!(closed.elapsed() < Duration::from_secs(1), "{:?}", closed.elapsed());
 }
 
 #[test]
@@ -122,7 +152,6 @@ fn what_is_sent_during_a_wait_is_answered_after_it() {
     let daemon = daemon();
     let mut web = Web::to(&daemon);
     begin(&mut web, "", &wait(&daemon, 1, &json!({})));
-    // More than is read ahead.
     let long = json!({ "jsonrpc": "2.0", "id": 8, "method": "ping", "x": "x".repeat(100_000) }).to_string();
     begin(&mut web, "", &long);
     begin(&mut web, "", super::HEALTH);
