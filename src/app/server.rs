@@ -165,7 +165,7 @@ impl Server {
         if let Some(http) = doors.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
-            let webhooks = WebhookDoor { forges: self.forges.subscribe(), pokes: self.forge_pokes.clone() };
+            let webhooks = WebhookDoor::new(self.forges.subscribe(), self.forge_pokes.clone());
             parts.spawn(http.serve(&mcp_server, &rest_state, webhooks, allowed));
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));

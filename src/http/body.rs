@@ -66,19 +66,15 @@ impl Drop for Received {
 /// # Errors
 /// 413 for a longer one, 408 for one that takes too long, 400 for one that breaks off.
 pub async fn collect(mut body: Body, most: usize) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format!("the body is longer than {most} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-    };
     // Where the length is known, a client that waits for leave to send its body is told at once.
     if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > most {
-        return Err(too_large());
+        return Err(too_large(most));
     }
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
         if bytes.len() + data.len() > most {
-            return Err(too_large());
+            return Err(too_large(most));
         }
         if bytes.is_empty() && body.is_end_stream() {
             return Ok(data);
@@ -88,12 +84,23 @@ pub async fn collect(mut body: Body, most: usize) -> Result<Bytes, Problem> {
     Ok(bytes.into())
 }
 
-fn unreadable(error: &axum::Error) -> Problem {
+/// The answer to a body of more than `most` bytes.
+pub fn too_large(most: usize) -> Problem {
+    let detail = format!("the body is longer than {most} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+}
+
+/// The answer to a body that takes too long.
+pub fn too_slow() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not come in time")
+}
+
+/// The answer to a body that could not be read to its end.
+pub fn unreadable(error: &axum::Error) -> Problem {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<TimeoutError>() {
-            let detail = "the body did not come in time";
-            return Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail);
+            return too_slow();
         }
         cause = error.source();
     }

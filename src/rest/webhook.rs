@@ -1,33 +1,58 @@
 //! Webhooks of forges: a signed word that something has changed, upon which forges are asked at once. Nothing else is taken from
 //! them: what is so, the forge says when it is asked.
+//!
+//! Anybody can send a request here. What the head of a request shows is checked before its body is read, only a few bodies are read
+//! at the same time, and the signature is computed while a body comes: no more of it is kept than names a repository.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use http_body_util::{BodyExt as _, Limited};
-use serde_json::Value;
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
 use sha2::Sha256;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use super::problem::Problem;
 use crate::config::{Forges, Webhook};
 use crate::domain::Secret;
+use crate::http::body::{too_large, too_slow, unreadable};
 use crate::http::problem::method_not_allowed;
 use crate::nudge::Nudges;
 
 /// GitHub's longest. What is longer is no webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;
+/// So much of a body is kept until its signature is known. Of a longer one only the signature counts, and all forges are asked.
+const MAX_KEPT: usize = 256 * 1024;
+/// Bodies of senders that may be anybody, read at the same time.
+const N_SLOTS: usize = 8;
+/// How long a request waits for one of them.
+const SLOT_WAIT: Duration = Duration::from_secs(5);
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// When a sender that found no slot may come again, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
 /// Where webhooks come in, and who is woken by them.
 #[derive(Clone)]
 pub struct WebhookDoor {
     /// What counts now.
-    pub forges: watch::Receiver<Forges>,
+    forges: watch::Receiver<Forges>,
     /// By the repository, in lower case.
-    pub pokes: Nudges<String>,
+    pokes: Nudges<String>,
+    slots: Arc<Semaphore>,
+}
+
+impl WebhookDoor {
+    pub fn new(forges: watch::Receiver<Forges>, pokes: Nudges<String>) -> Self {
+        Self { forges, pokes, slots: Arc::new(Semaphore::new(N_SLOTS)) }
+    }
 }
 
 /// Takes what is for the path of webhooks, and hands on everything else.
@@ -41,73 +66,213 @@ pub(super) async fn take(State(door): State<WebhookDoor>, request: Request, next
         return method_not_allowed(method, uri).await.into_response();
     }
     let (parts, body) = request.into_parts();
-    match heard(&webhook, &parts.headers, body).await {
-        Ok(Some(names)) => {
+    match names_of(&webhook, &parts.headers, body, &door.slots).await {
+        Ok(names) => {
             // Of a repository that nobody knows, perhaps because it has another name by now: whoever it is.
             if door.pokes.wake_where(|name| names.contains(name)) == 0 {
                 door.pokes.wake_where(|_| true);
             }
             StatusCode::ACCEPTED.into_response()
         }
-        Ok(None) => {
-            tracing::warn!(route = webhook.path, "a webhook without the right signature is ignored");
-            let detail = "expected X-Hub-Signature-256 or X-Gitlab-Token, made with forge.webhook.secret";
-            Problem::new(StatusCode::UNAUTHORIZED, "not_signed", detail).into_response()
+        Err(problem) => {
+            tracing::info!(route = webhook.path, reason = %problem.code, "webhook refused");
+            let is_busy = problem.status == StatusCode::SERVICE_UNAVAILABLE;
+            let mut response = problem.into_response();
+            if is_busy {
+                response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            }
+            response
         }
-        Err(problem) => problem.into_response(),
     }
 }
 
-/// How the repository may be called that a webhook is about; `None` without the right signature.
-async fn heard(webhook: &Webhook, headers: &HeaderMap, body: Body) -> Result<Option<Vec<String>>, Problem> {
+/// How the repository may be called that a webhook is about.
+///
+/// # Errors
+/// When it is not a webhook with the right signature.
+async fn names_of(
+    webhook: &Webhook,
+    headers: &HeaderMap,
+    body: Body,
+    slots: &Semaphore,
+) -> Result<Vec<String>, Problem> {
+    let proof = checked_head(webhook, headers)?;
+    let (_slot, mut mac) = match &proof {
+        // It has shown the secret already.
+        Proof::Shown => (None, None),
+        Proof::Signature(_) => {
+            let slot = timeout(SLOT_WAIT, slots.acquire()).await.ok().and_then(Result::ok).ok_or_else(busy)?;
+            (Some(slot), Some(mac_of(&webhook.secret).ok_or_else(not_signed)?))
+        }
+    };
+    let update = |data: &[u8]| mac.iter_mut().for_each(|mac| mac.update(data));
+    let kept = timeout(BODY_TIME, read(body, update)).await.unwrap_or_else(|_| Err(too_slow()))?;
+    if let (Proof::Signature(signature), Some(mac)) = (proof, mac) {
+        // Compared in a time that tells nothing.
+        mac.verify_slice(&signature).map_err(|_| not_signed())?;
+    }
+    Ok(kept.map(|body| names_in(&body)).unwrap_or_default())
+}
+
+/// How the sender of a webhook shows that it knows the secret.
+#[derive(Debug, PartialEq, Eq)]
+enum Proof {
+    /// By saying it (GitLab).
+    Shown,
+    /// By signing the body (GitHub).
+    Signature([u8; 32]),
+}
+
+/// What the head of a webhook says; its body is not worth reading without it.
+fn checked_head(webhook: &Webhook, headers: &HeaderMap) -> Result<Proof, Problem> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let token = text("x-gitlab-token").map(|shown| Secret::new(shown) == webhook.secret);
-    if token == Some(false) || (token.is_none() && text("x-hub-signature-256").is_none()) {
-        return Ok(None);
+    let proof = match (text("x-gitlab-token"), text("x-hub-signature-256").and_then(signature_of)) {
+        (Some(shown), _) if Secret::new(shown) == webhook.secret => Proof::Shown,
+        (None, Some(signature)) => Proof::Signature(signature),
+        _ => return Err(not_signed()),
+    };
+    if text("x-github-event").or_else(|| text("x-gitlab-event")).is_none_or(str::is_empty) {
+        let detail = "expected the header X-GitHub-Event or X-Gitlab-Event, which every webhook of a forge has";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "no_event", detail));
     }
-    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "unreadable", format!("the webhook could not be read: {error}"))
-    })?;
-    let body = body.to_bytes();
-    let is_signed = token.unwrap_or_else(|| {
-        text("x-hub-signature-256").is_some_and(|signature| is_signature(&webhook.secret, &body, signature))
-    });
-    Ok(is_signed.then(|| names_in(&body)))
+    let content_type = text("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if !["application/json", "application/x-www-form-urlencoded"]
+        .iter()
+        .any(|known| content_type.eq_ignore_ascii_case(known))
+    {
+        let detail = format!("the content type of a webhook is application/json, and this one has `{content_type}`");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
+    }
+    if text("content-length").and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > MAX_BODY) {
+        return Err(too_large(MAX_BODY));
+    }
+    Ok(proof)
 }
 
-/// In lower case: GitHub's `repository`, GitLab's `project` by its path and its number.
+fn not_signed() -> Problem {
+    let detail = "expected X-Hub-Signature-256 or X-Gitlab-Token, made with forge.webhook.secret";
+    Problem::new(StatusCode::UNAUTHORIZED, "not_signed", detail)
+}
+
+fn busy() -> Problem {
+    let detail = "too many webhooks are being read; nothing is lost, because forges are also asked now and then";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_webhooks", detail)
+}
+
+/// Reads a body to its end, and shows each part of it to `update`. Returns it; `None` if it is longer than [`MAX_KEPT`].
+async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Vec<u8>>, Problem> {
+    let (mut kept, mut n_read) = (Some(Vec::new()), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
+        n_read += data.len();
+        if n_read > MAX_BODY {
+            return Err(too_large(MAX_BODY));
+        }
+        update(&data);
+        kept = kept.filter(|_| n_read <= MAX_KEPT);
+        if let Some(kept) = &mut kept {
+            kept.extend_from_slice(&data);
+        }
+    }
+    Ok(kept)
+}
+
+/// As much of a payload as names its repository: GitHub's `repository`, GitLab's `project` by its path and its number.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Payload {
+    repository: Repository,
+    project: Project,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Repository {
+    full_name: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Project {
+    path_with_namespace: Option<String>,
+    id: Option<u64>,
+}
+
+/// In lower case.
 fn names_in(body: &[u8]) -> Vec<String> {
-    let payload: Value = serde_json::from_slice(body).unwrap_or_default();
-    let names = [&payload["repository"]["full_name"], &payload["project"]["path_with_namespace"]];
-    let names = names.into_iter().filter_map(|name| name.as_str().map(str::to_lowercase));
-    names.chain(payload["project"]["id"].as_u64().map(|id| id.to_string())).collect()
+    let Payload { repository, project } = serde_json::from_slice(body).unwrap_or_default();
+    let names = [repository.full_name, project.path_with_namespace].into_iter().flatten();
+    names.map(|name| name.to_lowercase()).chain(project.id.map(|id| id.to_string())).collect()
 }
 
-/// Whether `signature` is GitHub's of `body`; compared in a time that tells nothing.
-fn is_signature(secret: &Secret, body: &[u8], signature: &str) -> bool {
-    let Some(signature) = signature.strip_prefix("sha256=").and_then(bytes_of) else { return false };
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()) else { return false };
-    mac.update(body);
-    mac.verify_slice(&signature).is_ok()
+fn mac_of(secret: &Secret) -> Option<Hmac<Sha256>> {
+    Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).ok()
 }
 
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    let digits = hex.as_bytes();
-    if !digits.len().is_multiple_of(2) {
+/// The bytes of GitHub's `sha256=` and 64 digits.
+fn signature_of(header: &str) -> Option<[u8; 32]> {
+    let digits = header.strip_prefix("sha256=")?.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Bytes;
+    use futures::stream;
+    use tokio::time::Instant;
+
     use super::*;
 
+    /// The example of GitHub's documentation.
+    const SECRET: &str = "It's a Secret to Everybody";
+    const BODY: &str = "Hello, World!";
+    const RIGHT: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+
+    fn webhook() -> Webhook {
+        Webhook { path: "/webhooks/forge".to_owned(), secret: Secret::new(SECRET) }
+    }
+
+    /// A head that is right for [`BODY`], with other headers in the place of its own.
+    fn head(others: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let usual =
+            [("x-hub-signature-256", RIGHT), ("x-github-event", "issues"), ("content-type", "application/json")];
+        for (name, value) in usual.iter().chain(others) {
+            headers.insert(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
+    }
+
+    /// The code of the refusal; empty for what is taken.
+    async fn outcome(headers: &HeaderMap, body: Body) -> String {
+        let slots = Semaphore::new(1);
+        names_of(&webhook(), headers, body, &slots).await.map_or_else(|problem| problem.code.into(), |_| String::new())
+    }
+
     #[track_caller]
-    fn check(body: &[u8], signature: &str, expected: bool) {
-        // The example of GitHub's documentation.
-        let secret = Secret::new("It's a Secret to Everybody");
-        assert_eq!(is_signature(&secret, body, signature), expected, "{signature}");
+    fn check_signature(body: &[u8], header: &str, expected: bool) {
+        let signature = signature_of(header);
+        let is_right = signature.is_some_and(|signature| {
+            let mut mac = mac_of(&Secret::new(SECRET)).unwrap();
+            body.chunks(3).for_each(|part| mac.update(part));
+            mac.verify_slice(&signature).is_ok()
+        });
+        assert_eq!(is_right, expected, "{header}");
+    }
+
+    fn signed(body: &[u8]) -> String {
+        let mut mac = mac_of(&Secret::new(SECRET)).unwrap();
+        mac.update(body);
+        mac.finalize().into_bytes().iter().fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
     }
 
     #[test]
@@ -122,12 +287,67 @@ mod tests {
 
     #[test]
     fn only_the_right_signature_counts() {
-        let right = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        check(b"Hello, World!", right, true);
-        check(b"Hello, World?", right, false);
-        check(b"Hello, World!", "sha256=", false);
-        check(b"Hello, World!", "sha1=757107ea", false);
-        check(b"Hello, World!", "sha256=75zz", false);
-        check(b"Hello, World!", "sha256=日本", false);
+        check_signature(b"Hello, World!", RIGHT, true);
+        check_signature(b"Hello, World?", RIGHT, false);
+        for malformed in
+            ["", "sha256=", "sha1=757107ea", "sha256=75zz", "sha256=日本", &RIGHT[..70], &format!("{RIGHT}00")]
+        {
+            check_signature(b"Hello, World!", malformed, false);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_not_read_if_its_head_is_not_that_of_a_webhook() {
+        let unread = || {
+            Body::from_stream(stream::poll_fn(|_| -> std::task::Poll<Option<Result<Bytes, Infallible>>> {
+                panic!("the body was read")
+            }))
+        };
+        for (others, code) in [
+            (("x-hub-signature-256", "sha256=00"), "not_signed"),
+            (("x-gitlab-token", "guessed"), "not_signed"),
+            (("x-github-event", ""), "no_event"),
+            (("content-type", "text/plain"), "not_json"),
+            (("content-length", "26214401"), "body_too_large"),
+        ] {
+            assert_eq!(outcome(&head(&[others]), unread()).await, code);
+        }
+        assert_eq!(outcome(&head(&[]), Body::from(BODY)).await, "");
+        assert_eq!(outcome(&head(&[]), Body::from("Hello, World?")).await, "not_signed");
+        let form = ("content-type", "Application/X-WWW-Form-Urlencoded; charset=utf-8");
+        assert_eq!(outcome(&head(&[form]), Body::from(BODY)).await, "");
+        // GitLab shows the secret itself.
+        assert_eq!(outcome(&head(&[("x-gitlab-token", SECRET)]), Body::from("whatever")).await, "");
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_checked_although_it_is_not_kept() {
+        let text = format!(r#"{{"repository":{{"full_name":"ann/site"}},"x":"{}"}}"#, "x".repeat(MAX_KEPT));
+        let (signature, slots) = (signed(text.as_bytes()), Semaphore::new(1));
+        let names = names_of(&webhook(), &head(&[("x-hub-signature-256", &signature)]), Body::from(text), &slots).await;
+        assert_eq!(names.unwrap(), Vec::<String>::new());
+        let short = r#"{"repository":{"full_name":"ann/site"}}"#;
+        let signature = signed(short.as_bytes());
+        let names =
+            names_of(&webhook(), &head(&[("x-hub-signature-256", &signature)]), Body::from(short), &slots).await;
+        assert_eq!(names.unwrap(), ["ann/site"]);
+        // Without a length in its head.
+        let endless =
+            || Body::from_stream(stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![b' '; 1 << 20]))));
+        assert_eq!(outcome(&head(&[]), endless()).await, "body_too_large");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_slot_waits_a_moment_and_slow_bodies_hold_none_for_long() {
+        let never = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let (began, slots) = (Instant::now(), Semaphore::new(1));
+        let (webhook, headers) = (webhook(), head(&[]));
+        let slow = names_of(&webhook, &headers, never(), &slots);
+        let next = names_of(&webhook, &headers, Body::from(BODY), &slots);
+        let next = async { (next.await.unwrap_err().code, began.elapsed()) };
+        let (slow, next) = tokio::join!(slow, next);
+        assert_eq!(next, ("too_many_webhooks".into(), SLOT_WAIT));
+        assert_eq!((slow.unwrap_err().code.as_ref(), began.elapsed()), ("body_too_slow", BODY_TIME));
+        assert!(names_of(&webhook, &headers, Body::from(BODY), &slots).await.is_ok());
     }
 }

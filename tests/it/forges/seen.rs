@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use agent_coordinator::domain::forge::ForgeKind;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -34,7 +35,7 @@ fn post(daemon: &Daemon, header: &str, body: &str) -> u16 {
     let length = body.len();
     write!(
         stream,
-        "POST /webhooks/forge HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{header}\r\nContent-Type: application/json\r\n\
+        "POST /webhooks/forge HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-GitHub-Event: issues\r\n{header}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
     .unwrap();
@@ -87,6 +88,43 @@ fn a_signed_webhook_makes_the_daemon_look_at_once() {
         until("it is done", || issue.labels() == ["coding agent done"]);
         assert!(!daemon.log().contains(SECRET));
     }
+}
+
+#[test]
+fn unsigned_webhooks_take_no_memory_and_keep_no_signed_one_out() {
+    const BODY: usize = 20 * 1024 * 1024;
+    let fake = Fake::start();
+    let repository = fake.repository(ForgeKind::GitHub, super::NAME);
+    let daemon = patient(&fake, ForgeKind::GitHub);
+    until("the first look is over", || daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string());
+    let before = daemon.resident_kib();
+    let port = std::fs::read_to_string(daemon.state().join("http_port")).unwrap();
+    let unsigned: Vec<TcpStream> = (0..28)
+        .map(|n| {
+            // Some look like a webhook as far as their head goes.
+            let signature = if n % 4 == 0 { signed("another body") } else { "X-Other: nothing".to_owned() };
+            let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.trim())).unwrap();
+            write!(
+                stream,
+                "POST /webhooks/forge HTTP/1.1\r\nHost: 127.0.0.1\r\nX-GitHub-Event: issues\r\n{signature}\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                BODY + 1
+            )
+            .unwrap();
+            // As much as is taken: one byte is missing at the end.
+            stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+            let _ = stream.write_all(&vec![b' '; BODY]);
+            stream
+        })
+        .collect();
+    let issue = repository.issue("Login fails");
+    issue.label("coding agent").assign(BOT);
+    let body = r#"{"action":"assigned"}"#;
+    assert_eq!(post(&daemon, &signed(body), body), 202);
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 64 * 1024, "{grown} KiB");
+    until("it is done", || issue.labels() == ["coding agent done"]);
+    drop(unsigned);
 }
 
 #[test]
