@@ -9,6 +9,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::credential::CredentialKind;
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
@@ -90,13 +91,26 @@ pub(super) struct IdentityArgument {
 }
 
 /// Whoever can connect.
-pub(super) struct Anyone;
+pub(super) struct Visitor {
+    /// Whether it is a process of this machine, or has shown a token: a coordinator's, an operator's, or that of a session.
+    pub(super) is_known: bool,
+}
 
-impl Who for Anyone {
+impl Who for Visitor {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
 
-    async fn find(_: &Incoming<'_>) -> Result<Self, CallError> {
-        Ok(Self)
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        if incoming.sender.peer.kind().is_some() {
+            return Ok(Self { is_known: true });
+        }
+        let arguments = ["session_token", "token", "coordinator_token"];
+        let given = arguments.map(|name| incoming.text(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        for token in given.into_iter().flatten().chain(incoming.sender.bearer.clone()) {
+            if incoming.is_good(&token).await? {
+                return Ok(Self { is_known: true });
+            }
+        }
+        Ok(Self { is_known: false })
     }
 }
 
@@ -262,6 +276,19 @@ impl Incoming<'_> {
     pub(super) fn session_token(&self) -> Result<Secret, CallError> {
         let token = self.text("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
         token.ok_or_else(|| missing("session_token"))
+    }
+
+    /// Returns whether a token is a coordinator's, an operator's, or that of an open session.
+    async fn is_good(&self, token: &Secret) -> Result<bool, ServiceError> {
+        if token == self.coordinator_token || self.service.credential_of(CredentialKind::Token, token).await?.is_some()
+        {
+            return Ok(true);
+        }
+        match self.service.identify(token, self.sender.launch()).await {
+            Ok(_) => Ok(true),
+            Err(ServiceError::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A token: the argument, else what the transport brought.

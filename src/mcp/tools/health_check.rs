@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::Timestamp;
-use crate::mcp::envelope::Anyone;
+use crate::mcp::envelope::Visitor;
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct HealthCheck;
@@ -14,26 +14,29 @@ pub(in crate::mcp) struct Output {
     status: &'static str,
     version: &'static str,
     timestamp: Timestamp,
-    agent_count: u64,
-    project_count: u64,
+    /// The counts are not for everybody who can connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_count: Option<u64>,
 }
 
 impl ToolSpec for HealthCheck {
     const NAME: &'static str = "health_check";
     const TEXT: &'static str = "Checks that the coordinator's server is running and its store answers.";
     const EFFECT: Effect = Effect::Reads;
-    type Who = Anyone;
+    type Who = Visitor;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, _: Anyone, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, visitor: Visitor, _: NoInput) -> Result<Output, ServiceError> {
         let health = service.health().await?;
         Ok(Output {
             status: "ok",
             version: env!("CARGO_PKG_VERSION"),
             timestamp: health.timestamp,
-            agent_count: health.n_agents,
-            project_count: health.n_projects,
+            agent_count: visitor.is_known.then_some(health.n_agents),
+            project_count: visitor.is_known.then_some(health.n_projects),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::entry::token;
 use super::{HEALTH, JSON, LISTENING, WORLD, Web};
 use crate::daemon::Daemon;
 use crate::support::until;
@@ -110,6 +111,28 @@ fn wrong_tokens_and_passkeys_are_answered_later_and_later() {
     assert!(began.elapsed().as_millis() >= 350, "{:?}", began.elapsed());
     // Who knows it is not held back.
     assert_eq!(web.call("authenticate", &credentials())["success"], true);
+}
+
+#[test]
+fn only_who_shows_a_token_learns_how_many_agents_there_are() {
+    let daemon = Daemon::crowded(&format!("{LISTENING}coordinator_token: coord_of_this_test\n"), WORLD);
+    let counts = |health: &Value| (health["agent_count"].as_u64(), health["project_count"].as_u64());
+    let mut web = Web::to(&daemon);
+    let health = web.call("health_check", &json!({}));
+    assert_eq!((health["status"].as_str(), counts(&health)), (Some("ok"), (None, None)), "{health}");
+    for wrong in ["op_guessed", "coord_guessed"] {
+        let health = web.call_with(&format!("Authorization: Bearer {wrong}\r\n"), "health_check", &json!({}));
+        assert_eq!((health["status"].as_str(), counts(&health)), (Some("ok"), (None, None)), "{health}");
+    }
+    let session = web.call("authenticate", &credentials());
+    let session = session["session_token"].as_str().unwrap_or_else(|| panic!("{session}")).to_owned();
+    let expected = counts(&daemon.client().call("health_check", &json!({})));
+    assert!(expected.0.is_some() && expected.1.is_some());
+    for token in ["coord_of_this_test", &token(&daemon, &[]), &session] {
+        let health = web.call_with(&format!("Authorization: Bearer {token}\r\n"), "health_check", &json!({}));
+        assert_eq!(counts(&health), expected, "{health}");
+    }
+    assert_eq!(counts(&web.call("health_check", &json!({ "session_token": session }))), expected);
 }
 
 #[test]
