@@ -15,6 +15,7 @@ mod reload;
 mod server;
 mod signals;
 mod socket;
+mod state_dir;
 mod supervisor;
 mod watched_files;
 
@@ -29,6 +30,7 @@ pub use inherited::{Inherited, InheritedError};
 pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;
 pub use signals::{Signal, Signals, unblock};
+pub use state_dir::{OpenStateDir, check_state_dir};
 
 pub use crate::process::find_program;
 
@@ -307,7 +309,7 @@ impl Start<'_> {
     /// A coordinator whose server may be away: it takes over its agents all the same.
     async fn supervise(self, has_agents: &AtomicBool, parts: &Parts) -> anyhow::Result<Supervisor> {
         let config = self.config;
-        identity::create_state_dir(&config.state_dir)?;
+        state_dir::create_state_dir(&config.state_dir)?;
         // Before anything in it is taken for one's own.
         let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
         let nudge = Nudge::new();
@@ -398,4 +400,5 @@ pub fn is_about_configuration(error: &anyhow::Error) -> bool {
         || error.is::<ManifestProblems>()
         || error.is::<InheritedError>()
         || error.is::<UserProblem>()
+        || error.is::<OpenStateDir>()
 }

@@ -1,8 +1,8 @@
-//! What a state directory says of its daemon: the folder itself, the coordinator's name, its token.
+//! What a state directory says of its daemon: the coordinator's name, its token.
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -22,19 +22,6 @@ const COORDINATOR_ID: &str = "coordinator_id";
 const PLACE: &str = "coordinator_place";
 const INCARNATION: &str = "coordinator_incarnation";
 const COORDINATOR_TOKEN: &str = "coordinator_token";
-
-/// Makes the state directory, for its owner only, with the folders above it.
-pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("could not create the state directory `{}`; set state_dir", path.display()))?;
-    let probe = path.join(".writable");
-    fs::write(&probe, b"")
-        .and_then(|()| fs::remove_file(&probe))
-        .with_context(|| format!("the state directory `{}` is not writable; set state_dir", path.display()))
-}
 
 /// The name of this coordinator, the same after each restart.
 fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {

@@ -9,6 +9,7 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use super::parts::Parts;
+use super::state_dir::create_state_dir;
 use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, StoreUrl};
@@ -65,7 +66,7 @@ impl Server {
         // Before anything is made: a daemon that refuses to start leaves nothing behind.
         let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
         let state_dir = &config.state_dir;
-        identity::create_state_dir(state_dir)?;
+        create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let StoreUrl::Sqlite(database) = &config.store;
         // A store has one daemon, wherever that keeps the rest of its state.

@@ -33,7 +33,12 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         ))?;
     }
     app::check_users(config).map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
+    let warning = app::check_state_dir(&config.state_dir)
+        .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
+    if let Some(warning) = warning {
+        print_line(&format!("warning: {warning}"))?;
+    }
     let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
     print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
     if config.server != ServerAddress::Socket(config.mcp_socket.clone()) {

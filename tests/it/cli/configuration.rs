@@ -235,3 +235,19 @@ tasks:
     }
     check_fails(&daemon, &["apply", "none.yaml"], 78, "No such file or directory");
 }
+
+#[test]
+fn a_state_directory_that_everybody_may_write_to_is_refused() {
+    let mut daemon = Daemon::configured("");
+    std::fs::create_dir(daemon.state()).unwrap();
+    std::fs::set_permissions(daemon.state(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (code, said) = daemon.refused();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("(mode 0777)") && said.contains("chmod 700"), "{said}");
+    assert_eq!(std::fs::read_dir(daemon.state()).unwrap().count(), 0);
+    let said = daemon.cli(&["check"]);
+    assert!(said.code == 78 && said.stderr.contains("(mode 0777)"), "{said:?}");
+    std::fs::set_permissions(daemon.state(), std::fs::Permissions::from_mode(0o775)).unwrap();
+    let said = daemon.cli(&["check"]);
+    assert!(said.code == 0 && said.stdout.contains("warning: the group of the state directory"), "{said:?}");
+}
