@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use super::printable::is_reordering;
 use super::refusal::Refusal;
 
 /// One kind of text.
@@ -21,10 +22,12 @@ pub struct Limit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// No control characters at all: it stands in tables and logs.
+    /// No control characters at all. It is compared or found, so that nothing is dropped of it.
+    Exact,
+    /// The same for what stands in tables and logs: invisible characters that reorder text are dropped.
     Line,
-    /// Line feeds and tabs; other control characters are dropped. What an agent quotes from its terminal is full of them, and
-    /// a report is worth more than they are.
+    /// Line feeds and tabs; other control characters, and those that reorder text, are dropped. What an agent quotes from its
+    /// terminal is full of them, and a report is worth more than they are.
     Lines,
 }
 
@@ -35,9 +38,9 @@ pub const NAME: Limit = Limit::line("name", 200);
 /// The provider that an agent is started with.
 pub const AI_TYPE: Limit = Limit::line("ai_type", 64);
 /// A path; the kernel takes no longer ones.
-pub const WORKING_DIRECTORY: Limit = Limit::line("working_directory", 4_096);
+pub const WORKING_DIRECTORY: Limit = Limit::exact("working_directory", 4_096);
 /// A passkey: anything that can be typed. The keeper looks for it in each line of output, also in its longest escaped form.
-pub const PASSKEY: Limit = Limit::line("passkey", 1_000);
+pub const PASSKEY: Limit = Limit::exact("passkey", 1_000);
 /// All an agent needs to know of a task.
 pub const DESCRIPTION: Limit = Limit::lines("description", 50_000);
 /// The role of an agent.
@@ -59,12 +62,16 @@ pub const LOCAL_ID: Limit = Limit::line("local_id", 64);
 /// A chat message.
 pub const CONTENT: Limit = Limit::lines("content", 20_000);
 /// The mark of an earlier answer.
-pub const SEEN: Limit = Limit::line("seen", 64);
+pub const SEEN: Limit = Limit::exact("seen", 64);
 
 /// Longest tail that is kept of an agent's output, in bytes. A longer one is no mistake: its beginning is dropped.
 pub const MAX_OUTPUT_TAIL: usize = 64 * 1024;
 
 impl Limit {
+    const fn exact(name: &'static str, most: usize) -> Self {
+        Self { name, most, form: Form::Exact }
+    }
+
     const fn line(name: &'static str, most: usize) -> Self {
         Self { name, most, form: Form::Line }
     }
@@ -90,12 +97,12 @@ impl Limit {
                 return Err(Refusal::TooLong { text: self.name, length, limit: self.most });
             }
         }
-        match self.form {
-            Form::Line => match text.chars().position(char::is_control) {
-                Some(position) => Err(Refusal::NotOneLine { text: self.name, position: position + 1 }),
-                None => Ok(text.into()),
-            },
-            Form::Lines => Ok(cleaned(text)),
+        match (self.form, text.chars().position(char::is_control)) {
+            (Form::Exact | Form::Line, Some(position)) => {
+                Err(Refusal::NotOneLine { text: self.name, position: position + 1 })
+            }
+            (Form::Exact, None) => Ok(text.into()),
+            (Form::Line | Form::Lines, _) => Ok(cleaned(text)),
         }
     }
 
@@ -113,9 +120,9 @@ impl Limit {
     }
 }
 
-/// `text` without control characters other than line feeds and tabs.
+/// `text` without control characters other than line feeds and tabs, and without those that reorder text.
 pub fn cleaned(text: &str) -> Cow<'_, str> {
-    let is_dropped = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let is_dropped = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_reordering(c);
     if text.contains(is_dropped) { text.replace(is_dropped, "").into() } else { text.into() }
 }
 
@@ -151,6 +158,15 @@ mod tests {
             Err("`name` has a control character at position 1, and is to be one line of text"),
         );
         check(TITLE, "שלום \u{200f}עולם", Ok("שלום \u{200f}עולם"));
+    }
+
+    #[test]
+    fn texts_lose_what_would_reorder_them_and_secrets_and_paths_lose_nothing() {
+        check(TITLE, "Pay \u{202e}100\u{202c} to\u{2066} Ann\u{2069}", Ok("Pay 100 to Ann"));
+        check(NAME, "a\u{2028}b", Ok("ab"));
+        check(SUMMARY, "one\n\u{202e}owt", Ok("one\nowt"));
+        check(PASSKEY, "a\u{202e}b", Ok("a\u{202e}b"));
+        check(WORKING_DIRECTORY, "/a\u{202e}b", Ok("/a\u{202e}b"));
     }
 
     #[test]

@@ -18,8 +18,13 @@ pub fn bytes(n: u64) -> String {
 /// Characters that would change how a terminal shows the rest: control characters (ANSI sequences begin with one), and those
 /// that reorder text.
 pub fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || is_reordering(c) || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Invisible characters by which a text shows as another: they embed, override or isolate a direction of writing (U+202E, for
+/// example), or end a line or a paragraph. The marks that right-to-left languages need between words are not among them.
+pub fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `text` as one line that a terminal can be shown, of at most `most` characters: blanks and what is unprintable become one space.
@@ -98,6 +103,8 @@ mod tests {
     fn what_a_terminal_would_act_on_is_unprintable() {
         assert!("\u{1b}\n\0\u{9b}\u{202e}\u{7f}".chars().all(is_unprintable));
         assert!(!"aé日🦀 ~".chars().any(is_unprintable));
+        assert!("\u{2028}\u{202a}\u{202e}\u{2066}\u{2069}".chars().all(is_reordering));
+        assert!(!"\u{200e}\u{200f}\u{202f} \nא".chars().any(is_reordering));
     }
 
     #[test]

@@ -302,8 +302,8 @@ impl Service {
                 merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
                 continue;
             }
-            let description = match texts_of(entry) {
-                Ok(description) => description,
+            let (title, description) = match texts_of(entry) {
+                Ok(texts) => texts,
                 Err(refusal) => {
                     merged.complain("tasks", entry.id.as_str(), field_of(&refusal), refusal.to_string());
                     continue;
@@ -328,7 +328,7 @@ impl Service {
             let after = Task {
                 project: entry.project.clone(),
                 parent: entry.parent.clone(),
-                title: entry.title.clone(),
+                title,
                 description,
                 priority: entry.priority,
                 assignee: entry.assignee.clone(),
@@ -391,10 +391,10 @@ impl Merged {
     }
 }
 
-/// The description of a task as it is kept.
-fn texts_of(entry: &WantedTask) -> Result<String, Refusal> {
-    limits::TITLE.take(&entry.title)?;
-    Ok(limits::DESCRIPTION.take(&entry.description)?.into_owned())
+/// The title and the description of a task as they are kept.
+fn texts_of(entry: &WantedTask) -> Result<(String, String), Refusal> {
+    let title = limits::TITLE.take(&entry.title)?;
+    Ok((title.into_owned(), limits::DESCRIPTION.take(&entry.description)?.into_owned()))
 }
 
 /// The key whose text a refusal is about.

@@ -114,7 +114,7 @@ impl Service {
             id,
             project: new.project.clone(),
             parent: new.parent.clone(),
-            title: new.title.clone(),
+            title: limits::TITLE.take(&new.title)?.into_owned(),
             description: limits::DESCRIPTION.take(&new.description)?.into_owned(),
             status: new.status,
             priority: new.priority,
@@ -143,7 +143,7 @@ impl Service {
             let reason = limits::REASON.take_optional(edit.reason.as_deref())?.map(Cow::into_owned);
             let reason = reason.or_else(|| before.blocked_reason.clone());
             let after = Task {
-                title: edit.title.clone().unwrap_or_else(|| before.title.clone()),
+                title: edited(limits::TITLE, edit.title.as_deref(), before.title.clone())?,
                 description: edited(limits::DESCRIPTION, edit.description.as_deref(), before.description.clone())?,
                 priority: edit.priority.unwrap_or(before.priority),
                 parent: edit.parent.clone().unwrap_or_else(|| before.parent.clone()),

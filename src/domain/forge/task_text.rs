@@ -3,6 +3,7 @@
 use super::{Comment, ItemFacts, ItemKey};
 use crate::domain::forge::marker::Marker;
 use crate::domain::limits;
+use crate::domain::printable::is_reordering;
 
 /// Of the description, in characters; the rest of it is for comments.
 const MAX_BODY: usize = 30_000;
@@ -11,7 +12,7 @@ const MAX_COMMENT: usize = 4_000;
 
 /// The title of the task: one line, never empty.
 pub fn title(key: &ItemKey, item: &ItemFacts) -> String {
-    let line: String = item.title.split(char::is_control).collect::<Vec<_>>().join(" ");
+    let line = item.title.replace(char::is_control, " ").replace(is_reordering, "");
     let line = line.trim();
     let title = if line.is_empty() { key.to_string() } else { format!("{line} ({key})") };
     if title.chars().count() <= limits::TITLE.most() {
