@@ -193,6 +193,8 @@ fn settings(state_dir: &Path) -> Settings {
         parking: Parking { initial: seconds(300), max: seconds(3_600) },
         start_limit: StartLimit { failures: 5, interval: seconds(600) },
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
+        mcp_socket: state_dir.join("mcp.sock"),
+        serves_agents_over_http: true,
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
     }

@@ -337,6 +337,12 @@ impl Start<'_> {
                 () = listening.listen(&woken) => {}
             }
         });
+        if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
+            tracing::warn!(
+                server = %config.server,
+                "`http.agents` is off, and agents here reach the server over HTTP only: none of them can call it"
+            );
+        }
         let reached_at = ReachedAt::from(&config.server);
         let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
         let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());

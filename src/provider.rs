@@ -21,7 +21,7 @@ use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Template, fi
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
-use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server};
+use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
 /// Shorter secrets stand in texts by chance.
 const MIN_SECRET: usize = 8;
@@ -69,6 +69,24 @@ pub struct Providers {
     pub users_files: PathBuf,
 }
 
+/// Why the agents of a provider need the server's HTTP address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpNeed {
+    /// The entry holds `{mcp_url}` or names the variable of the address.
+    Entry,
+    /// The preset has no socket that it could tell the CLI instead.
+    Preset,
+}
+
+impl HttpNeed {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Entry => "its entry uses {mcp_url} or COORDINATOR_MCP_URL",
+            Self::Preset => "the server has no socket on this host, so the preset configures an HTTP MCP server",
+        }
+    }
+}
+
 /// Why there is no command line for a launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
@@ -100,6 +118,17 @@ impl Providers {
     /// How to get what `ai_type` is started with; `None` for programs that are not built in.
     pub fn installation(&self, ai_type: &str) -> Option<&'static str> {
         built_in(&self.find(ai_type).1).map(|built_in| built_in.installation)
+    }
+
+    /// Why the agents of `ai_type` can't do without HTTP; `None` if they can.
+    pub fn http_need(&self, ai_type: &str) -> Option<HttpNeed> {
+        let provider = self.find(ai_type).1;
+        let environment = provider.environment.values().map(Secret::reveal);
+        let mut texts = provider.cli_args.iter().chain(&provider.wrap).map(String::as_str).chain(environment);
+        if texts.any(|text| Template::McpUrl.is_in(text) || text.contains(URL_VARIABLE)) {
+            return Some(HttpNeed::Entry);
+        }
+        (built_in(&provider).is_some() && self.mcp_socket.is_none()).then_some(HttpNeed::Preset)
     }
 
     /// The command line of a launch.
@@ -225,7 +254,7 @@ impl Providers {
             ("AGENT_COORDINATOR", Secret::new(text(&self.program))),
         ];
         let socket = self.mcp_socket.as_deref().map(|socket| (SOCKET_VARIABLE, Secret::new(text(socket))));
-        let url = self.mcp_url.as_deref().map(|url| ("COORDINATOR_MCP_URL", Secret::new(url)));
+        let url = self.mcp_url.as_deref().map(|url| (URL_VARIABLE, Secret::new(url)));
         own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value))
     }
 }

@@ -127,6 +127,10 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// What launch tickets are made with.
     pub ticket_key: Secret,
+    /// The Unix socket where agents are served.
+    pub mcp_socket: PathBuf,
+    /// Whether agents are served over HTTP, too.
+    pub serves_agents_over_http: bool,
 }
 
 /// What the use cases need to know of chats.
@@ -231,8 +235,12 @@ impl Service {
     pub fn reconfigure(&self, settings: Settings) {
         let before = self.settings();
         self.longest.with(&before);
-        let settings =
-            Settings { state_dir: before.state_dir.clone(), ticket_key: before.ticket_key.clone(), ..settings };
+        let settings = Settings {
+            state_dir: before.state_dir.clone(),
+            ticket_key: before.ticket_key.clone(),
+            mcp_socket: before.mcp_socket.clone(),
+            ..settings
+        };
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.waiting.deadlines.wake();
         self.waiting.coordinators.wake();

@@ -213,6 +213,8 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
+        mcp_socket: config.mcp_socket.clone(),
+        serves_agents_over_http: config.http.agents,
     }
 }
 

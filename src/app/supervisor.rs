@@ -142,7 +142,7 @@ impl Seat {
                     .collect(),
                 withheld: config.forges.kept_from_agents(),
                 mcp_socket: self.reached_at.socket.clone(),
-                mcp_url: self.reached_at.url.clone(),
+                mcp_url: self.reached_at.url.clone().filter(|_| config.http.agents),
                 state_dir: config.state_dir.clone(),
                 program: self.means.program.clone(),
                 users: isolation::users(config),

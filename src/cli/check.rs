@@ -39,10 +39,18 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     if let Some(warning) = warning {
         print_line(&format!("warning: {warning}"))?;
     }
-    let http = config.http.listen.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/mcp"));
+    let url = config.http.listen.map(|address| format!("http://{address}/mcp"));
+    let http = match &url {
+        Some(url) if config.http.agents => url.clone(),
+        Some(url) => format!("{url} (not for agents)"),
+        None => "off".to_owned(),
+    };
     print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
     if config.server != ServerAddress::Socket(config.mcp_socket.clone()) {
         print_line(&format!("server of `supervise`: {}", config.server))?;
+    }
+    if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
+        print_line("warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only")?;
     }
     let providers = Providers {
         entries: config.providers.clone(),
@@ -50,7 +58,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         environment: environment.variables().collect(),
         withheld: config.forges.kept_from_agents(),
         mcp_socket: Some(config.mcp_socket.clone()),
-        mcp_url: None,
+        mcp_url: url.filter(|_| config.http.agents),
         state_dir: config.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
         users: app::users(config),
@@ -58,6 +66,12 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     };
     let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
+    let in_need = names_of(&ai_types, &providers).into_iter().filter(|name| providers.http_need(name).is_some());
+    let in_need: Vec<&str> = in_need.collect();
+    if providers.mcp_url.is_none() && !in_need.is_empty() {
+        let setting = if config.http.agents { "http.listen" } else { "http.agents" };
+        print_line(&format!("warning: `{setting}` is off, and these providers need HTTP: {}", in_need.join(", ")))?;
+    }
     let Described { lines, cant_start } = describe_all(&ai_types, &providers);
     for line in lines {
         print_line(&masked(line, environment))?;
@@ -89,10 +103,15 @@ impl Described {
     }
 }
 
+/// The providers that are configured and those that agents of these types need.
+fn names_of<'a>(ai_types: &BTreeSet<&str>, providers: &'a Providers) -> BTreeSet<&'a str> {
+    let needed = ai_types.iter().map(|ai_type| providers.find(ai_type).0);
+    providers.entries.keys().map(String::as_str).chain(needed).collect()
+}
+
 /// The providers that are configured and those that the manifest's agents need; all presets where there are neither.
 fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
-    let needed = ai_types.iter().map(|ai_type| providers.find(ai_type).0);
-    let names: BTreeSet<&str> = providers.entries.keys().map(String::as_str).chain(needed).collect();
+    let names = names_of(ai_types, providers);
     let mut described = Described::default();
     if names.is_empty() {
         let presets = Preset::ALL.map(|(name, _)| name).join(", ");
@@ -150,6 +169,11 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         passkey: Secret::new("[passkey]"),
     };
     let mut lines = vec![String::new(), format!("provider {name}:")];
+    let http_need = providers.http_need(name);
+    lines.extend(http_need.map(|need| format!("  needs HTTP: {}", need.as_str())));
+    // The port of the address may be another one in the daemon; a provider that doesn't need it is shown without it.
+    let mcp_url = providers.mcp_url.clone().filter(|_| http_need.is_some());
+    let providers = &Providers { mcp_url, ..providers.clone() };
     let command = match providers.command(&request) {
         Ok(command) => command,
         Err(error) => {

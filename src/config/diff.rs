@@ -197,7 +197,7 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
         coordinator_socket: started.coordinator_socket,
         server: started.server,
         store: started.store,
-        http: started.http,
+        http: Http { agents: new.http.agents, ..started.http },
         log: LogConfig { level: new.log.level, ..started.log },
         providers: providers_without_restart(&new.providers, &started.providers),
         forges: new.forges.moved(&new.state_dir, &state_dir),
@@ -234,7 +234,7 @@ fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
 }
 
 fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
-    let Http { listen, allowed_hosts, public_url } = old;
+    let Http { listen, allowed_hosts, public_url, agents } = old;
     let address = |address: &Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
     changes.shown(Applies::AfterRestart, "http.listen", (listen, &new.listen), address);
     changes.shown(Applies::AfterRestart, "http.allowed_hosts", (allowed_hosts, &new.allowed_hosts), |hosts| {
@@ -244,6 +244,8 @@ fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
     changes.shown(Applies::AfterRestart, "http.public_url", (public_url, &new.public_url), |url| {
         url.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
     });
+    let switch = |is_on: &bool| if *is_on { "on" } else { "off" }.to_owned();
+    changes.shown(Applies::Now, "http.agents", (agents, &new.agents), switch);
 }
 
 fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {

@@ -16,6 +16,8 @@ pub struct Http {
     pub allowed_hosts: Vec<HostName>,
     /// How browsers call the server where a proxy stands before it. One of `https` makes cookies that go no other way.
     pub public_url: Option<Origin>,
+    /// Whether agents may use it, and are given its address.
+    pub agents: bool,
 }
 
 /// Whether the settings have a token that coordinators must show.
@@ -27,7 +29,12 @@ pub(super) enum Token {
 
 impl Default for Http {
     fn default() -> Self {
-        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))), allowed_hosts: Vec::new(), public_url: None }
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))),
+            allowed_hosts: Vec::new(),
+            public_url: None,
+            agents: true,
+        }
     }
 }
 
@@ -61,7 +68,8 @@ impl Http {
                 field.note(problem.help("list the names that clients use in `http.allowed_hosts`"));
             }
         }
-        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts, public_url }
+        let agents = section.one_of("agents", true, &[("on", true), ("off", false)]);
+        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts, public_url, agents }
     }
 }
 

@@ -95,7 +95,7 @@ state_dir: state
 mcp_socket_path: /run/ac/mcp.sock
 server: https://coordinator.example/mcp
 store: { url: "sqlite:other.db" }
-http: { listen: "[::]:80", allowed_hosts: [coordinator.example, "10.0.0.7:80"], public_url: "https://a.example" }
+http: { listen: "[::]:80", allowed_hosts: [coordinator.example, "10.0.0.7:80"], public_url: "https://a.example", agents: off }
 coordinator_token: ${DEV_PASSKEY}
 manifest: manifest.yaml
 ai_providers:
@@ -175,6 +175,7 @@ fn every_setting_arrives() {
             listen: Some("[::]:80".parse().expect("an address")),
             allowed_hosts: ["coordinator.example", "10.0.0.7:80"].map(|host| host.parse().expect("a host")).into(),
             public_url: Some("https://a.example".parse().expect("an origin")),
+            agents: false,
         },
         coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),

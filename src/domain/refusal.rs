@@ -1,5 +1,7 @@
 //! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
 
+use std::path::PathBuf;
+
 use super::credential::LinkFault;
 use super::id::{AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId, TaskId};
 use super::key::Purpose;
@@ -24,6 +26,10 @@ pub enum Refusal {
     LaunchEnded,
     #[error("Invalid session token")]
     InvalidSession,
+    #[error("This session was opened on the Unix socket {}: it can't be used over HTTP", socket.display())]
+    SessionOfSocket { socket: PathBuf },
+    #[error("Agents are not served over HTTP here (`http.agents` is off)")]
+    AgentsNotOverHttp,
     #[error("Session has ended")]
     SessionEnded,
     #[error("Session has expired")]
@@ -121,6 +127,8 @@ impl Refusal {
             Self::AlreadyRunning => "already_running",
             Self::LaunchEnded => "launch_ended",
             Self::InvalidSession => "invalid_session",
+            Self::SessionOfSocket { .. } => "session_of_socket",
+            Self::AgentsNotOverHttp => "agents_not_over_http",
             Self::SessionEnded => "session_ended",
             Self::SessionExpired => "session_expired",
             Self::WrongPurpose { .. } => "wrong_purpose",
@@ -176,6 +184,9 @@ impl Refusal {
             }
             Self::SessionEnded | Self::SessionExpired => Some("exit now; your session is over"),
             Self::InvalidSession => Some("call authenticate and use the session_token of its answer"),
+            Self::SessionOfSocket { .. } | Self::AgentsNotOverHttp => Some(
+                "call on the Unix socket that COORDINATOR_MCP_SOCKET names: agent-coordinator call, or agent-coordinator mcp",
+            ),
             Self::NotAssigned { .. } => {
                 Some("a person assigns agents to projects: agent-coordinator project set PROJECT --assign AGENT")
             }

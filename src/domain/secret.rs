@@ -9,6 +9,9 @@ use subtle::ConstantTimeEq;
 
 /// Prefixes of the tokens this program gives out; redaction knows them.
 pub const SESSION_TOKEN_PREFIX: &str = "sess_";
+/// Begins the token of a session that was opened on the Unix socket. Programs that know only [`SESSION_TOKEN_PREFIX`] take it for
+/// any other session token.
+pub const SOCKET_SESSION_TOKEN_PREFIX: &str = "sess_socket_";
 pub const TICKET_PREFIX: &str = "tkt_";
 pub const COORDINATOR_TOKEN_PREFIX: &str = "coord_";
 pub const OPERATOR_TOKEN_PREFIX: &str = "op_";

@@ -5,7 +5,7 @@ use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
 use super::key::InstanceKey;
 use super::launch::{Outcome, ReportResult};
 use super::refusal::Refusal;
-use super::secret::TokenHash;
+use super::secret::{SESSION_TOKEN_PREFIX, SOCKET_SESSION_TOKEN_PREFIX, Secret, TokenHash};
 use super::time::Timestamp;
 use super::words::words;
 
@@ -19,6 +19,49 @@ words! {
         /// The process behind it is gone.
         ProcessExited = "process_exited",
         Expired = "expired",
+    }
+}
+
+/// How a call reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// The Unix socket, where the server sees whose process calls.
+    Socket,
+    /// HTTP, where the server sees only what the call shows.
+    Http,
+}
+
+impl Transport {
+    /// Returns the prefix of the tokens of sessions that are opened over this transport.
+    pub const fn session_token_prefix(self) -> &'static str {
+        match self {
+            Self::Socket => SOCKET_SESSION_TOKEN_PREFIX,
+            Self::Http => SESSION_TOKEN_PREFIX,
+        }
+    }
+}
+
+/// Where a call comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Presenter<'a> {
+    pub transport: Transport,
+    /// The launch whose agent calls, if the transport shows it.
+    pub launch: Option<&'a LaunchId>,
+}
+
+impl<'a> Presenter<'a> {
+    pub const fn on_socket(launch: Option<&'a LaunchId>) -> Self {
+        Self { transport: Transport::Socket, launch }
+    }
+
+    /// Returns whether a session with this token may be used from here. The token itself says where its session was opened, so
+    /// that this holds across restarts. The holder can't change it: the server looks for the whole token. Tokens of earlier
+    /// versions don't say it and are taken over both transports.
+    pub fn may_use(&self, token: &Secret) -> bool {
+        match self.transport {
+            Transport::Socket => true,
+            Transport::Http => !token.reveal().starts_with(SOCKET_SESSION_TOKEN_PREFIX),
+        }
     }
 }
 
@@ -81,4 +124,23 @@ pub struct Execution {
     pub usage: Usage,
     pub failure: Option<Failure>,
     pub revision: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_the_socket_is_not_usable_over_http() {
+        let http = Presenter { transport: Transport::Http, launch: None };
+        let socket = Presenter::on_socket(None);
+        let token = |transport: Transport| Secret::new(format!("{}0123456789abcdef", transport.session_token_prefix()));
+        let usable = |presenter: &Presenter<'_>| {
+            [Transport::Socket, Transport::Http].map(|opened| presenter.may_use(&token(opened)))
+        };
+        assert_eq!(usable(&socket), [true, true]);
+        assert_eq!(usable(&http), [false, true]);
+        // As an earlier version made them, on either transport.
+        assert!(http.may_use(&Secret::new("sess_0123456789abcdefGHIJKLMNOPQRSTUV")));
+    }
 }

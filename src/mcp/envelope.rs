@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::credential::CredentialKind;
+use crate::domain::session::{Presenter, Transport};
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
@@ -37,6 +38,18 @@ impl Sender {
             Some(PeerKind::Agent { launch }) => launch.as_ref(),
             Some(PeerKind::Operator | PeerKind::Stranger) | None => None,
         }
+    }
+
+    /// How it reaches the server.
+    fn transport(&self) -> Transport {
+        match self.peer {
+            Peer::Local(_) => Transport::Socket,
+            Peer::Network(_) => Transport::Http,
+        }
+    }
+
+    fn presenter(&self) -> Presenter<'_> {
+        Presenter { transport: self.transport(), launch: self.launch() }
     }
 }
 
@@ -116,15 +129,22 @@ impl Who for Visitor {
 
 /// Somebody who is about to show who it is.
 pub(super) struct Newcomer {
+    transport: Transport,
     /// The launch whose agent it is, where that is known.
-    pub(super) launch: Option<LaunchId>,
+    launch: Option<LaunchId>,
+}
+
+impl Newcomer {
+    pub(super) fn presenter(&self) -> Presenter<'_> {
+        Presenter { transport: self.transport, launch: self.launch.as_ref() }
+    }
 }
 
 impl Who for Newcomer {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        Ok(Self { launch: incoming.sender.launch().cloned() })
+        Ok(Self { transport: incoming.sender.transport(), launch: incoming.sender.launch().cloned() })
     }
 }
 
@@ -142,7 +162,7 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        Ok(Self(Box::new(noted(incoming.service.identify(&token, incoming.sender.launch()).await?))))
+        Ok(Self(Box::new(noted(incoming.service.identify(&token, incoming.sender.presenter()).await?))))
     }
 
     fn has_notices(&self) -> bool {
@@ -192,7 +212,7 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let caller = Box::new(noted(incoming.service.identify_reporter(&token, incoming.sender.launch()).await?));
+        let caller = Box::new(noted(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?));
         Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
     }
 
@@ -284,7 +304,7 @@ impl Incoming<'_> {
         {
             return Ok(true);
         }
-        match self.service.identify(token, self.sender.launch()).await {
+        match self.service.identify(token, self.sender.presenter()).await {
             Ok(_) => Ok(true),
             Err(ServiceError::Refused(_)) => Ok(false),
             Err(error) => Err(error),

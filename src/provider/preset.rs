@@ -64,6 +64,8 @@ pub(super) enum Server<'a> {
 pub(super) const SERVER_NAME: &str = "coordinator";
 /// The bridge looks for its socket here first.
 pub(super) const SOCKET_VARIABLE: &str = "COORDINATOR_MCP_SOCKET";
+/// Clients that speak HTTP look for the server here.
+pub(super) const URL_VARIABLE: &str = "COORDINATOR_MCP_URL";
 
 /// How long a tool of the server may take, where an agent can be told: the server holds a poll for less than a minute.
 const TOOL_TIMEOUT: Duration = Duration::from_mins(10);

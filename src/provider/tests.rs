@@ -305,3 +305,17 @@ fn an_address_that_the_server_does_not_have_is_named() {
     assert_eq!(command.arguments[0], "http://h/mcp");
     assert_eq!(variable(&command, "COORDINATOR_MCP_URL"), Some("http://h/mcp"));
 }
+
+#[test]
+fn a_provider_that_can_not_do_without_http_is_known() {
+    let entries = [
+        ("url", own("a", &["{mcp_url}"])),
+        ("socket", own("a", &["{mcp_socket}"])),
+        ("codex", ProviderConfig::of_preset(Preset::Codex)),
+    ];
+    let providers = providers(entries);
+    let need = |providers: &Providers| ["url", "socket", "codex", "gemini"].map(|name| providers.http_need(name));
+    assert_eq!(need(&providers), [Some(HttpNeed::Entry), None, None, None]);
+    let remote = Providers { mcp_socket: None, mcp_url: Some("http://h/mcp".to_owned()), ..providers };
+    assert_eq!(need(&remote), [Some(HttpNeed::Entry), None, Some(HttpNeed::Preset), Some(HttpNeed::Preset)]);
+}

@@ -53,6 +53,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
             StatusCode::UNAUTHORIZED
         }
         Refusal::CoordinatorOnly
+        | Refusal::SessionOfSocket { .. }
+        | Refusal::AgentsNotOverHttp
         | Refusal::LinkNotValid(_)
         | Refusal::PeopleOnly { .. }
         | Refusal::NotYourTask { .. }

@@ -6,8 +6,8 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::authentication::{Facts, Grant, Proof, decide};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::LaunchEvent;
-use crate::domain::secret::{PasskeyHash, SESSION_TOKEN_PREFIX, TokenHash};
-use crate::domain::session::SessionEndReason;
+use crate::domain::secret::{PasskeyHash, TokenHash};
+use crate::domain::session::{Presenter, SessionEndReason, Transport};
 use crate::domain::{Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp};
 use crate::store::{Change, Commit, Expect};
 use crate::telemetry::counters;
@@ -33,19 +33,20 @@ pub struct Authenticated {
 }
 
 impl Service {
-    /// Opens a session for `agent_id` in `project_id`. `presented_by` is the launch whose agent asks, where that is known.
+    /// Opens a session for `agent_id` in `project_id`. Its token says over which transport it was opened.
     ///
     /// An unknown agent costs the same work and gets the same words as a wrong passkey.
     ///
     /// # Errors
-    /// The refusals of [`decide`].
+    /// The refusals of [`decide`], and [`Refusal::AgentsNotOverHttp`].
     pub async fn authenticate(
         &self,
         agent_id: &AgentId,
         passkey: &Secret,
         project_id: &ProjectId,
-        presented_by: Option<&LaunchId>,
+        presenter: Presenter<'_>,
     ) -> Result<Authenticated, ServiceError> {
+        self.check_transport(presenter)?;
         self.transact(|| async move {
             let (agent, ticketed, project) = (
                 self.store.agent(agent_id).await?,
@@ -66,14 +67,14 @@ impl Service {
                 project: project.as_ref(),
                 is_assigned: of_chat.is_assigned,
                 proof: proof(agent.as_ref(), ticketed, passkey),
-                presented_by,
+                presented_by: presenter.launch,
                 open: &open,
                 is_chat_wanted: of_chat.record.wanted_since.is_some(),
             })?;
             let (Some(agent), Some(project)) = (agent, project) else {
                 return Err(Refusal::InvalidCredentials.into());
             };
-            self.open_session(grant, of_chat.record, agent, project).await
+            self.open_session(grant, presenter.transport, of_chat.record, agent, project).await
         })
         .await
         .inspect(|authenticated| {
@@ -89,12 +90,13 @@ impl Service {
     async fn open_session(
         &self,
         grant: Grant,
+        transport: Transport,
         of_chat: PairRecord,
         agent: Agent,
         project: Project,
     ) -> Result<(Commit, Authenticated), ServiceError> {
         let now = self.now();
-        let token = self.world.new_token(SESSION_TOKEN_PREFIX);
+        let token = self.world.new_token(transport.session_token_prefix());
         let (before, expect) = match grant {
             Grant::On(launch) => (*launch, Vec::new()),
             Grant::OnNewLaunch(purpose) => {

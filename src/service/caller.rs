@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::domain::authentication::is_presented_by_its_own;
-use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, LaunchId, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
+use crate::domain::session::{Presenter, SessionEndReason, Transport};
+use crate::domain::{Launch, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::{Service, ServiceError};
 use crate::store::Expect;
@@ -83,12 +83,13 @@ impl Activity {
 }
 
 impl Service {
-    /// The agent behind `token`, and notes that it is alive. `presented_by` is the launch whose agent calls, where that is known.
+    /// The agent behind `token`, and notes that it is alive.
     ///
     /// # Errors
-    /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`] or [`Refusal::SessionExpired`].
-    pub async fn identify(&self, token: &Secret, presented_by: Option<&LaunchId>) -> Result<Caller, ServiceError> {
-        let caller = self.find_caller(token, presented_by).await?;
+    /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`], [`Refusal::SessionExpired`], [`Refusal::SessionOfSocket`] or
+    /// [`Refusal::AgentsNotOverHttp`].
+    pub async fn identify(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token, presenter).await?;
         self.check_alive(&caller)?;
         Ok(caller)
     }
@@ -98,12 +99,8 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::identify`].
-    pub async fn identify_reporter(
-        &self,
-        token: &Secret,
-        presented_by: Option<&LaunchId>,
-    ) -> Result<Caller, ServiceError> {
-        let caller = self.find_caller(token, presented_by).await?;
+    pub async fn identify_reporter(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+        let caller = self.find_caller(token, presenter).await?;
         match caller.session.ended {
             Some((_, SessionEndReason::Reported)) => Ok(caller),
             // Its successor has reported, or may yet.
@@ -140,12 +137,28 @@ impl Service {
         if launch.is_open() { Ok((launch, session)) } else { Err(Refusal::SessionEnded.into()) }
     }
 
-    async fn find_caller(&self, token: &Secret, presented_by: Option<&LaunchId>) -> Result<Caller, ServiceError> {
+    /// Checks that agents are served over the transport of a call.
+    ///
+    /// # Errors
+    /// [`Refusal::AgentsNotOverHttp`].
+    pub(super) fn check_transport(&self, presenter: Presenter<'_>) -> Result<(), Refusal> {
+        match presenter.transport {
+            Transport::Http if !self.settings().serves_agents_over_http => Err(Refusal::AgentsNotOverHttp),
+            Transport::Http | Transport::Socket => Ok(()),
+        }
+    }
+
+    async fn find_caller(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+        self.check_transport(presenter)?;
         let session = self.store.session_by_token(&token.token_hash()).await?.ok_or(Refusal::InvalidSession)?;
         let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
-        if !is_presented_by_its_own(&launch, presented_by) {
+        if !is_presented_by_its_own(&launch, presenter.launch) {
             tracing::warn!(launch_id = %launch.id, "an agent showed the session token of another");
             return Err(Refusal::InvalidSession.into());
+        }
+        // Only for a token that exists: the path of the socket is not for every client of the network.
+        if !presenter.may_use(token) {
+            return Err(Refusal::SessionOfSocket { socket: self.settings().mcp_socket.clone() }.into());
         }
         Ok(Caller { session, launch })
     }

@@ -10,6 +10,7 @@ use crate::domain::launch::StopReason;
 use crate::domain::limits;
 use crate::domain::older_clients::{ReportedBy, launch_to_report, pair_to_enter, pair_to_start};
 use crate::domain::pair::StartReason;
+use crate::domain::session::Presenter;
 use crate::domain::{Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus};
 use crate::store::{Change, Commit, LaunchFilter};
 
@@ -152,8 +153,9 @@ impl Service {
         &self,
         agent_id: &AgentId,
         passkey: &Secret,
-        presented_by: Option<&LaunchId>,
+        presenter: Presenter<'_>,
     ) -> Result<(ProjectId, Authenticated), ServiceError> {
+        self.check_transport(presenter)?;
         let ticketed = self.store.launch_by_ticket(&passkey.token_hash()).await?;
         let agent = self.store.agent(agent_id).await?;
         let project = match proof(agent.as_ref(), ticketed, passkey) {
@@ -163,7 +165,7 @@ impl Service {
             Proof::Passkey => pair_to_enter(self.pairs_of(agent_id).await?).map(|pair| pair.key.project),
         };
         let project = project.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
-        let opened = self.authenticate(agent_id, passkey, &project, presented_by).await?;
+        let opened = self.authenticate(agent_id, passkey, &project, presenter).await?;
         Ok((project, opened))
     }
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
@@ -43,6 +45,32 @@ impl Drop for Bridge {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_bridge_to_a_socket_asks_nothing_over_http() {
+    let daemon = Daemon::configured("");
+    let socket = daemon.folder().join("later.sock");
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    web.set_nonblocking(true).unwrap();
+    let mut command = daemon.command();
+    command.arg("mcp").env("COORDINATOR_MCP_SOCKET", &socket);
+    command.env("COORDINATOR_MCP_URL", format!("http://{}/mcp", web.local_addr().unwrap()));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.as_mut().unwrap(), r#"{{"id":1,"method":"x"}}"#).unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("no server at") && said.contains("later.sock"), "{said}");
+    // The line waits for the socket, however long there is only the address.
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut connection = BufReader::new(listener.accept().unwrap().0);
+    let mut line = String::new();
+    connection.read_line(&mut line).unwrap();
+    assert_eq!(line, "{\"id\":1,\"method\":\"x\"}\n");
+    connection.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").unwrap();
+    drop(child.stdin.take());
+    assert!(until_some("the bridge has ended", || child.try_wait().unwrap()).success());
+    assert_eq!(web.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The door for HTTP by its contract: `/mcp` for all kinds of clients, whatever else may come to a port, and the port itself.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod agents;
 mod audit;
 mod bad_requests;
 mod calls;

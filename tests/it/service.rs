@@ -12,6 +12,7 @@ use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::{Backoff, StartLimit, StartReason};
 use agent_coordinator::domain::plan::ProcessReport;
+use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task, TaskStatus, Timestamp,
 };
@@ -42,6 +43,8 @@ pub fn settings() -> Settings {
         start_limit: StartLimit { failures: 5, interval: Duration::from_mins(10) },
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
         state_dir: PathBuf::new(),
+        mcp_socket: PathBuf::new(),
+        serves_agents_over_http: true,
         ticket_key: Secret::new("a key"),
     }
 }
@@ -199,7 +202,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
     let say = || async { service.say(&key.agent, &key.project, None, "hello").await.unwrap() };
     say().await;
     let claim = service.should_start(&key, Some(&"crd_here".parse().unwrap())).await.unwrap().claim.unwrap();
-    service.authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, None).await.unwrap();
+    service.authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None)).await.unwrap();
     service.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
     // The agent doesn't listen any more, hence another one is wanted.
     say().await;

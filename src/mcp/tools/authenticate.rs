@@ -55,11 +55,11 @@ impl ToolSpec for Authenticate {
         let passkey = Secret::new(input.passkey);
         let (project, opened) = if let Some(project) = input.project_id {
             let project: ProjectId = project.parse().map_err(|_| Refusal::InvalidCredentials)?;
-            let opened = service.authenticate(&agent, &passkey, &project, who.launch.as_ref()).await?;
+            let opened = service.authenticate(&agent, &passkey, &project, who.presenter()).await?;
             (project, opened)
         } else {
             WITHOUT_PROJECT.is_used();
-            service.authenticate_somewhere(&agent, &passkey, who.launch.as_ref()).await?
+            service.authenticate_somewhere(&agent, &passkey, who.presenter()).await?
         };
         tracing::info!(
             agent_id = %agent, project_id = %project, purpose = %opened.purpose, launch_id = %opened.launch,

@@ -81,6 +81,24 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
 }
 
 #[test]
+fn providers_that_need_http_are_named() {
+    let entries = "ai_providers:\n  by_url: { cli_command: sh, cli_args: [--mcp, '{mcp_url}'] }\n  \
+                   by_socket: { cli_command: sh, cli_args: [--mcp, '{mcp_socket}'] }\n  \
+                   by_variable: { cli_command: sh, cli_args: [-c, 'curl \"$COORDINATOR_MCP_URL\"'] }\n";
+    let need = "  needs HTTP: its entry uses {mcp_url} or COORDINATOR_MCP_URL";
+    let on = check(entries, &[]);
+    assert_eq!((on.code, on.stdout.matches(need).count()), (0, 2), "{on:?}");
+    assert!(!on.stdout.contains("warning:") && on.stdout.contains("http://127.0.0.1:7420/mcp"), "{on:?}");
+    for (settings, setting) in [("agents", "http.agents"), ("listen", "http.listen")] {
+        let off = check(&format!("{entries}http: {{ {settings}: off }}\n"), &[]);
+        let warning = format!("warning: `{setting}` is off, and these providers need HTTP: by_url, by_variable\n");
+        assert!(off.code == 0 && off.stdout.contains(&warning), "{off:?}");
+    }
+    let remote = check("server: https://far.example/mcp\nhttp: { agents: off }\n", &[]);
+    assert!(remote.stdout.contains("warning: `http.agents` is off: agents of `supervise`"), "{remote:?}");
+}
+
+#[test]
 fn the_seeds_configuration_without_its_variables_names_each() {
     let said = check(SEED, &SECRETS[..1]);
     assert_eq!((said.code, said.stdout.as_str()), (78, ""));

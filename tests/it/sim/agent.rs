@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::domain::launch::ReportResult;
+use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{InstanceKey, LaunchId, Purpose, Refusal, Secret};
 use agent_coordinator::service::{Report, Service, ServiceError};
 
@@ -153,7 +154,7 @@ impl Life<'_> {
         if self.key.purpose == Purpose::Task && character.asks_for_its_task {
             let (token, launch) = (&token, self.launch);
             self.say(|service| async move {
-                let caller = service.identify(token, Some(launch)).await?;
+                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                 service.my_task(&caller).await
             })
             .await?;
@@ -174,7 +175,9 @@ impl Life<'_> {
         let (key, launch, ticket) = (self.key, self.launch, self.ticket.clone());
         let ticket = &ticket;
         let opened = self
-            .say(|service| async move { service.authenticate(&key.agent, ticket, &key.project, Some(launch)).await })
+            .say(|service| async move {
+                service.authenticate(&key.agent, ticket, &key.project, Presenter::on_socket(Some(launch))).await
+            })
             .await?;
         self.sim.chronicle.note(|| format!("{launch}  authenticated"));
         Ok(opened.session_token)
@@ -187,7 +190,7 @@ impl Life<'_> {
         loop {
             let next = self
                 .say(|service| async move {
-                    let caller = service.identify(token, Some(launch)).await?;
+                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     service.next_action(&caller, Some(Duration::from_secs(3))).await
                 })
                 .await?;
@@ -215,7 +218,7 @@ impl Life<'_> {
         let launch = self.launch;
         let told = self
             .say(|service| async move {
-                let caller = service.identify(token, Some(launch)).await?;
+                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                 service.notifications(&caller).await
             })
             .await?;
@@ -229,7 +232,7 @@ impl Life<'_> {
                 let summary = Some("what it did");
                 self.sim.chronicle.note(|| format!("{launch}  reports {result:?}"));
                 self.say(|service| async move {
-                    let caller = service.identify_reporter(token, Some(launch)).await?;
+                    let caller = service.identify_reporter(token, Presenter::on_socket(Some(launch))).await?;
                     service.report(&caller, Report { result, summary, next_steps: None }).await
                 })
                 .await?;
@@ -239,7 +242,7 @@ impl Life<'_> {
                     self.sim.talk.settle(self.key, launch);
                 }
                 self.say(|service| async move {
-                    let caller = service.identify(token, Some(launch)).await?;
+                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     service.logout(&caller).await
                 })
                 .await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{LaunchId, Message, Secret};
 use agent_coordinator::service::{NextAction, Pending, Service, ServiceError};
 use tokio::time::Instant;
@@ -83,7 +84,7 @@ impl Life<'_> {
         if manner.fetches {
             let Pending { pending, .. } = self
                 .say(|service| async move {
-                    let caller = service.identify(token, Some(launch)).await?;
+                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     let pending = service.hand_out(&caller).await?;
                     sim.talk.note_handed_out(&caller.session.id, &pending.pending);
                     Ok(pending)
@@ -96,7 +97,7 @@ impl Life<'_> {
         for _ in 0..manner.answers {
             let (content, seen) = (&content, sim.talk.settle(key, launch));
             self.say(|service| async move {
-                let caller = service.identify(token, Some(launch)).await?;
+                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
                 service.respond(&caller, content).await
             })
             .await?;
@@ -116,7 +117,7 @@ async fn next_of(
 ) -> Result<NextAction, ServiceError> {
     let mut run = sim.run.subscribe();
     let answer = async {
-        let caller = service.identify(&token, Some(&launch)).await?;
+        let caller = service.identify(&token, Presenter::on_socket(Some(&launch))).await?;
         let (asked_at, before) = (Instant::now(), sim.talk.handed_out(&caller.session.id));
         let next = service.next_action(&caller, None).await?;
         if next.action == "get_pending_messages" {

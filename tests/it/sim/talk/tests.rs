@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
 use agent_coordinator::domain::plan::ProcessReport;
+use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
 use agent_coordinator::service::Caller;
 use agent_coordinator::service::world::World as _;
@@ -24,7 +25,7 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     let coordinator = "crd_0".parse().unwrap();
     let claim = service.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
     let ticket = claim.ticket.unwrap();
-    let opened = service.authenticate(&key.agent, &ticket, &key.project, None).await.unwrap();
+    let opened = service.authenticate(&key.agent, &ticket, &key.project, Presenter::on_socket(None)).await.unwrap();
     (key, claim.launch, opened.session_token)
 }
 
@@ -32,7 +33,7 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
 async fn given(sim: &Sim, key: &InstanceKey, token: &Secret) -> (Caller, i64) {
     let service = sim.service();
     service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
-    let caller = service.identify(token, None).await.unwrap();
+    let caller = service.identify(token, Presenter::on_socket(None)).await.unwrap();
     let given = service.hand_out(&caller).await.unwrap().pending;
     (caller, given[0].seq)
 }
@@ -64,7 +65,7 @@ async fn a_chat_ends_so_long_after_the_last_word_of_a_person() {
 async fn a_chat_ends_so_long_after_the_last_word_of_its_agent() {
     check_idle_end(async |sim, _, token| {
         let service = sim.service();
-        let caller = service.identify(token, None).await.unwrap();
+        let caller = service.identify(token, Presenter::on_socket(None)).await.unwrap();
         service.respond(&caller, "the last word").await.unwrap();
     })
     .await;
@@ -78,7 +79,7 @@ async fn what_does_not_fit_into_an_answer_is_no_news_before_the_rest_is_answered
     for _ in 0..3 {
         service.say(&key.agent, &key.project, None, &"x".repeat(7_000)).await.unwrap();
     }
-    let caller = service.identify(&token, None).await.unwrap();
+    let caller = service.identify(&token, Presenter::on_socket(None)).await.unwrap();
     let ask = || async {
         let asked_at = tokio::time::Instant::now();
         let n_messages = service.next_action(&caller, None).await.unwrap().messages.len();
