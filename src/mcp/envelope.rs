@@ -9,6 +9,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::gate::Gate;
 use crate::domain::credential::CredentialKind;
 use crate::domain::session::{Presenter, Transport};
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
@@ -56,6 +57,7 @@ impl Sender {
 /// One call, before anything is known of it.
 pub(super) struct Incoming<'a> {
     pub(super) service: &'a Service,
+    pub(super) gate: &'a Gate,
     pub(super) sender: &'a Sender,
     pub(super) coordinator_token: &'a Secret,
     pub(super) arguments: &'a JsonObject,
@@ -162,7 +164,9 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        Ok(Self(Box::new(noted(incoming.service.identify(&token, incoming.sender.presenter()).await?))))
+        let identified = async { Ok(incoming.service.identify(&token, incoming.sender.presenter()).await?) };
+        let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
+        Ok(Self(Box::new(noted(caller))))
     }
 
     fn has_notices(&self) -> bool {
@@ -212,7 +216,9 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let caller = Box::new(noted(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?));
+        let identified = async { Ok(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?) };
+        let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
+        let caller = Box::new(noted(caller));
         Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
     }
 
@@ -259,12 +265,16 @@ impl Who for Coordinator {
     ];
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        let is_coordinator = match incoming.token("coordinator_token")? {
-            Some(token) => token == *incoming.coordinator_token,
-            None => incoming.sender.peer.kind() == Some(&PeerKind::Operator),
-        };
-        if !is_coordinator {
-            return Err(Refusal::CoordinatorOnly.into());
+        match incoming.token("coordinator_token")? {
+            Some(token) => {
+                let compared = async {
+                    let is_right = token == *incoming.coordinator_token;
+                    is_right.then_some(()).ok_or_else(|| Refusal::CoordinatorOnly.into())
+                };
+                incoming.gate.check_token(&incoming.sender.peer, &token, compared).await?;
+            }
+            None if incoming.sender.peer.kind() == Some(&PeerKind::Operator) => {}
+            None => return Err(Refusal::CoordinatorOnly.into()),
         }
         let id = incoming.parsed("coordinator_id")?;
         let incarnation = incoming.parsed("coordinator_incarnation")?;

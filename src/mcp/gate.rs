@@ -1,89 +1,114 @@
 //! What stands before every tool call: an agent in a loop and whoever guesses at passkeys and tokens are slowed down, whichever
 //! tool they call.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use rmcp::model::JsonObject;
-use tokio::sync::Semaphore;
 
 use super::envelope::{AUTHENTICATE, CallError, Incoming};
 use super::rate::{CallsOf, RateLimit};
 
-use crate::domain::Refusal;
 use crate::domain::secret::TICKET_PREFIX;
+use crate::domain::{Refusal, Secret};
 use crate::peer::Peer;
 use crate::service::ServiceError;
-use crate::service::throttle::{Guesser, Throttle};
-
-/// Answers that are held back at the same time, of all peers together: each keeps a place of its connection, and of the door's.
-/// What comes beyond them is answered at once.
-const MAX_HELD: usize = 64;
+use crate::service::throttle::{Admission, Attempt, Guesser, Throttle};
 
 /// One for all connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Gate {
     rate: RateLimit,
-    throttle: Throttle,
-    held: Semaphore,
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self { rate: RateLimit::default(), throttle: Throttle::default(), held: Semaphore::new(MAX_HELD) }
-    }
+    passkeys: Arc<Throttle>,
+    /// Of sessions and coordinators.
+    tokens: Arc<Throttle>,
 }
 
 impl Gate {
-    /// Whether a call is to be looked at.
+    /// Admits a call, with the attempt at a passkey that it makes.
     ///
     /// # Errors
     /// `RateLimited`, `TooManyAttempts`.
-    pub(super) fn admit(&self, tool: &str, incoming: &Incoming<'_>) -> Result<(), Refusal> {
+    pub(super) async fn admit(&self, tool: &str, incoming: &Incoming<'_>) -> Result<Option<Attempt>, Refusal> {
         let now = Instant::now();
         if let Some(who) = calls_of(incoming)
             && !self.rate.take(&who, now)
         {
             return Err(Refusal::RateLimited);
         }
-        if tool == AUTHENTICATE
-            && !text(incoming, "passkey").starts_with(TICKET_PREFIX)
-            && !self.throttle.is_heard(&Guesser::of(&incoming.sender.peer), text(incoming, "agent_id"), now)
-        {
-            return Err(Refusal::TooManyAttempts);
+        if tool != AUTHENTICATE {
+            return Ok(None);
         }
-        Ok(())
+        let peer = &incoming.sender.peer;
+        let is_ticket = text(incoming, "passkey").starts_with(TICKET_PREFIX);
+        let admission = if is_ticket { Admission::Always } else { Admission::of(peer) };
+        let attempt = self.passkeys.try_passkey(Guesser::of(peer), admission, now).await;
+        attempt.map(Some).ok_or(Refusal::TooManyAttempts)
     }
 
-    /// What a call came to, after a while if it was a wrong guess: at a passkey, or over the network at a token.
+    /// Returns what a call came to; that of an attempt with a wrong passkey after a while.
     pub(super) async fn hold_back(
         &self,
-        tool: &str,
+        attempt: Option<Attempt>,
         incoming: &Incoming<'_>,
         result: Result<JsonObject, CallError>,
     ) -> Result<JsonObject, CallError> {
-        let agent_id = (tool == AUTHENTICATE).then(|| text(incoming, "agent_id"));
-        let peer = &incoming.sender.peer;
-        match (&result, agent_id) {
-            (Ok(_), Some(agent_id)) => self.throttle.succeeded(agent_id),
-            (Err(CallError::Service(ServiceError::Refused(refusal))), _)
-                if is_wrong_guess(refusal) && (agent_id.is_some() || matches!(peer, Peer::Network(_))) =>
-            {
-                let delay = self.throttle.failed(&Guesser::of(peer), agent_id, Instant::now());
-                match (delay, self.held.try_acquire()) {
-                    (Some(delay), Ok(_place)) => tokio::time::sleep(delay).await,
-                    _ if agent_id.is_some() => return Err(Refusal::TooManyAttempts.into()),
-                    // A random token isn't found by guessing, however soon it is said that it is none.
-                    _ => {}
+        let Some(attempt) = attempt else { return result };
+        let agent_id = Some(text(incoming, "agent_id"));
+        match &result {
+            Ok(answer) => {
+                attempt.succeeded(agent_id);
+                if let Some(token) = answer.get("session_token").and_then(|token| token.as_str()) {
+                    self.tokens.remember(&Secret::new(token).token_hash());
                 }
             }
-            _ => {}
+            Err(CallError::Service(ServiceError::Refused(Refusal::InvalidCredentials))) => {
+                wait(attempt, agent_id).await?;
+            }
+            Err(_) => {}
         }
         result
     }
+
+    /// Runs the check of the token of a session or coordinator. A wrong one that came over the network is answered after a
+    /// while; on the socket, the process at the other end is known.
+    ///
+    /// # Errors
+    /// `TooManyAttempts`, and those of `check`.
+    pub(super) async fn check_token<T>(
+        &self,
+        peer: &Peer,
+        token: &Secret,
+        check: impl Future<Output = Result<T, CallError>> + Send,
+    ) -> Result<T, CallError> {
+        if matches!(peer, Peer::Local(_)) {
+            return check.await;
+        }
+        let attempt =
+            self.tokens.try_token(Guesser::of(peer), token.token_hash(), Admission::NeedsSlot, Instant::now());
+        let attempt = attempt.await.ok_or(Refusal::TooManyAttempts)?;
+        let checked = check.await;
+        match &checked {
+            Ok(_) => attempt.succeeded(None),
+            // An agent that calls a tool of coordinators shows its own token and guesses at nothing.
+            Err(CallError::Service(ServiceError::Refused(Refusal::CoordinatorOnly))) if attempt.is_remembered() => {}
+            Err(CallError::Service(ServiceError::Refused(Refusal::InvalidSession | Refusal::CoordinatorOnly))) => {
+                wait(attempt, None).await?;
+            }
+            Err(_) => {}
+        }
+        checked
+    }
 }
 
-const fn is_wrong_guess(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::CoordinatorOnly)
+/// Holds the answer to a wrong secret back.
+///
+/// # Errors
+/// `TooManyAttempts` if there is no slot for that.
+async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
+    let delay = attempt.failed(agent_id, Instant::now()).ok_or(Refusal::TooManyAttempts)?;
+    tokio::time::sleep(delay).await;
+    Ok(())
 }
 
 /// Who is counted for a call: an agent, where one is to be seen. People and coordinators are not.

@@ -112,6 +112,7 @@ impl Connection {
         let coordinator_token = Arc::clone(&self.server.coordinator_token.borrow());
         let incoming = Incoming {
             service: &self.server.service,
+            gate: &self.server.gate,
             sender,
             coordinator_token: &coordinator_token,
             arguments: &arguments,
@@ -140,16 +141,17 @@ impl Connection {
 
     async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
         let name = tool.name;
-        if let Err(refusal) = self.server.gate.admit(name, incoming) {
-            return Ok(refused(name, &refusal.into(), None).into());
-        }
+        let attempt = match self.server.gate.admit(name, incoming).await {
+            Ok(attempt) => attempt,
+            Err(refusal) => return Ok(refused(name, &refusal.into(), None).into()),
+        };
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
         let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
             tracing::error!("a tool panicked");
             return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
         };
         let notification = is_notified.then(|| incoming.service.guidance().notification());
-        match self.server.gate.hold_back(name, incoming, result).await {
+        match self.server.gate.hold_back(attempt, incoming, result).await {
             Ok(object) => Ok(answer(object, notification).into()),
             Err(CallError::Service(error)) => Ok(refused(name, &error, notification).into()),
             Err(CallError::Arguments(problem)) => {

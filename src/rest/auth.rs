@@ -28,7 +28,7 @@ use crate::http::only_header;
 use crate::peer::Peer;
 use crate::service::Service;
 use crate::service::audit::{self, Actor};
-use crate::service::throttle::Guesser;
+use crate::service::throttle::{Admission, Attempt, Guesser};
 
 pub use crate::domain::credential::Role;
 
@@ -150,9 +150,11 @@ async fn operator_of(
         Some(token) => (CredentialKind::Token, token),
         None => (CredentialKind::Cookie, cookie_of(headers).ok_or_else(not_authenticated)?),
     };
+    let attempt = attempt(state, peer, &secret).await?;
     let Some(operator) = state.service.credential_of(kind, &secret).await?.map(Operator::from) else {
-        return Err(hold_back(state, peer, not_authenticated()).await);
+        return Err(hold_back(attempt, peer, not_authenticated()).await);
     };
+    attempt.succeeded(None);
     if kind == CredentialKind::Cookie && !method.is_safe() {
         check_origin(headers, state.public_origin.as_ref())?;
     }
@@ -160,10 +162,19 @@ async fn operator_of(
     Ok(operator)
 }
 
-/// The answer to a secret that is none, after a while. Who goes on meanwhile gets none worth having. Nobody with a right one
-/// waits for that: behind a proxy all have one address, and a random secret isn't found by guessing, however fast.
-pub(super) async fn hold_back(state: &RestState, peer: &Peer, problem: Problem) -> Problem {
-    match state.guesses.failed(&Guesser::of(peer), None, Instant::now()) {
+/// Admits the check of a token, cookie or link.
+///
+/// # Errors
+/// `too_many_attempts`, if this peer guesses.
+pub(super) async fn attempt(state: &RestState, peer: &Peer, secret: &Secret) -> Result<Attempt, Problem> {
+    let (guesser, admission) = (Guesser::of(peer), Admission::of(peer));
+    let attempt = state.guesses.try_token(guesser, secret.token_hash(), admission, Instant::now());
+    attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())
+}
+
+/// Returns the answer to a wrong secret, after a while.
+pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -> Problem {
+    match attempt.failed(None, Instant::now()) {
         Some(delay) => {
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(%peer, reason = %problem.code, delay_ms, "somebody showed a token, cookie or link that is none");

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::RestState;
-use super::auth::{COOKIE, check_origin, cookie_of, hold_back};
+use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back};
 use super::problem::Problem;
 use super::web::{Says, login_page};
 use crate::domain::Secret;
@@ -47,9 +47,10 @@ async fn show(
     if link.is_empty() {
         return login_page(&headers, Says::HowTo);
     }
-    let says = match state.service.look_at_link(&Secret::new(link.as_str())).await {
+    let secret = Secret::new(link.as_str());
+    let says = match peer.checked(&state, &secret, state.service.look_at_link(&secret)).await {
         Ok(credential) => Says::Ready { link, name: credential.name, role: credential.role },
-        Err(error) => Says::Refused(wrong_link(&state, &peer, error).await),
+        Err(problem) => Says::Refused(problem),
     };
     login_page(&headers, says)
 }
@@ -77,24 +78,35 @@ async fn try_log_in(
         let known = state.service.look_at_link(&link).await?;
         audit::acting(Actor::from(&known), state.service.use_link(&link)).await
     };
-    let made = match used.await {
-        Ok(made) => made,
-        Err(error) => return Err(wrong_link(state, peer, error).await),
-    };
+    let made = peer.checked(state, &link, used).await?;
+    state.guesses.remember(&made.secret.token_hash());
     tracing::info!(who = %made.credential.name, role = %made.credential.role, credential_id = %made.credential.id, "logged in");
     Ok(cookie(made.secret.reveal(), COOKIE_LIFE.as_secs(), state))
 }
 
-/// Why a link lets nobody in; after a while, where it is guessed at.
-async fn wrong_link(state: &RestState, peer: &NetworkPeer, error: ServiceError) -> Problem {
-    match (&error, peer) {
-        (ServiceError::Refused(_), NetworkPeer(Some(peer))) => hold_back(state, peer, error.into()).await,
-        _ => error.into(),
-    }
-}
-
 /// Who asks, where that is over the network.
 struct NetworkPeer(Option<Peer>);
+
+impl NetworkPeer {
+    /// Runs the check of a link. A wrong one that came over the network is answered after a while.
+    async fn checked<T>(
+        &self,
+        state: &RestState,
+        link: &Secret,
+        check: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, Problem> {
+        let Self(Some(peer)) = self else { return Ok(check.await?) };
+        let attempt = attempt(state, peer, link).await?;
+        match check.await {
+            Ok(found) => {
+                attempt.succeeded(None);
+                Ok(found)
+            }
+            Err(error @ ServiceError::Refused(_)) => Err(hold_back(attempt, peer, error.into()).await),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for NetworkPeer {
     type Rejection = Infallible;

@@ -1,20 +1,27 @@
-//! Patience with what could be guessed at: the answer to a wrong passkey or token is held back, longer with each failure for the
-//! same agent id, whether there is such an agent or not, and with each failure of the same peer, whichever ids it tries.
+//! Limits on guesses at passkeys, tokens and links. The answer to a wrong secret is held back. The delay grows with each failure
+//! for the same agent id, whether such an agent exists or not, and with each failure of the same peer, whichever ids it tries.
 //!
-//! Only so many answers of one peer are held back at a time. A peer that goes on guessing meanwhile is told so at once, and what
-//! it says of an agent that was guessed at is not looked at: otherwise it would learn from the speed of the answer what the delay
-//! is to hide. Nobody else is concerned: whoever comes from elsewhere, tries for another agent, or shows a launch ticket, which
-//! can't be guessed, is looked at, and who is right is never held back. So nobody can lock an agent out whose coordinator started
-//! it, nor one that comes from another process or host than who guesses.
+//! A check needs a free waiting slot of its peer. If answers that are held back use all slots, the attempt is refused and the
+//! secret is not checked: otherwise the speed of the answer would tell what the delay hides. A right secret frees its slot at
+//! once. A wrong secret keeps the slot until its delay is over. An attempt waits for checks that go on: a thousand agents may
+//! show their tokens at once after a restart. All hosts together have a limited number of slots, too.
 //!
-//! Called by the doors, which know who is at the other end; what is guessed at is not looked at here.
+//! Some attempts need no slot, so that guesses over the network lock nobody else out: launch tickets, which cannot be guessed;
+//! operators on the Unix socket, who have all rights anyway; and tokens, cookies, links and sessions that this server has just
+//! issued, or that were right when they were last shown. Agents on the Unix socket have slots of their own for each launch, so
+//! an agent that guesses at the passkeys of others locks out only itself.
+//!
+//! The listeners call this module; they know who is at the other end. It never sees the secrets themselves.
 
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use super::recent::Recent;
 use crate::domain::LaunchId;
+use crate::domain::secret::TokenHash;
 use crate::peer::{Peer, PeerKind};
 
 const FIRST: Duration = Duration::from_millis(50);
@@ -23,10 +30,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 const MAX_DOUBLINGS: u32 = 6;
 /// Failures are forgotten when there was none for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Of one peer at the same time: a person who mistypes needs one, a script that retries one each for a few agents.
-const MAX_HELD: usize = 8;
+/// Slots of one peer: a person who mistypes needs one, a script that retries one each for a few agents.
+const MAX_SLOTS: usize = 8;
+/// Slots of all hosts together: each answer that is held back keeps a connection of the listener.
+const MAX_SLOTS_OF_HOSTS: usize = 64;
 /// More ids than this are made up, more peers an attack: the oldest is forgotten.
 const MAX_KNOWN: usize = 4096;
+/// More sessions, tokens and logins than one server has in use.
+const MAX_REMEMBERED: usize = 8192;
 /// What is kept of an id that is none.
 const MAX_ID_LENGTH: usize = 64;
 
@@ -49,21 +60,50 @@ impl Guesser {
                 PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => Self::User(local.uid),
             },
             Peer::Network(address) => Self::Host(match address.ip().to_canonical() {
+                // One process can use any address of 127.0.0.0/8.
+                ip if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
                 IpAddr::V4(ip) => ip.into(),
-                IpAddr::V6(ip) => std::net::Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+                IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
             }),
+        }
+    }
+
+    const fn is_host(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+}
+
+/// Whether an attempt needs a free slot before its secret is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    NeedsSlot,
+    Always,
+}
+
+impl Admission {
+    /// Of the attempts of this peer.
+    pub fn of(peer: &Peer) -> Self {
+        match peer.kind() {
+            Some(PeerKind::Operator) => Self::Always,
+            Some(PeerKind::Agent { .. } | PeerKind::Stranger) | None => Self::NeedsSlot,
         }
     }
 }
 
-/// Failures in a row, by agent id and by peer.
+/// Failures in a row by agent id and by peer, the slots in use, and secrets that were right.
 #[derive(Debug)]
-pub struct Throttle(Mutex<State>);
+pub struct Throttle {
+    state: Mutex<State>,
+    /// Wakes attempts that wait for a check to end.
+    check_ended: Notify,
+}
 
 #[derive(Debug)]
 struct State {
     agents: Recent<String, Failures>,
     guessers: Recent<Guesser, OfGuesser>,
+    of_hosts: Slots,
+    right: Recent<TokenHash, ()>,
 }
 
 #[derive(Debug, Default)]
@@ -75,42 +115,195 @@ struct Failures {
 #[derive(Debug, Default)]
 struct OfGuesser {
     failures: Failures,
-    /// Until when each of its answers is held back, at most [`MAX_HELD`]. It doesn't matter whether anyone still waits for them.
+    slots: Slots,
+}
+
+/// Slots in use.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Attempts whose secret is being checked.
+    n_checks: usize,
+    /// When each answer that is held back may go. Whether the client still waits for it does not matter.
     held: Vec<Instant>,
+}
+
+/// Whether a slot could be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Taken {
+    Yes,
+    /// Not before a check ends.
+    CheckGoesOn,
+    AllHeld,
+}
+
+/// A secret that is being checked. Dropping it frees its slot.
+#[derive(Debug)]
+pub struct Attempt {
+    throttle: Arc<Throttle>,
+    guesser: Guesser,
+    /// `None` for a passkey: anyone may try the same passkey for another agent.
+    secret: Option<TokenHash>,
+    is_remembered: bool,
+    has_slot: bool,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self(Mutex::new(State { agents: Recent::of(MAX_KNOWN), guessers: Recent::of(MAX_KNOWN) }))
+        let state = State {
+            agents: Recent::of(MAX_KNOWN),
+            guessers: Recent::of(MAX_KNOWN),
+            of_hosts: Slots::default(),
+            right: Recent::of(MAX_REMEMBERED),
+        };
+        Self { state: Mutex::new(state), check_ended: Notify::new() }
     }
 }
 
 impl Throttle {
-    /// Whether what `guesser` says of `agent_id` is to be looked at.
-    pub fn is_heard(&self, guesser: &Guesser, agent_id: &str, now: Instant) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_busy = state.guessers.find(guesser).is_some_and(|known| known.n_held(now) >= MAX_HELD);
-        !is_busy || state.agents.find(&shortened(agent_id)).is_none_or(|known| known.is_old(now))
+    /// Admits the check of a passkey; `None` if it must be refused unchecked, because no slot is free. Cancel-safe.
+    pub async fn try_passkey(
+        self: &Arc<Self>,
+        guesser: Guesser,
+        admission: Admission,
+        now: Instant,
+    ) -> Option<Attempt> {
+        self.admit(guesser, None, admission, now).await
     }
 
-    /// Counts a failure and says how long its answer is to be held back; `None` if too many of this peer's are already. Without
-    /// an `agent_id` it was a token.
-    pub fn failed(&self, guesser: &Guesser, agent_id: Option<&str>, now: Instant) -> Option<Duration> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let for_agent = agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
-        let known = state.guessers.touch(guesser);
-        let delay = known.failures.count(now).max(for_agent);
-        known.held.retain(|until| *until > now);
-        let is_held = known.held.len() < MAX_HELD;
-        if is_held {
-            known.held.push(now + delay);
+    /// The same for a token, cookie or link. One that is remembered as right needs no slot.
+    pub async fn try_token(
+        self: &Arc<Self>,
+        guesser: Guesser,
+        token: TokenHash,
+        admission: Admission,
+        now: Instant,
+    ) -> Option<Attempt> {
+        self.admit(guesser, Some(token), admission, now).await
+    }
+
+    /// Remembers a token, cookie or link as right until it turns out to be wrong, or too many newer ones are remembered. An
+    /// agent may be silent for hours.
+    pub fn remember(&self, token: &TokenHash) {
+        self.lock().right.touch(token);
+    }
+
+    async fn admit(
+        self: &Arc<Self>,
+        guesser: Guesser,
+        secret: Option<TokenHash>,
+        admission: Admission,
+        now: Instant,
+    ) -> Option<Attempt> {
+        let is_remembered = secret.as_ref().is_some_and(|token| self.lock().right.find(token).is_some());
+        let has_slot = admission == Admission::NeedsSlot && !is_remembered;
+        if has_slot && !self.wait_for_slot(&guesser, now).await {
+            return None;
         }
-        is_held.then_some(delay)
+        Some(Attempt { throttle: Arc::clone(self), guesser, secret, is_remembered, has_slot })
     }
 
-    /// The agent came in: its failures are forgotten. Those of the peer are not: it may have one right passkey and guess at others.
-    pub fn succeeded(&self, agent_id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).agents.forget(&shortened(agent_id));
+    /// Takes a slot, if need be when a check ends; `false` if answers that are held back use all of them.
+    async fn wait_for_slot(&self, guesser: &Guesser, now: Instant) -> bool {
+        loop {
+            let check_ended = self.check_ended.notified();
+            let taken = self.lock().take_slot(guesser, now);
+            match taken {
+                Taken::Yes => return true,
+                Taken::CheckGoesOn => check_ended.await,
+                Taken::AllHeld => return false,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take_slot(&mut self, guesser: &Guesser, now: Instant) -> Taken {
+        let of_guesser = self.guessers.find(guesser).map(|known| (&known.slots, MAX_SLOTS));
+        let of_hosts = guesser.is_host().then_some((&self.of_hosts, MAX_SLOTS_OF_HOSTS));
+        let taken = of_guesser.into_iter().chain(of_hosts).map(|(slots, most)| slots.can_be_taken(most, now)).max();
+        let taken = taken.unwrap_or(Taken::Yes);
+        if taken == Taken::Yes {
+            self.each_slots(guesser, |slots| slots.n_checks += 1);
+        }
+        taken
+    }
+
+    fn each_slots(&mut self, guesser: &Guesser, change: impl Fn(&mut Slots)) {
+        change(&mut self.guessers.touch(guesser).slots);
+        if guesser.is_host() {
+            change(&mut self.of_hosts);
+        }
+    }
+}
+
+impl Attempt {
+    /// Returns whether the secret was right when it was last shown, for whatever purpose.
+    pub const fn is_remembered(&self) -> bool {
+        self.is_remembered
+    }
+
+    /// The secret was right. The failures for `agent_id` are forgotten. Those of the peer are not: it may have one right passkey
+    /// and guess at others.
+    pub fn succeeded(self, agent_id: Option<&str>) {
+        let mut state = self.throttle.lock();
+        if let Some(id) = agent_id {
+            state.agents.forget(&shortened(id));
+        }
+        if let Some(secret) = &self.secret {
+            state.right.touch(secret);
+        }
+    }
+
+    /// The secret was wrong: counts a failure and returns how long to hold its answer back; `None` if no slot is free for that.
+    pub fn failed(mut self, agent_id: Option<&str>, now: Instant) -> Option<Duration> {
+        let mut state = self.throttle.lock();
+        if let Some(secret) = &self.secret {
+            state.right.forget(secret);
+        }
+        let for_agent = agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
+        let delay = state.guessers.touch(&self.guesser).failures.count(now).max(for_agent);
+        let has_slot = self.has_slot || state.take_slot(&self.guesser, now) == Taken::Yes;
+        if has_slot {
+            state.each_slots(&self.guesser, |slots| slots.hold_until(now, now + delay));
+        }
+        drop(state);
+        self.has_slot = false;
+        self.throttle.check_ended.notify_waiters();
+        has_slot.then_some(delay)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.has_slot {
+            let free = |slots: &mut Slots| slots.n_checks = slots.n_checks.saturating_sub(1);
+            self.throttle.lock().each_slots(&self.guesser, free);
+            self.throttle.check_ended.notify_waiters();
+        }
+    }
+}
+
+impl Slots {
+    fn can_be_taken(&self, most: usize, now: Instant) -> Taken {
+        let n_held = self.held.iter().filter(|until| **until > now).count();
+        if n_held >= most {
+            Taken::AllHeld
+        } else if n_held + self.n_checks >= most {
+            Taken::CheckGoesOn
+        } else {
+            Taken::Yes
+        }
+    }
+
+    /// The check is over; its slot is in use until then.
+    fn hold_until(&mut self, now: Instant, until: Instant) {
+        self.n_checks = self.n_checks.saturating_sub(1);
+        self.held.retain(|until| *until > now);
+        self.held.push(until);
     }
 }
 
@@ -130,103 +323,9 @@ impl Failures {
     }
 }
 
-impl OfGuesser {
-    fn n_held(&self, now: Instant) -> usize {
-        self.held.iter().filter(|until| **until > now).count()
-    }
-}
-
 fn shortened(id: &str) -> String {
     id.chars().take(MAX_ID_LENGTH).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ANN: Guesser = Guesser::User(1);
-    const BOB: Guesser = Guesser::User(2);
-
-    #[track_caller]
-    fn check_delays(expected: &[u128], fail: impl FnMut() -> Option<Duration>) {
-        let delays: Vec<u128> =
-            std::iter::repeat_with(fail).take(expected.len()).map(|d| d.unwrap().as_millis()).collect();
-        assert_eq!(delays, expected);
-    }
-
-    /// A clock, and failures that wait for their answer.
-    struct Patient {
-        throttle: Throttle,
-        now: Instant,
-    }
-
-    impl Patient {
-        fn new() -> Self {
-            Self { throttle: Throttle::default(), now: Instant::now() }
-        }
-
-        fn fail(&mut self, guesser: &Guesser, agent: &str) -> Option<Duration> {
-            let delay = self.throttle.failed(guesser, Some(agent), self.now);
-            self.now += delay.unwrap_or_default() + Duration::from_millis(1);
-            delay
-        }
-    }
-
-    #[test]
-    fn failures_are_answered_later_and_later_and_a_success_ends_it() {
-        let mut patient = Patient::new();
-        check_delays(&[50, 100, 200, 400, 800, 1600, 2000, 2000], || patient.fail(&ANN, "agt"));
-        // Whoever fails for the same agent, and whomever the same one fails for.
-        check_delays(&[2000], || patient.fail(&BOB, "agt"));
-        check_delays(&[2000], || patient.fail(&ANN, "agt_other"));
-        patient.throttle.succeeded("agt");
-        check_delays(&[100, 200], || patient.fail(&BOB, "agt"));
-        patient.now += FORGOTTEN_AFTER;
-        check_delays(&[50], || patient.fail(&ANN, "agt"));
-    }
-
-    #[test]
-    fn ids_that_vary_do_not_help() {
-        let mut patient = Patient::new();
-        let mut n = 0;
-        check_delays(&[50, 100, 200, 400, 800, 1600, 2000, 2000], || {
-            n += 1;
-            patient.fail(&ANN, &format!("agt_{n}"))
-        });
-    }
-
-    #[test]
-    fn who_goes_on_while_its_answers_are_held_is_not_heard_and_nobody_else_minds() {
-        let (throttle, now) = (Throttle::default(), Instant::now());
-        for _ in 0..MAX_HELD {
-            assert!(throttle.is_heard(&ANN, "agt", now));
-            assert!(throttle.failed(&ANN, Some("agt"), now).is_some());
-        }
-        assert!(!throttle.is_heard(&ANN, "agt", now));
-        assert!(throttle.is_heard(&BOB, "agt", now) && throttle.is_heard(&ANN, "agt_other", now));
-        assert_eq!(throttle.failed(&ANN, Some("agt_other"), now), None, "too many are held");
-        assert!(!throttle.is_heard(&ANN, "agt_other", now), "once for each agent");
-        assert!(throttle.is_heard(&ANN, "agt", now + LONGEST));
-    }
-
-    #[test]
-    fn made_up_ids_and_peers_do_not_fill_the_memory() {
-        let (throttle, now) = (Throttle::default(), Instant::now());
-        for n in 0..3 * MAX_KNOWN {
-            let guesser = Guesser::User(u32::try_from(n).unwrap());
-            throttle.failed(&guesser, Some(&"x".repeat(n)), now);
-        }
-        let state = throttle.0.lock().unwrap();
-        assert!(state.agents.find(&"x".repeat(MAX_ID_LENGTH)).is_some());
-        assert!(state.guessers.find(&Guesser::User(0)).is_none());
-    }
-
-    #[test]
-    fn a_host_is_what_its_network_calls_one() {
-        let guesser = |ip: &str| Guesser::of(&Peer::Network(format!("{ip}:1").parse().unwrap()));
-        assert_eq!(guesser("[2001:db8:1:2::7]"), guesser("[2001:db8:1:2:3:4:5:6]"));
-        assert_ne!(guesser("[2001:db8:1:2::7]"), guesser("[2001:db8:1:3::7]"));
-        assert_eq!(guesser("[::ffff:192.0.2.1]"), guesser("192.0.2.1"));
-        assert_ne!(guesser("192.0.2.2"), guesser("192.0.2.1"));
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ mod audit;
 mod bad_requests;
 mod calls;
 mod entry;
+mod guesses;
 mod hosts;
 mod listening;
 mod slow_clients;
@@ -58,7 +59,10 @@ impl Web {
     }
 
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();

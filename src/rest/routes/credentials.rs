@@ -113,6 +113,7 @@ async fn make_link(
     };
     let role = request.role.unwrap_or(Role::Operator);
     let made = state.service.make_link(request.name.as_deref().unwrap_or(&operator.name), role).await?;
+    state.guesses.remember(&made.secret.token_hash());
     let url = format!("{base}/login?link={}", made.secret.reveal());
     let expires_at = made.credential.expires_at.unwrap_or_default();
     Ok((StatusCode::CREATED, Json(LoginBody { url, name: made.credential.name, role, expires_at })))
@@ -134,6 +135,7 @@ async fn make_token(
     let name = request.name.as_deref().unwrap_or(&operator.name);
     let life = request.expires_in.map(Duration::from_secs);
     let made = state.service.make_token(name, request.role.unwrap_or(Role::Operator), life).await?;
+    state.guesses.remember(&made.secret.token_hash());
     let token = Some(made.secret.reveal().to_owned());
     Ok((StatusCode::CREATED, Json(CredentialBody { token, ..made.credential.into() })))
 }

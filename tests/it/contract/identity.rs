@@ -116,7 +116,11 @@ pub fn a_token_that_is_none_is_refused_by_every_tool(bed: &Bed) {
         }
     }
     for id in asked {
-        assert_eq!(client.answer(id).refusal("invalid_session")["error"], "Invalid session token");
+        match client.answer(id) {
+            // Over the network, few guesses of one host are checked at a time.
+            Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => assert!(!bed.door.knows_its_peer()),
+            other => assert_eq!(other.refusal("invalid_session")["error"], "Invalid session token"),
+        }
     }
     assert_eq!(bed.task("tsk")["status"], "in_progress");
 }
