@@ -38,6 +38,7 @@ use crate::config::manifest::{self, Manifest};
 use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::domain::ServerAddress;
+use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::Nudge;
 use crate::peer;
 use crate::rest::{self, ConfigurationDoor, CoordinatorState};
@@ -351,6 +352,7 @@ impl Start<'_> {
             look: supervisor.look(&control),
             configuration: self.configuration,
             state_dir: config.state_dir.clone(),
+            output_folders: SharedFolders::default(),
             closing: parts.serving.clone(),
         });
         parts.spawn(rest::serve_control(listener, router, parts.serving.clone()));

@@ -1,5 +1,7 @@
 //! Hears what happens in folders: what a keeper writes is seen at once, and costs nothing while nothing happens.
 
+pub mod shared;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -93,6 +93,7 @@ use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
+use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
 use waiting::Waiting;
@@ -162,6 +163,8 @@ pub struct Service {
     longest: cleanup::Longest,
     attendances: attendance::Attendances,
     newsroom: events::Newsroom,
+    /// For all who follow the output of launches.
+    output_folders: SharedFolders,
     forges: forge_board::ForgeBoard,
 }
 
@@ -200,6 +203,7 @@ impl Service {
             longest: cleanup::Longest::default(),
             attendances: attendance::Attendances::default(),
             newsroom: events::Newsroom::default(),
+            output_folders: SharedFolders::default(),
             forges: forge_board::ForgeBoard::default(),
         }
     }

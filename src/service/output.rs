@@ -8,7 +8,7 @@ use futures::Stream;
 
 use crate::domain::instance::ExitHint;
 use crate::domain::{LaunchId, Refusal};
-use crate::folder_watch::Folders;
+use crate::folder_watch::shared::{FollowedFolder, SharedFolders};
 use crate::instance_dir::output_reader::OutputReader;
 use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
@@ -29,7 +29,7 @@ impl Service {
         id: &LaunchId,
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-        read_output(&self.settings().state_dir, id, follow)
+        read_output(&self.settings().state_dir, id, follow.then_some(&self.output_folders))
     }
 
     /// What is known of the output of a launch whose coordinator is on another machine.
@@ -63,21 +63,24 @@ impl Service {
     }
 }
 
-/// As [`Service::output`], where there is no server: of the launches that were kept in `state_dir`.
+/// As [`Service::output`], where there is no server: of the launches that were kept in `state_dir`. It is followed with `follow`,
+/// which all followers of a process share.
 ///
 /// # Errors
 /// When the folder can't be watched.
 pub fn read_output(
     state_dir: &Path,
     id: &LaunchId,
-    follow: bool,
+    follow: Option<&SharedFolders>,
 ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
     let Some(dir) = instance_dir::find(state_dir, id) else { return Ok(None) };
-    let watch = if follow && dir.starts_with(instance_dir::instances(state_dir)) {
+    let watch = match follow {
         // Before the first read, so that nothing written in between goes unnoticed.
-        Some(watch(&dir).map_err(|error| Refusal::Invalid(format!("could not follow the output: {error}")))?)
-    } else {
-        None
+        Some(folders) if dir.starts_with(instance_dir::instances(state_dir)) => {
+            let followed = folders.follow(&dir);
+            Some(followed.map_err(|error| Refusal::Invalid(format!("could not follow the output: {error}")))?)
+        }
+        _ => None,
     };
     let Ok(reader) = OutputReader::open(&dir) else { return Ok(None) };
     let following = Some(Following { dir, reader, watch });
@@ -94,7 +97,7 @@ pub fn read_output(
 struct Following {
     dir: PathBuf,
     reader: OutputReader,
-    watch: Option<Folders>,
+    watch: Option<FollowedFolder>,
 }
 
 impl Following {
@@ -107,21 +110,15 @@ impl Following {
                 chunk.truncate(n_read);
                 return Ok(Some(chunk));
             }
-            let Some(watch) = &self.watch else { return Ok(None) };
+            let Some(watch) = &mut self.watch else { return Ok(None) };
             if is_over(&self.dir) {
                 // What was written before the end is still to be read.
                 self.watch = None;
                 continue;
             }
-            watch.seen().await?;
+            watch.stirred().await?;
         }
     }
-}
-
-fn watch(dir: &Path) -> io::Result<Folders> {
-    let folders = Folders::new()?;
-    folders.watch_all(dir)?;
-    Ok(folders)
 }
 
 /// Whether nothing more will be written: the tree is empty, or the folder went to the ended ones.

@@ -7,15 +7,17 @@ use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
 use super::configuration::{self, ConfigurationDoor};
+use super::events::Places;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::metrics::{Metrics, describe};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
+use crate::folder_watch::shared::SharedFolders;
 use crate::rest::Problem;
 use crate::rest::extract::{InPath, InQuery};
 use crate::service::{CoordinatorStatus, CoordinatorView, read_output};
@@ -39,6 +41,8 @@ pub struct CoordinatorState {
     pub configuration: ConfigurationDoor,
     /// Where the output of its agents is.
     pub state_dir: PathBuf,
+    /// For all who follow that output.
+    pub output_folders: SharedFolders,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
 }
@@ -129,7 +133,7 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
         .route("/health/live", get(async || "ok\n"))
         .route("/launches", get(list))
         .route("/launches/{id}", get(show))
-        .route("/launches/{id}/output", get(output))
+        .route("/launches/{id}/output", get(output).layer(Extension(Places::of_output())))
         .merge(configuration::routes())
 }
 
@@ -186,11 +190,14 @@ async fn show(
 
 async fn output(
     State(state): State<CoordinatorState>,
+    Extension(places): Extension<Places>,
     InPath(id): InPath<LaunchId>,
     InQuery(query): InQuery<OutputQuery>,
 ) -> Result<Response, Problem> {
-    let output = read_output(&state.state_dir, &id, query.follow)?.ok_or_else(|| not_here(&id))?;
-    Ok(as_text(output, state.closing.clone()))
+    let place = query.follow.then(|| places.take("output of launches")).transpose()?;
+    let folders = query.follow.then_some(&state.output_folders);
+    let output = read_output(&state.state_dir, &id, folders)?.ok_or_else(|| not_here(&id))?;
+    Ok(as_text(output, place, state.closing.clone()))
 }
 
 fn not_here(id: &LaunchId) -> Problem {

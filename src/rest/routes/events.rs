@@ -100,6 +100,8 @@ impl From<Event> for EventBody {
 
 /// Most who follow at one door, where descriptors allow it; what else people ask must find a place beside them.
 const MAX_FOLLOWERS: usize = 240;
+/// Most followers of output on one route. Each has files open besides its connection.
+const MAX_OUTPUT_FOLLOWERS: usize = 120;
 /// Without an event, something is sent this often: who is gone is noticed by it, and proxies keep what isn't silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// After a lost connection, browsers come back so soon, in milliseconds.
@@ -115,6 +117,22 @@ impl Places {
     /// Those of one door.
     pub(in crate::rest) fn of_door() -> Self {
         Self(Arc::new(Semaphore::new(share_of_descriptors(20, MAX_FOLLOWERS))))
+    }
+
+    /// Those of one route to the output of launches.
+    pub(super) fn of_output() -> Self {
+        Self(Arc::new(Semaphore::new(share_of_descriptors(80, MAX_OUTPUT_FOLLOWERS))))
+    }
+
+    /// Takes a place for a follower of `what`, until the result is dropped.
+    ///
+    /// # Errors
+    /// If all places are taken.
+    pub(super) fn take(self, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
+        self.0.try_acquire_owned().map_err(|_| {
+            let detail = format!("so many follow the {what} already that there is no place for another");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail)
+        })
     }
 }
 
@@ -145,10 +163,7 @@ pub(in crate::rest) async fn stream(
     headers: &HeaderMap,
     text_of: impl Fn(&News) -> String + Send + 'static,
 ) -> Result<Response, Problem> {
-    let Ok(place) = places.0.try_acquire_owned() else {
-        let detail = "so many follow the events already that there is no place for another";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail));
-    };
+    let place = places.take("events")?;
     let after = match headers.get(LAST_EVENT_ID) {
         Some(id) => Some(last_event_id(id.as_bytes())?),
         None => after,

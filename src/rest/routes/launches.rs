@@ -1,15 +1,18 @@
 //! `/launches`: what ran and runs, and what it printed.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use futures::Stream;
+use axum::routing::get;
+use axum::{Extension, Json};
+use futures::{Stream, StreamExt as _};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
+use super::events::Places;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
@@ -127,7 +130,12 @@ pub(super) fn routes() -> Api {
             about("What ran and runs, the newest first").query::<LaunchQuery>().gives::<Vec<LaunchBody>>(),
         )
         .get("/launches/{id}", show, about("One launch").gives::<LaunchBody>())
-        .get("/launches/{id}/output", output, about(output_of).query::<OutputQuery>().gives_text("text/plain"))
+        .route(
+            "get",
+            "/launches/{id}/output",
+            get(output).layer(Extension(Places::of_output())),
+            about(output_of).query::<OutputQuery>().gives_text("text/plain"),
+        )
 }
 
 async fn list(
@@ -169,10 +177,12 @@ pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody
 /// Plain text, as the agent printed it, secrets taken out.
 async fn output(
     State(state): State<RestState>,
+    Extension(places): Extension<Places>,
     InPath(id): InPath<LaunchId>,
     InQuery(query): InQuery<OutputQuery>,
 ) -> Result<Response, Problem> {
     let launch = state.service.launch(&id).await?;
+    let place = query.follow.then(|| places.take("output of launches")).transpose()?;
     let Some(output) = state.service.output(&launch.id, query.follow)? else {
         if let Some(tail) = state.service.output_elsewhere(&launch.id).await? {
             return Ok(([(OUTPUT_IS, TAIL), (header::CONTENT_TYPE.as_str(), TEXT)], tail).into_response());
@@ -180,7 +190,7 @@ async fn output(
         let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
-    Ok(as_text(output, state.closing.clone()))
+    Ok(as_text(output, place, state.closing.clone()))
 }
 
 /// Says that an output is not the whole of it.
@@ -190,12 +200,16 @@ pub const TAIL: &str = "tail";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Output as it is sent, until the daemon closes.
+/// Output as it is sent, until its client is gone or the daemon closes. A follower keeps its place as long.
 pub(super) fn as_text(
     output: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
+    place: Option<OwnedSemaphorePermit>,
     closing: CancellationToken,
 ) -> Response {
-    let stream = futures::StreamExt::take_until(output, closing.cancelled_owned());
-    let headers = [(header::CONTENT_TYPE, TEXT)];
-    (headers, Body::from_stream(stream)).into_response()
+    let output = output.map(move |chunk| {
+        let _taken_as_long_as_this = &place;
+        chunk
+    });
+    let stream = output.take_until(closing.cancelled_owned());
+    ([(header::CONTENT_TYPE, TEXT)], Body::from_stream(stream)).into_response()
 }

@@ -1,12 +1,15 @@
 //! Rows 11, 15, 16: agents that print nothing, far too much, or what is no text.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use agent_coordinator::instance_dir;
 
 use super::{folder, keeper_of};
-use crate::daemon::Daemon;
-use crate::support::{until, until_some_within};
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::{DEADLINE, until, until_some_within};
 
 /// Processor time that a process has used, in ticks of ten milliseconds.
 fn ticks(pid: i32) -> u64 {
@@ -87,4 +90,98 @@ fn whatever_it_prints_is_kept_as_lines_of_text() {
     assert_eq!(plain, ["bytes \u{fffd}\u{fffd} that are none", "nothing  inside", "red, untitled", "and the rest"]);
     assert!(long.len() == 1 && long[0].len() < 66_000 && long[0].ends_with("bytes dropped]"), "{}", long.len());
     assert!(said.ends_with("and the rest\n"));
+}
+
+/// Somebody who follows the output of a launch.
+struct Follower(BufReader<UnixStream>);
+
+impl Follower {
+    fn of(daemon: &Daemon, launch: &str) -> Self {
+        let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        // Without chunks: the lines are those of the agent.
+        write!(stream, "GET /api/launches/{launch}/output?follow=true HTTP/1.0\r\nhost: x\r\n\r\n").unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// The next line; empty at the end.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Reads up to a line that contains `text`.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> String {
+        let mut read = Vec::new();
+        while read.len() < 100 {
+            let line = self.line();
+            if line.contains(text) {
+                return line;
+            }
+            read.push(line);
+        }
+        panic!("no line with {text}: {read:#?}");
+    }
+}
+
+/// How many instances of inotify a process has.
+fn n_watchers(pid: i32) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("inotify")).count()
+}
+
+/// An agent that prints `before`, and `after` once the file `go` is there.
+const TALKS: [&str; 5] = ["print:before", "write:ready", "wait-for:go", "print:after", "sleep:600"];
+
+#[test]
+fn many_followers_of_output_share_one_watcher() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&TALKS);
+    daemon.written_pid("ready");
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    let before = n_watchers(daemon.pid());
+    let mut followers: Vec<Follower> = (0..40).map(|_| Follower::of(&daemon, &launch)).collect();
+    for follower in &mut followers {
+        follower.until("before");
+    }
+    let n_more = n_watchers(daemon.pid()) - before;
+    assert!(n_more <= 1, "40 followers use {n_more} more watchers");
+    // Those that remain still hear what comes.
+    followers.truncate(20);
+    fs::write(daemon.work().join("go"), "").unwrap();
+    for follower in &mut followers {
+        follower.until("after");
+    }
+    daemon.done(&["stop", "agt", "prj"]);
+    for follower in &mut followers {
+        while !follower.line().is_empty() {}
+    }
+}
+
+#[test]
+fn output_has_a_limited_number_of_followers() {
+    let mut daemon = Daemon::configured("");
+    let mut command = Command::new("sh");
+    // Of which two may follow.
+    let few = "ulimit -n 256 && exec \"$0\" \"$@\"";
+    command.args(["-c", few, PROGRAM, "--config"]).arg(daemon.config()).current_dir(daemon.folder());
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    daemon.with_one_task(&TALKS);
+    daemon.written_pid("ready");
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    let mut followers = [Follower::of(&daemon, &launch), Follower::of(&daemon, &launch)];
+    for follower in &mut followers {
+        follower.until("before");
+    }
+    let mut late = Follower::of(&daemon, &launch);
+    assert_eq!(late.line(), "HTTP/1.0 503 Service Unavailable");
+    let problem = late.until("too_many_followers");
+    assert!(problem.contains("so many follow the output of launches already"), "{problem}");
+    let [_stays, leaves] = followers;
+    drop(leaves);
+    until("its place is free", || Follower::of(&daemon, &launch).line().contains("200"));
 }

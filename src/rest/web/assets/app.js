@@ -450,7 +450,13 @@ async function followOutput(pre) {
   let isOver = false;
   try {
     const answer = await fetch(pre.dataset.source, { signal: leaving.signal });
-    isOver = !answer.ok;
+    // While too many follow, there may soon be a place.
+    const isFull = answer.status === 503;
+    isOver = !answer.ok && !isFull;
+    if (isFull && !pre.dataset.told) {
+      pre.dataset.told = "yes";
+      tellProblem(await answer.text());
+    }
     if (answer.ok) {
       pre.replaceChildren();
       let nLines = 0;
