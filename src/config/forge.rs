@@ -4,6 +4,7 @@
 
 mod host;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Forges {
     pub write_interval: Duration,
     /// Everything is read, and what would be written is only logged.
     pub dry_run: bool,
+    /// The logins of other coordinators' accounts, whose claims on items count. Those of the bot always do.
+    pub claims_from: BTreeSet<String>,
     /// `None`: forges are only asked.
     pub webhook: Option<Webhook>,
     /// In the order of the file, GitHub's first. None of their repositories is in another one.
@@ -87,6 +90,7 @@ impl Forges {
             poll_interval: Duration::from_secs(30),
             write_interval: Duration::from_secs(1),
             dry_run: false,
+            claims_from: BTreeSet::new(),
             webhook: None,
             hosts: Vec::new(),
             task_stop: TaskStop::default(),
@@ -118,12 +122,15 @@ impl Forges {
         let write_interval =
             forge.duration("write_interval", default.write_interval, Duration::ZERO..=Duration::from_mins(1));
         let dry_run = switch(&mut forge, "dry_run", default.dry_run);
+        let claims_from = forge.optional("claims_from").map(Field::list).unwrap_or_default();
+        let claims_from = claims_from.iter().filter_map(host::read_login).collect();
         let webhook = forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
         drop(forge);
         Self {
             poll_interval,
             write_interval,
             dry_run,
+            claims_from,
             webhook,
             hosts: host::read_all(top),
             task_stop: TaskStop::read(top.section("task_stop")),

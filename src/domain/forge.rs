@@ -4,6 +4,7 @@
 //! label; from then on what is wanted at the forge (labels, comments, folders) is written down with it as [`Owed`], and done
 //! until it is done, whatever is restarted in between.
 
+pub mod claims;
 pub mod eligibility;
 pub mod item;
 pub mod labels;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::words;
 
+pub use claims::Claimants;
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
 pub use item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Setback, Standing};
 pub use labels::{LabelDelta, LabelNames};

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -22,8 +22,8 @@ use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, Setback, StopCause,
-    is_bot, task_text,
+    Claimants, Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, Setback,
+    StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::nudge::{Wakeups, sleep_until};
@@ -41,6 +41,8 @@ const LONGEST_NAP: Duration = Duration::from_mins(1);
 const RETRY: Duration = Duration::from_secs(5);
 /// So often a label that may not be set is tried, for more than an hour.
 const MAX_FORBIDDEN: u32 = 20;
+/// So many items are remembered as logged.
+const MAX_LOGGED: usize = 1_000;
 /// So often something that the forge refuses is tried before it is given up.
 const MAX_REFUSALS: u32 = 5;
 
@@ -48,6 +50,8 @@ const MAX_REFUSALS: u32 = 5;
 pub(super) struct Performer {
     seat: Arc<Seat>,
     contexts: Arc<Contexts>,
+    /// Items with a claim that was ignored: each is logged once.
+    with_ignored_claims: Mutex<BTreeSet<ItemId>>,
 }
 
 /// Why something that is owed isn't done.
@@ -95,7 +99,7 @@ enum Next {
 
 impl Performer {
     pub(super) const fn new(seat: Arc<Seat>, contexts: Arc<Contexts>) -> Self {
-        Self { seat, contexts }
+        Self { seat, contexts, with_ignored_claims: Mutex::new(BTreeSet::new()) }
     }
 
     /// Works as long as it is polled. Cancel-safe, as a crash is.
@@ -275,6 +279,7 @@ impl Performer {
             return Err(Undone::Held);
         }
         let rules = self.seat.rules().await.map_err(Undone::Refused)?;
+        let claimants = self.seat.claimants(&rules).await?;
         let comments = match self.comments(forge, item).await {
             // The item itself says what became of it; if it is there, so are its comments, at the next try.
             Err(error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. })) => {
@@ -286,7 +291,7 @@ impl Performer {
             comments => comments?,
         };
         // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
-        if after_comment.is_some_and(|after| is_of_another(&comments, item, after)) {
+        if after_comment.is_some_and(|after| self.is_of_another(&claimants, &comments, item, after)) {
             return Ok(service.lose_item(&item.id).await?);
         }
         // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
@@ -316,7 +321,7 @@ impl Performer {
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
         let comments = self.comment(forge, item, Marker::CLAIM, &text).await?;
         crash_point::reach(CrashPoint::ItemClaimed);
-        if is_of_another(&comments, item, after_comment) {
+        if self.is_of_another(&claimants, &comments, item, after_comment) {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
             return Ok(service.lose_item(&item.id).await?);
         }
@@ -326,10 +331,30 @@ impl Performer {
         Ok(())
     }
 
+    /// Returns whether another coordinator claimed an item first. Logs a claim that does not count, once for each item.
+    fn is_of_another(&self, claimants: &Claimants, comments: &[Comment], item: &ForgeItem, after: u64) -> bool {
+        let claims = claimants.judge(comments, &item.id, after);
+        if let Some(author) = claims.ignored.first() {
+            let mut logged = self.with_ignored_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            if logged.len() > MAX_LOGGED {
+                logged.clear();
+            }
+            if logged.insert(item.id.clone()) {
+                let author = author.as_ref().map_or("a deleted account", |author| author.login.as_str());
+                tracing::warn!(
+                    item = %item.key, host = item.key.host, author,
+                    advice = "if it is the account of another coordinator, add its login to forge.claims_from",
+                    "ignored a claim on a forge item: its author is not an accepted account"
+                );
+            }
+        }
+        claims.is_of_another
+    }
+
     async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
         let comments = self.comments(forge, item).await?;
         let key = &item.key;
-        if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await.as_ref()) {
+        if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await?.as_ref()) {
             self.seat.ask(forge.remove_comment(&key.repository, key.kind, key.number, ours)).await?;
         }
         Ok(())
@@ -360,7 +385,7 @@ impl Performer {
         text: &str,
     ) -> Result<Vec<Comment>, Undone> {
         let comments = self.comments(forge, item).await?;
-        if find(&comments, item, number, self.seat.own().await.as_ref()).is_some() {
+        if find(&comments, item, number, self.seat.own().await?.as_ref()).is_some() {
             return Ok(comments);
         }
         let key = &item.key;
@@ -431,15 +456,6 @@ fn find(comments: &[Comment], item: &ForgeItem, number: u32, own: Option<&ForgeU
         is_own && Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
     comments.iter().find(is_it).map(|comment| comment.id)
-}
-
-/// Whether somebody else was the first who claimed an item, of those who did so after this comment.
-fn is_of_another(comments: &[Comment], item: &ForgeItem, after_comment: u64) -> bool {
-    let claims = comments.iter().filter(|comment| comment.id > after_comment).filter_map(|comment| {
-        let marker = Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM)?;
-        Some((comment.id, marker.item))
-    });
-    claims.min().is_some_and(|(_, first)| first != item.id)
 }
 
 /// What a failure means: what can't be helped by waiting is given up, all else is tried until it is done.

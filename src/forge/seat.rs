@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Conditional, Forge, ForgeError, FoundItem, connect};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
-use crate::domain::forge::{ForgeItem, ForgeUser, Rules};
+use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer see it.
@@ -20,6 +20,7 @@ pub(super) struct Seat {
     /// For the first entry of an address: the repositories there that later entries watch.
     of_others: Option<BTreeSet<String>>,
     pub(super) is_dry_run: bool,
+    claims_from: BTreeSet<String>,
     write_interval: Duration,
     pub(super) service: Arc<Service>,
     /// `None` while there is no usable token.
@@ -52,7 +53,7 @@ pub(super) enum Unanswered {
 
 impl Seat {
     pub(super) fn new(place: usize, config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
-        let Forges { dry_run: is_dry_run, write_interval, .. } = *forges;
+        let &Forges { dry_run: is_dry_run, write_interval, ref claims_from, .. } = forges;
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
         let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
         let later = forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
@@ -85,6 +86,7 @@ impl Seat {
             status: Mutex::new(status),
             config,
             is_dry_run,
+            claims_from: claims_from.clone(),
             write_interval,
             service,
         };
@@ -191,15 +193,30 @@ impl Seat {
         Ok(rules)
     }
 
-    /// Whose token it is; `None` where the forge doesn't say so, or not now.
-    pub(super) async fn own(&self) -> Option<ForgeUser> {
+    /// The account of the token; `None` if the forge refuses to tell it.
+    ///
+    /// # Errors
+    /// The forge does not answer now.
+    pub(super) async fn own(&self) -> Result<Option<ForgeUser>, Unanswered> {
         if let Some(own) = lock(&self.own).clone() {
-            return Some(own);
+            return Ok(Some(own));
         }
-        let forge = self.forge().ok()?;
-        let own = self.ask(forge.identity()).await.ok()?.user;
+        let forge = self.forge()?;
+        let own = match self.ask(forge.identity()).await {
+            Ok(identity) => identity.user,
+            Err(Unanswered::Failed(
+                ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Refused { .. },
+            )) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         *lock(&self.own) = Some(own.clone());
-        Some(own)
+        Ok(Some(own))
+    }
+
+    /// The accounts whose claims count.
+    pub(super) async fn claimants(&self, rules: &Rules) -> Result<Claimants, Unanswered> {
+        let own = self.own().await?;
+        Ok(Claimants { own, bot: rules.bot.clone(), others: self.claims_from.clone() })
     }
 
     /// Keeps what was seen of a repository.

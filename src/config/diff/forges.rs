@@ -13,10 +13,14 @@ use crate::domain::forge::{ForgeKind, LabelNames};
 const NOW: Applies = Applies::Now;
 
 pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (new, new_dir): (&Forges, &Path)) {
-    let Forges { poll_interval, write_interval, dry_run, webhook, hosts, task_stop, pause_resume } = old;
+    let Forges { poll_interval, write_interval, dry_run, claims_from, webhook, hosts, task_stop, pause_resume } = old;
     changes.shown(NOW, "forge.poll_interval", (poll_interval, &new.poll_interval), duration);
     changes.shown(NOW, "forge.write_interval", (write_interval, &new.write_interval), duration);
     changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
+    changes.shown(NOW, "forge.claims_from", (claims_from, &new.claims_from), |logins| {
+        let logins: Vec<_> = logins.iter().map(String::as_str).collect();
+        if logins.is_empty() { "none".to_owned() } else { logins.join(", ") }
+    });
     let parts = |webhook: &Option<Webhook>| webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip();
     let ((old_path, old_secret), (new_path, new_secret)) = (parts(webhook), parts(&new.webhook));
     changes.shown(NOW, "forge.webhook.path", (&old_path, &new_path), |text| or_none(text.as_ref()));

@@ -98,11 +98,7 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
         None => Some(default_base_url(kind).to_owned()),
     };
     let token = read_token(&mut section);
-    let what = "the login of an account, without `@`";
-    let is_login = |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
-    let bot_name = section
-        .required("bot_name")
-        .and_then(|field| field.parsed(what, |text| is_login(text).then(|| text.to_owned())));
+    let bot_name = section.required("bot_name").and_then(|field| read_login(&field));
     let labels = read_labels(kind, &mut section);
     let host = base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
     let repositories = section.named_sections(repositories_key(kind)).into_iter();
@@ -119,6 +115,11 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
         labels,
         repositories: repositories.into_iter().flatten().collect(),
     })
+}
+
+pub(super) fn read_login(field: &Field<'_, '_>) -> Option<String> {
+    let is_login = |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
+    field.parsed("the login of an account, without `@`", |text| is_login(text).then(|| text.to_owned()))
 }
 
 fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Option<String> {

@@ -37,6 +37,7 @@ pub(super) fn every_setting() -> Forges {
         poll_interval: Duration::from_secs(5),
         write_interval: Duration::from_secs(2),
         dry_run: true,
+        claims_from: ["rival", "Other"].map(str::to_owned).into(),
         webhook: Some(Webhook { path: "/hooks/x".to_owned(), secret: Secret::new("hook-hunter2") }),
         hosts: vec![github, gitlab],
         task_stop: TaskStop { enabled: false, check_interval: 4 },
@@ -126,7 +127,7 @@ gitlab:
 fn each_mistake_beside_the_hosts_is_named() {
     insta::assert_snapshot!(report(
         r#"http: { listen: off }
-forge: { poll_interval: 2days, dry_run: maybe, webhook: { path: webhooks } }
+forge: { poll_interval: 2days, dry_run: maybe, claims_from: [a, "@b", "c d", []], webhook: { path: webhooks } }
 task_stop: { check_interval: 0, enable: false }
 pause_resume: { signal_file: "", check_interval: 1001, paused_task_expiry_days: never }
 "#
@@ -159,6 +160,7 @@ fn changes_of_hosts_are_told_without_their_secrets() {
         changes("forge: { webhook: { secret: hunter2 } }", "forge: { webhook: { secret: hunter3 } }"),
         ["forge.webhook.secret: changed"]
     );
+    assert_eq!(changes("", "forge: { claims_from: [b, a] }"), ["forge.claims_from: none → a, b"]);
     assert_eq!(
         changes("", "pause_resume: { signal_file: /run/pause }"),
         ["pause_resume.signal_file: contexts/pause_signal → /run/pause"]

@@ -144,6 +144,13 @@ impl Fake {
         self.world.lock().user(login)
     }
 
+    /// Gives an account a token of its own.
+    pub fn add_token(&self, login: &str, token: &str) {
+        let mut world = self.world.lock();
+        let id = world.user(login);
+        world.accounts.insert(token.to_owned(), id);
+    }
+
     /// Renames an account; its number stays.
     pub fn rename_user(&self, old: &str, new: &str) {
         let mut world = self.world.lock();

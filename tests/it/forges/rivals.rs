@@ -4,15 +4,18 @@ use std::fs;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use agent_coordinator::domain::forge::ForgeKind;
+use agent_coordinator::domain::forge::marker::Marker;
 use serde_json::Value;
 
-use super::{BOT, Bed, NAME, check_comments};
+use super::{BOT, Bed, NAME, check_comments, n_comments};
 use crate::daemon::Daemon;
-use crate::forge::fake::{Fake, Fault, Item, Times};
+use crate::forge::fake::{Fake, Fault, Item, TOKEN, Times};
 use crate::support::{until, until_some_within};
 
 const N_ITEMS: usize = 12;
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
+/// What is logged of a claim that does not count.
+const IGNORED: &str = "ignored a claim on a forge item: its author is not an accepted account";
 const WORKS: &[&str] = &["authenticate", "get-my-task", "append:runs", "report:success"];
 
 /// Two daemons with an agent each, not running yet.
@@ -24,13 +27,17 @@ struct Rivals {
 
 impl Rivals {
     fn new(forge: ForgeKind) -> Self {
+        Self::configured(forge, |_, settings| settings)
+    }
+
+    /// With other settings for each daemon, which has a number.
+    fn configured(forge: ForgeKind, change: impl Fn(usize, String) -> String) -> Self {
         let fake = Fake::start();
         fake.repository(forge, NAME);
-        let daemons = [0, 1].map(|_| {
-            let daemon = Daemon::configured(&format!(
-                "{}\nmanifest: manifest.yaml\nbackoff: {{ initial: 1ms, max: 1ms }}",
-                Bed::settings(&fake, forge, "")
-            ));
+        let daemons = [0, 1].map(|number| {
+            let settings = change(number, Bed::settings(&fake, forge, ""));
+            let more = "manifest: manifest.yaml\nbackoff: { initial: 1ms, max: 1ms }";
+            let daemon = Daemon::configured(&format!("{settings}\n{more}"));
             let project = format!("prj: {{ working_directory: {}, agents: [agt] }}", daemon.work().display());
             daemon.write("manifest.yaml", format!("agents: {{ agt: {{}} }}\nprojects: {{ {project} }}\n"));
             daemon.steps("agt", WORKS);
@@ -202,4 +209,86 @@ fn who_dies_before_it_has_said_anything_says_nothing_of_what_is_over() {
     until("it lets it go", || open(&rivals.daemons[0]).is_empty());
     assert_eq!((issue.labels(), issue.comments().len()), (vec!["coding agent done".to_owned()], 0));
     assert!(rivals.fake.requests().iter().all(|request| request.method == "GET"));
+}
+
+/// A claim as a commenter could write it, of another coordinator's item.
+fn claim() -> String {
+    Marker { item: "0198f000-aaaa-7000-8000-000000000000".parse().unwrap(), number: Marker::CLAIM }.mark("Mine.")
+}
+
+/// The first daemon has set its label and can't post its claim yet; meanwhile `author` posts one.
+fn outrun(rivals: &mut Rivals, issue: &Item, author: &str) {
+    let comments = if rivals.forge == ForgeKind::GitHub { "POST *comments" } else { "POST *notes" };
+    rivals.fake.fail(comments, Times::Always, Fault::status(502));
+    rivals.daemons[0].start();
+    until("it tries to post its claim", || rivals.fake.n_requests(comments) > 0);
+    issue.comment(author, &claim());
+    rivals.fake.mend();
+}
+
+#[test]
+fn a_claim_of_any_commenter_takes_no_item_away() {
+    for forge in BOTH {
+        let mut rivals = Rivals::new(forge);
+        let issue = rivals.issue("Login fails");
+        outrun(&mut rivals, &issue, "mallory");
+        rivals.until_labelled(&issue, "coding agent done");
+        assert_eq!(n_comments(&issue, "Task started"), 1);
+        let logged = rivals.daemons[0].logged(IGNORED);
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        assert_eq!(logged[0]["author"], "mallory");
+        assert_eq!(logged[0]["item"], format!("{NAME}#{}", issue.number));
+    }
+}
+
+#[test]
+fn a_claim_of_an_account_that_is_named_takes_the_item() {
+    for forge in BOTH {
+        let named = |_, settings: String| settings.replace("forge: {", "forge: { claims_from: [Android],");
+        let mut rivals = Rivals::configured(forge, named);
+        let issue = rivals.issue("Login fails");
+        outrun(&mut rivals, &issue, "android");
+        until("it is left alone", || ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere"));
+        assert!(rivals.daemons[0].logged(IGNORED).is_empty());
+        assert_eq!(rivals.n_runs(), 0);
+    }
+}
+
+#[test]
+fn a_claim_of_the_bots_own_account_takes_the_item_also_under_a_new_name() {
+    let mut rivals = Rivals::new(ForgeKind::GitHub);
+    let issue = rivals.issue("Login fails");
+    let comments = "POST *comments";
+    rivals.fake.fail(comments, Times::Always, Fault::status(502));
+    rivals.daemons[0].start();
+    until("it tries to post its claim", || rivals.fake.n_requests(comments) > 0);
+    rivals.fake.rename_user(BOT, "robot-2");
+    issue.comment("robot-2", &claim());
+    rivals.fake.mend();
+    until("it is left alone", || ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere"));
+}
+
+#[test]
+fn two_daemons_with_accounts_of_their_own_share_what_both_are_assigned() {
+    const OTHER: &str = "android";
+    const OTHER_TOKEN: &str = "t0ken-of-the-0ther";
+    for forge in BOTH {
+        let mut rivals = Rivals::configured(forge, |number, settings| {
+            let (own, other) = if number == 0 { (BOT, OTHER) } else { (OTHER, BOT) };
+            let token = if number == 0 { TOKEN } else { OTHER_TOKEN };
+            settings
+                .replace(TOKEN, token)
+                .replace(&format!("bot_name: {BOT}"), &format!("bot_name: {own}"))
+                .replace("forge: {", &format!("forge: {{ claims_from: [{other}],"))
+        });
+        rivals.fake.add_token(OTHER, OTHER_TOKEN);
+        let issues = rivals.issues();
+        for issue in &issues {
+            issue.assign(OTHER);
+        }
+        rivals.daemons.iter_mut().for_each(Daemon::spawn);
+        rivals.daemons.iter_mut().for_each(Daemon::until_ready);
+        rivals.check_done(&issues);
+        assert!(rivals.daemons.iter().all(|daemon| daemon.logged(IGNORED).is_empty()));
+    }
 }

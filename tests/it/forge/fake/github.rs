@@ -33,8 +33,8 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
     if request.header("user-agent").is_none() {
         return Reply::error(403, "Request forbidden by administrative rules.");
     }
-    let wanted = format!("Bearer {}", world.token);
-    if request.header("authorization") != Some(&wanted) {
+    let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    if !world.admit(token) {
         return Reply::error(401, "Bad credentials");
     }
     let route = request.route.strip_prefix("/repos/{owner}/{repo}");
@@ -48,7 +48,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
 
 fn account(world: &World, request: &Request, parameters: &[String]) -> Reply {
     if request.route == "/user" {
-        return Reply::ok(user(world, world.owner)).header("x-oauth-scopes", &"repo, read:user");
+        return Reply::ok(user(world, world.asking)).header("x-oauth-scopes", &"repo, read:user");
     }
     match world.find_user(&parameters[0]) {
         Some(id) => Reply::ok(user(world, id)),
@@ -122,8 +122,8 @@ fn in_item(
             let Some(body) = text(request, "body").filter(|body| !body.trim().is_empty()) else {
                 return Reply::error(422, "Validation Failed");
             };
-            let owner = world.owner;
-            let added = world.add_comment(id, ANY, number, Some(owner), &body, false).unwrap();
+            let author = world.asking;
+            let added = world.add_comment(id, ANY, number, Some(author), &body, false).unwrap();
             Reply::new(201, comment(world, &added))
         }
         ("POST", "/labels") => {

@@ -41,12 +41,12 @@ struct At {
 }
 
 pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Reply {
-    if request.header("private-token") != Some(world.token.as_str()) {
+    if !world.admit(request.header("private-token")) {
         return Reply::error(401, "401 Unauthorized");
     }
     let route = request.route.strip_prefix("/api/v4").unwrap();
     match route {
-        "/user" => Reply::ok(user(world, world.owner)),
+        "/user" => Reply::ok(user(world, world.asking)),
         "/users" => {
             let found = request.query("username").and_then(|login| world.find_user(login));
             paged(world, request, found.into_iter().collect(), |id| user(world, id))
@@ -159,8 +159,8 @@ fn update(world: &mut World, request: &Request, at: At) -> Reply {
             item.remove_label(name);
         }
     });
-    let owner = world.owner;
-    world.add_comment(at.project, at.kind, at.number, Some(owner), "changed labels", true);
+    let author = world.asking;
+    world.add_comment(at.project, at.kind, at.number, Some(author), "changed labels", true);
     Reply::ok(item(world, at.project, find(world, at)))
 }
 
@@ -172,7 +172,7 @@ fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
     if find(world, at).is_locked {
         return Reply::error(403, "403 Forbidden");
     }
-    let owner = world.owner;
+    let author = world.asking;
     world.change(at.project, at.kind, at.number, |item, _| {
         for line in body.lines().map(str::trim) {
             match line {
@@ -187,7 +187,7 @@ fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
     if kept.is_empty() {
         return Reply::new(202, json!({ "commands_changes": {}, "summary": ["Closed this issue."] }));
     }
-    let added = world.add_comment(at.project, at.kind, at.number, Some(owner), &kept, false).unwrap();
+    let added = world.add_comment(at.project, at.kind, at.number, Some(author), &kept, false).unwrap();
     Reply::new(201, note(world, &added))
 }
 
@@ -209,7 +209,7 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
             && assignee.is_none_or(|assignee| item.assignees.contains(&assignee))
             && since.is_none_or(|since| item.updated >= since)
             // Without it, GitLab shows what the token's owner wrote.
-            && (request.query("scope") == Some("all") || item.author == Some(world.owner))
+            && (request.query("scope") == Some("all") || item.author == Some(world.asking))
     };
     let mut items: Vec<&ItemState> = world.repositories[&project].items.iter().filter(|item| is_wanted(item)).collect();
     items.sort_by_key(|item| if request.query("order_by") == Some("updated_at") { item.updated } else { item.created });

@@ -17,6 +17,10 @@ pub struct World {
     pub address: SocketAddr,
     pub token: String,
     pub owner: u64,
+    /// Further tokens, with their accounts.
+    pub accounts: BTreeMap<String, u64>,
+    /// The account whose token the present request has.
+    pub asking: u64,
     pub users: BTreeMap<u64, String>,
     pub repositories: BTreeMap<u64, RepositoryState>,
     pub faults: Faults,
@@ -110,6 +114,8 @@ impl World {
             address,
             token: TOKEN.to_owned(),
             owner: 0,
+            accounts: BTreeMap::new(),
+            asking: 0,
             users: BTreeMap::new(),
             repositories: BTreeMap::new(),
             faults: Faults::default(),
@@ -119,6 +125,17 @@ impl World {
         };
         world.owner = world.user(OWNER);
         world
+    }
+
+    /// Notes whose token a request has. Returns `false` for an unknown token.
+    pub fn admit(&mut self, token: Option<&str>) -> bool {
+        let account = match token {
+            Some(token) if token == self.token => Some(self.owner),
+            Some(token) => self.accounts.get(token).copied(),
+            None => None,
+        };
+        self.asking = account.unwrap_or_default();
+        account.is_some()
     }
 
     pub fn next_id(&mut self) -> u64 {
