@@ -66,7 +66,7 @@ pub use notice::Notice;
 pub use output::Output;
 pub use parking::Parking;
 pub use paths::StoreUrl;
-pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig};
+pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry};
 pub use report::Report;
 pub use run::Run;
 pub use session::Session;

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Template, fill};
+use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
@@ -175,7 +175,7 @@ impl Providers {
                 }
                 (program.clone(), None)
             }
-            CommandLine::Preset { preset, program, model, permissions } => {
+            CommandLine::Preset { preset, program, model, permissions, telemetry } => {
                 let built_in = preset::of(*preset);
                 let server = self.server().ok_or_else(|| CommandError::Unreachable { provider: name.to_owned() })?;
                 let mut given = environment.clone();
@@ -183,6 +183,7 @@ impl Providers {
                 let composition = (built_in.compose)(&Run {
                     server,
                     permissions: *permissions,
+                    telemetry: *telemetry,
                     model: model.as_deref(),
                     extra: &arguments,
                     files: &files_in.clone().unwrap_or_else(|| {
@@ -190,6 +191,10 @@ impl Providers {
                     }),
                     given: &given,
                 });
+                if *telemetry == Telemetry::Off {
+                    let quiet = built_in.quiet.iter();
+                    environment.extend(quiet.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
+                }
                 let Composition { environment: of_preset, .. } = &composition;
                 environment
                     .extend(of_preset.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))));

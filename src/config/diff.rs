@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::{
     AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
-    Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, units,
+    Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, Telemetry, units,
 };
 use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
@@ -282,22 +282,26 @@ fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &Pro
 }
 
 /// The keys of a command line, as the file has them.
-fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 6] {
-    let (preset, program, model, permissions, prompt, passkey_in_prompt) = match command_line {
+fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 7] {
+    let (preset, program, model, permissions, telemetry, prompt, passkey_in_prompt) = match command_line {
         CommandLine::Own { program, prompt, passkey_in_prompt } => {
             let prompt = match prompt {
                 PromptVia::Argument => "argument",
                 PromptVia::Stdin => "stdin",
             };
-            (None, Some(program.clone()), None, None, Some(prompt), Some(passkey_in_prompt.to_string()))
+            (None, Some(program.clone()), None, None, None, Some(prompt), Some(passkey_in_prompt.to_string()))
         }
-        CommandLine::Preset { preset, program, model, permissions } => {
+        CommandLine::Preset { preset, program, model, permissions, telemetry } => {
             let name = Preset::ALL.iter().find(|(_, each)| each == preset).map(|(name, _)| *name);
             let permissions = match permissions {
                 Permissions::Project => "project",
                 Permissions::Bypass => "bypass",
             };
-            (name, program.clone(), model.clone(), Some(permissions), None, None)
+            let telemetry = match telemetry {
+                Telemetry::Off => "off",
+                Telemetry::On => "on",
+            };
+            (name, program.clone(), model.clone(), Some(permissions), Some(telemetry), None, None)
         }
     };
     [
@@ -305,6 +309,7 @@ fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 6] {
         ("cli_command", program),
         ("model", model),
         ("permissions", permissions.map(str::to_owned)),
+        ("telemetry", telemetry.map(str::to_owned)),
         ("prompt", prompt.map(str::to_owned)),
         ("passkey_in_prompt", passkey_in_prompt),
     ]

@@ -82,6 +82,15 @@ pub enum Permissions {
     Bypass,
 }
 
+/// Whether an agent CLI reports on its use and looks for updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telemetry {
+    /// The preset turns both off, as far as the CLI can be told.
+    Off,
+    /// The preset says nothing about it: the CLI's own settings decide.
+    On,
+}
+
 /// What is executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLine {
@@ -101,6 +110,7 @@ pub enum CommandLine {
         /// Instead of the model that the CLI takes by itself.
         model: Option<String>,
         permissions: Permissions,
+        telemetry: Telemetry,
     },
 }
 
@@ -132,7 +142,13 @@ impl ProviderConfig {
 
     /// What an entry with nothing but `preset` means.
     pub fn of_preset(preset: Preset) -> Self {
-        Self::of(CommandLine::Preset { preset, program: None, model: None, permissions: Permissions::Project })
+        Self::of(CommandLine::Preset {
+            preset,
+            program: None,
+            model: None,
+            permissions: Permissions::Project,
+            telemetry: Telemetry::Off,
+        })
     }
 
     fn of(command_line: CommandLine) -> Self {
@@ -173,10 +189,12 @@ impl ProviderConfig {
 }
 
 fn read_own(section: &mut Section<'_, '_>) -> Option<CommandLine> {
-    for key in ["model", "permissions"] {
+    let in_arguments = "say it in cli_args, in the words of the program";
+    let in_own_words = "say it in cli_args or environment, in the words of the program";
+    for (key, help) in [("model", in_arguments), ("permissions", in_arguments), ("telemetry", in_own_words)] {
         if let Some(field) = section.field(key) {
             let problem = Problem::new(format!("`{key}` has no meaning without `preset`"), field.span());
-            field.note(problem.help("say it in cli_args, in the words of the program"));
+            field.note(problem.help(help));
         }
     }
     let program = section.required("cli_command").and_then(|field| read_command(&field));
@@ -197,7 +215,9 @@ fn read_preset(section: &mut Section<'_, '_>, preset: Option<Preset>) -> Option<
     let model = section.field("model").and_then(|field| field.word());
     let permissions = [("project", Permissions::Project), ("bypass", Permissions::Bypass)];
     let permissions = section.one_of("permissions", Permissions::Project, &permissions);
-    Some(CommandLine::Preset { preset: preset?, program, model, permissions })
+    let telemetry = [("off", Telemetry::Off), ("on", Telemetry::On)];
+    let telemetry = section.one_of("telemetry", Telemetry::Off, &telemetry);
+    Some(CommandLine::Preset { preset: preset?, program, model, permissions, telemetry })
 }
 
 pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<String, ProviderConfig> {

@@ -108,7 +108,7 @@ ai_providers:
     passkey_in_prompt: true
     wrap: [./jail.sh, "{working_directory}"]
     run_as: worker
-  fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, cli_args: [--bare] }
+  fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, telemetry: on, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
@@ -159,6 +159,7 @@ fn every_setting_arrives() {
         program: Some("/home/me/bin/claude".to_owned()),
         model: Some("haiku".to_owned()),
         permissions: Permissions::Bypass,
+        telemetry: Telemetry::On,
     };
     assert_eq!(config.providers["fast"].command_line, fast);
     assert_eq!(config.providers["fast"].cli_args, ["--bare"]);
@@ -272,7 +273,7 @@ unheard_of: "\e[31m"
 fn what_does_not_fit_a_preset_is_said() {
     insta::assert_snapshot!(report(
         "ai_providers:\n  a: { preset: cluade }\n  b: { preset: codex, prompt: stdin, passkey_in_prompt: true }\n  \
-         c: { cli_command: c, model: opus, permissions: bypass }\n  d: { preset: claude, cli_args: [\"{prompt}\"] }\n  \
+         c: { cli_command: c, model: opus, permissions: bypass, telemetry: on }\n  d: { preset: claude, cli_args: [\"{prompt}\"] }\n  \
          e: { cli_command: e, cli_args: [\"--at={mcp_sokcet}\"], environment: { AGENT: \"{agent}\" } }\n  \
          f: { preset: claude, permissions: al, modle: x }\n"
     ));
@@ -398,7 +399,13 @@ fn the_example_shows_every_default() {
     let config = valid(&example_with_all_settings());
     // These have no default that could be written down.
     let (preset, model) = (Preset::Claude, Some("opus".to_owned()));
-    let command_line = CommandLine::Preset { preset, program: None, model, permissions: Permissions::Project };
+    let command_line = CommandLine::Preset {
+        preset,
+        program: None,
+        model,
+        permissions: Permissions::Project,
+        telemetry: Telemetry::Off,
+    };
     let passkey = Secret::new("dev-hunter2");
     let expected = Config {
         providers: [

@@ -7,17 +7,13 @@ use crate::config::Permissions;
 
 pub(super) const CLAUDE: BuiltIn = BuiltIn {
     program: "claude",
-    compose,
+    compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
     logins: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
     places: &["ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR"],
+    // The second one covers usage data, error reports and release notes.
+    quiet: &[("DISABLE_AUTOUPDATER", "1"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
     installation: "npm install -g @anthropic-ai/claude-code; run `claude` once to log in",
 };
-
-fn compose(run: &Run<'_>) -> Composition {
-    let environment =
-        ["DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"].map(|name| (name, "1".to_owned()));
-    Composition { arguments: arguments(run), environment: environment.into(), ..Composition::default() }
-}
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     // Without --verbose, this form of output is refused.

@@ -3,21 +3,29 @@
 use std::path::Path;
 
 use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
-use crate::config::Permissions;
+use crate::config::{Permissions, Telemetry};
 
 pub(super) const CODEX: BuiltIn = BuiltIn {
     program: "codex",
     compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
     logins: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"],
     places: &["CODEX_HOME"],
+    quiet: &[],
     installation: "npm install -g @openai/codex; run `codex login` once",
 };
+
+/// Usage data, the search for updates, and the catalogue of plugins that codex fetches at each start. Without the last, codex
+/// uses no plugins at all: it has no setting for the catalogue alone.
+const QUIET: [&str; 3] = ["analytics.enabled=false", "check_for_update_on_startup=false", "features.plugins=false"];
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments: Vec<String> = ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     match run.permissions {
         Permissions::Project => arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]),
         Permissions::Bypass => arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+    }
+    if run.telemetry == Telemetry::Off {
+        arguments.extend(QUIET.iter().flat_map(|setting| ["-c", *setting]).map(str::to_owned));
     }
     arguments.extend(["-c".to_owned(), mcp_server(&run.server)]);
     if let Some(model) = run.model {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
-use crate::config::Permissions;
+use crate::config::{Permissions, Telemetry};
 
 pub(super) const COPILOT: BuiltIn = BuiltIn {
     program: "copilot",
@@ -26,12 +26,16 @@ pub(super) const COPILOT: BuiltIn = BuiltIn {
         "COPILOT_PROVIDER_WIRE_MODEL",
         "GH_HOST",
     ],
+    quiet: &[],
     installation: "npm install -g @github/copilot; run `copilot login` once",
 };
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments = vec!["--additional-mcp-config".to_owned(), mcp_config(&run.server)];
-    arguments.extend(["--disable-builtin-mcps", "--no-ask-user", "--no-auto-update"].map(str::to_owned));
+    arguments.extend(["--disable-builtin-mcps", "--no-ask-user"].map(str::to_owned));
+    if run.telemetry == Telemetry::Off {
+        arguments.extend(["--no-auto-update", "--disable-client-telemetry"].map(str::to_owned));
+    }
     arguments.extend(["--output-format", "json"].map(str::to_owned));
     match run.permissions {
         Permissions::Project => {

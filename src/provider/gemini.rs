@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
-use crate::config::Permissions;
+use crate::config::{Permissions, Telemetry};
 use crate::domain::{FileContent, LaunchFile};
 
 pub(super) const GEMINI: BuiltIn = BuiltIn {
@@ -26,6 +26,7 @@ pub(super) const GEMINI: BuiltIn = BuiltIn {
         "GOOGLE_GENAI_USE_VERTEXAI",
         "GOOGLE_VERTEX_BASE_URL",
     ],
+    quiet: &[],
     installation: "npm install -g @google/gemini-cli; set GEMINI_API_KEY for the daemon (docs/providers.md on other logins)",
 };
 
@@ -88,13 +89,15 @@ fn settings(run: &Run<'_>) -> String {
     };
     entry["trust"] = true.into();
     entry["timeout"] = tool_timeout_ms().into();
-    json!({
+    let mut settings = json!({
         "mcpServers": { SERVER_NAME: entry },
         "security": { "auth": { "selectedType": login(run) } },
-        "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false },
-        "privacy": { "usageStatisticsEnabled": false },
-    })
-    .to_string()
+    });
+    if run.telemetry == Telemetry::Off {
+        settings["general"] = json!({ "enableAutoUpdate": false, "enableAutoUpdateNotification": false });
+        settings["privacy"] = json!({ "usageStatisticsEnabled": false });
+    }
+    settings.to_string()
 }
 
 /// The kind of login: without a variable that says otherwise, what a person did in a browser.

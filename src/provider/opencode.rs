@@ -17,6 +17,8 @@ pub(super) const OPENCODE: BuiltIn = BuiltIn {
         "OPENROUTER_API_KEY",
     ],
     places: &["OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"],
+    // Without the first, it fetches its list of models each hour; it has one built in.
+    quiet: &[("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     installation: "npm install -g opencode-ai; run `opencode auth login` once",
 };
 
@@ -30,8 +32,7 @@ fn compose(run: &Run<'_>) -> Composition {
     }
     arguments.extend_from_slice(run.extra);
     // Goes over the user's own files, key by key.
-    let environment =
-        vec![("OPENCODE_CONFIG_CONTENT", config(&run.server)), ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())];
+    let environment = vec![("OPENCODE_CONFIG_CONTENT", config(&run.server))];
     Composition { arguments, environment, ..Composition::default() }
 }
 

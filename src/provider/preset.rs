@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{claude, codex, copilot, gemini, opencode, qwen};
-use crate::config::{Permissions, Preset};
+use crate::config::{Permissions, Preset, Telemetry};
 use crate::domain::{LaunchFile, Secret};
 
 /// What makes a preset. Its prompt travels on standard input.
@@ -18,6 +18,8 @@ pub(super) struct BuiltIn {
     pub logins: &'static [&'static str],
     /// Variables of the daemon that say where its login or its service is: passed on.
     pub places: &'static [&'static str],
+    /// Variables that turn off its telemetry and its search for updates.
+    pub quiet: &'static [(&'static str, &'static str)],
     /// For people who don't have the program.
     pub installation: &'static str,
 }
@@ -35,6 +37,7 @@ pub(super) struct Composition {
 pub(super) struct Run<'a> {
     pub server: Server<'a>,
     pub permissions: Permissions,
+    pub telemetry: Telemetry,
     pub model: Option<&'a str>,
     /// The configuration's `cli_args`: behind all other options.
     pub extra: &'a [String],

@@ -17,6 +17,7 @@ pub(super) const QWEN: BuiltIn = BuiltIn {
         "OPENROUTER_API_KEY",
     ],
     places: &["OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME"],
+    quiet: &[("QWEN_USAGE_STATISTICS_ENABLED", "false")],
     installation: "npm install -g @qwen-code/qwen-code; run `qwen` once to log in",
 };
 

@@ -1,7 +1,7 @@
 //! Whole command lines: what an agent is started with.
 
 use super::*;
-use crate::config::Permissions;
+use crate::config::{Permissions, Telemetry};
 use crate::domain::{FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
@@ -161,7 +161,8 @@ fn an_ai_type_is_started_by_its_entry_else_its_preset_else_as_claude() {
 
 /// An entry with nothing but a preset and what it may do.
 fn permitted(preset: Preset, permissions: Permissions) -> ProviderConfig {
-    let command_line = CommandLine::Preset { preset, program: None, model: None, permissions };
+    let command_line =
+        CommandLine::Preset { preset, program: None, model: None, permissions, telemetry: Telemetry::Off };
     ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }
 }
 
@@ -198,6 +199,7 @@ fn a_preset_with_everything_an_entry_can_say() {
                 program: Some("/opt/cli".to_owned()),
                 model: Some("big".to_owned()),
                 permissions: Permissions::Bypass,
+                telemetry: Telemetry::Off,
             },
             cli_args: vec!["--name".to_owned(), "{agent_id}".to_owned()],
             environment: BTreeMap::from([
@@ -209,6 +211,42 @@ fn a_preset_with_everything_an_entry_can_say() {
         };
         insta::assert_snapshot!(format!("{name}_in_full"), shown(&command(&providers([("a", entry)]), "a")));
     }
+}
+
+/// What in a command turns telemetry and updates off, one thing per line.
+fn quiet_parts(command: &CommandSpec) -> Vec<String> {
+    const PARTS: [&str; 7] =
+        ["telemetry", "update", "analytics", "plugins=", "statistics", "models_fetch", "nonessential"];
+    let is_part = |text: &str| PARTS.iter().any(|part| text.to_lowercase().contains(part));
+    shown(command).lines().filter(|line| is_part(line)).map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn presets_turn_telemetry_and_updates_off_unless_it_is_left_on() {
+    let mut off = Vec::new();
+    for (name, preset) in Preset::ALL {
+        let quiet = quiet_parts(&command(&providers([]), name));
+        assert!(!quiet.is_empty(), "{name}");
+        off.push(format!("── {name} ──\n{}", quiet.join("\n")));
+        let command_line = CommandLine::Preset {
+            preset,
+            program: None,
+            model: None,
+            permissions: Permissions::Project,
+            telemetry: Telemetry::On,
+        };
+        let entry = ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) };
+        assert_eq!(quiet_parts(&command(&providers([("on", entry)]), "on")), [""; 0], "{name}");
+    }
+    insta::assert_snapshot!("telemetry_off", off.join("\n\n"));
+}
+
+#[test]
+fn the_entrys_environment_goes_over_what_turns_telemetry_off() {
+    let given = BTreeMap::from([("QWEN_USAGE_STATISTICS_ENABLED".to_owned(), Secret::new("true"))]);
+    let entry = ProviderConfig { environment: given, ..ProviderConfig::of_preset(Preset::Qwen) };
+    let command = command(&providers([("qwen", entry)]), "qwen");
+    assert_eq!(variable(&command, "QWEN_USAGE_STATISTICS_ENABLED"), Some("true"));
 }
 
 /// Where gemini's own files are, and which kind of login its settings name.

@@ -23,6 +23,7 @@ fn changes_are_told_with_both_values_and_when_they_count() {
             "ai_providers.x.preset: claude → none (to new starts)",
             "ai_providers.x.cli_command: none → mine (to new starts)",
             "ai_providers.x.permissions: project → none (to new starts)",
+            "ai_providers.x.telemetry: off → none (to new starts)",
             "ai_providers.x.prompt: none → argument (to new starts)",
             "ai_providers.x.passkey_in_prompt: none → false (to new starts)",
             "ai_providers.x.cli_args: changed (to new starts)",
