@@ -26,6 +26,7 @@ pub mod pair;
 pub mod peer;
 pub mod plan;
 pub mod printable;
+pub mod rate;
 pub mod redact;
 pub mod refusal;
 pub mod retention;

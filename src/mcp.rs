@@ -11,6 +11,7 @@ mod lines;
 mod malformed;
 mod patience;
 mod rate;
+mod refusals;
 mod server;
 mod tools;
 

@@ -39,6 +39,7 @@ mod report;
 mod retention;
 mod roster;
 mod save_context;
+mod session_rate;
 mod start;
 mod status;
 mod task_progress;
@@ -155,6 +156,7 @@ pub struct Service {
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
     activity: caller::Activity,
+    session_rate: session_rate::SessionRate,
     coordinators: status::CoordinatorBoard,
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
@@ -196,6 +198,7 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             waiting: Waiting { coordinators: nudge, ..Waiting::default() },
             activity: caller::Activity::default(),
+            session_rate: session_rate::SessionRate::default(),
             coordinators: status::CoordinatorBoard::default(),
             incarnations: Mutex::default(),
             activities: activities::Activities::default(),

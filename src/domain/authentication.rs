@@ -43,6 +43,12 @@ pub enum Grant {
     OnNewLaunch(Purpose),
 }
 
+/// Returns whether a session counts towards the limit of sessions that are opened in a time. The first session by the ticket of a
+/// launch does not: the coordinator limits its launches.
+pub fn is_limited(proof: &Proof) -> bool {
+    !matches!(proof, Proof::Ticket(launch) if launch.authenticated_at.is_none())
+}
+
 /// Decides about an `authenticate` call (seed 004; contract.md "Passkey and ticket").
 ///
 /// # Errors

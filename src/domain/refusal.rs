@@ -105,6 +105,8 @@ pub enum Refusal {
     TooManyAttempts,
     #[error("Too many calls in a short time")]
     RateLimited,
+    #[error("Too many sessions of agent {agent} were opened in project {project} in a short time")]
+    TooManySessions { agent: AgentId, project: ProjectId },
     #[error("no credential `{credential}`")]
     CredentialNotFound { credential: CredentialId },
     #[error("this login link {0}")]
@@ -164,6 +166,7 @@ impl Refusal {
             Self::NotOneLine { .. } => "not_one_line",
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimited => "rate_limited",
+            Self::TooManySessions { .. } => "too_many_sessions",
             Self::CredentialNotFound { .. } => "credential_not_found",
             Self::LinkNotValid(_) => "link_not_valid",
             Self::AlreadyExists(_) => "already_exists",
@@ -216,6 +219,9 @@ impl Refusal {
             Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
             Self::TooManyAttempts => Some("wait 2 seconds and call again"),
             Self::RateLimited => Some("wait 1 second and call again"),
+            Self::TooManySessions { .. } => {
+                Some("use the session_token that you have, or wait 2 seconds and call again")
+            }
             Self::CredentialNotFound { .. } => Some("those that are good are listed by: agent-coordinator token list"),
             Self::LinkNotValid(_) => Some("a new one is printed by: agent-coordinator login"),
             Self::NoSuchTask { .. }
@@ -242,7 +248,7 @@ impl Refusal {
 
     /// Whether the same call may be granted a moment later, without anything having changed.
     pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::ServerStopping)
+        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::TooManySessions { .. } | Self::ServerStopping)
     }
 }
 

@@ -375,10 +375,7 @@ pub(super) fn answer(mut object: JsonObject, notification: Option<&str>) -> Call
 /// The one form of a refusal.
 pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&str>) -> CallToolResult {
     let (code, hint) = match error {
-        ServiceError::Refused(refusal) => {
-            tracing::info!(reason = refusal.code(), "tool call refused");
-            (refusal.code(), refusal.hint())
-        }
+        ServiceError::Refused(refusal) => (refusal.code(), refusal.hint()),
         ServiceError::Store(_) | ServiceError::Contended => {
             tracing::error!(error = %ErrorChain(error), "tool call failed");
             ("unavailable", Some("the coordinator can't answer just now; wait a little and call again"))

@@ -112,7 +112,7 @@ async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
 }
 
 /// Who is counted for a call: an agent, where one is to be seen. People and coordinators are not.
-fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
+pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
     if let Some(launch) = incoming.sender.launch() {
         return Some(CallsOf::Launch(launch.clone()));
     }

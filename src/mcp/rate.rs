@@ -3,17 +3,17 @@
 //! A call counts when it begins: one that waits counts once. Refusing costs no look into the store.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::domain::LaunchId;
+use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
 use crate::service::recent::Recent;
 
-/// Sustained, by the second. A model takes seconds between two calls; a script that polls as fast as it can gets this much. At
-/// well below a tenth of a millisecond a call, a thousand agents in a loop leave the daemon most of its time.
-const CALLS_PER_SECOND: u32 = 20;
-/// At once after a pause: more than any agent has to say in one turn.
-const BURST: u32 = 100;
+/// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a model takes seconds between two
+/// calls; a script that polls as fast as it can gets this much. At well below a tenth of a millisecond a call, a thousand agents in
+/// a loop leave the daemon most of its time.
+const LIMIT: Rate = Rate { burst: 100, interval: Duration::from_millis(50) };
 /// More agents than a machine runs. Whoever is forgotten begins with a full bucket, which is what a pause gives, too.
 const MAX_KNOWN: usize = 8192;
 
@@ -28,45 +28,27 @@ pub(super) enum CallsOf {
 
 /// The buckets.
 #[derive(Debug)]
-pub(super) struct RateLimit(Mutex<Recent<CallsOf, Bucket>>);
-
-#[derive(Debug, Default)]
-struct Bucket {
-    /// Calls that were made and not made up for by time, until `seen`. Empty at first, so that the burst is there at once.
-    n_made: f64,
-    seen: Option<Instant>,
+pub(super) struct RateLimit {
+    began: Instant,
+    buckets: Mutex<Recent<CallsOf, Bucket>>,
 }
 
 impl Default for RateLimit {
     fn default() -> Self {
-        Self(Mutex::new(Recent::of(MAX_KNOWN)))
+        Self { began: Instant::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
     }
 }
 
 impl RateLimit {
     /// Counts a call; `false` if it is one too many, which then doesn't count.
     pub(super) fn take(&self, who: &CallsOf, now: Instant) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).touch(who).take(now)
-    }
-}
-
-impl Bucket {
-    fn take(&mut self, now: Instant) -> bool {
-        let passed = self.seen.map(|seen| now.saturating_duration_since(seen)).unwrap_or_default();
-        self.n_made = (self.n_made - passed.as_secs_f64() * f64::from(CALLS_PER_SECOND)).max(0.0);
-        self.seen = Some(now);
-        let has_room = self.n_made + 1.0 <= f64::from(BURST);
-        if has_room {
-            self.n_made += 1.0;
-        }
-        has_room
+        let now = now.saturating_duration_since(self.began);
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).touch(who).take(LIMIT, now)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::domain::Secret;
 

@@ -23,11 +23,12 @@ use tracing::field::Empty;
 use super::envelope::{CallError, Incoming, Sender, answer, refused};
 use super::gate::Gate;
 use super::patience::Patience;
+use super::refusals::RefusalLog;
 use super::tools::{self, Called, Entry, Tools};
 use crate::domain::Secret;
 use crate::domain::printable::excerpt;
 use crate::peer::{LocalPeer, Peer};
-use crate::service::Service;
+use crate::service::{Service, ServiceError};
 
 /// Characters of what is said of a malformed call, which quotes it.
 const LONGEST_PROBLEM: usize = 400;
@@ -41,6 +42,7 @@ pub struct McpServer {
     tools: Arc<Tools>,
     coordinator_token: watch::Sender<Arc<Secret>>,
     gate: Arc<Gate>,
+    refusals: Arc<RefusalLog>,
     /// Calls that are being answered; the shutdown waits for them.
     calls: TaskTracker,
 }
@@ -53,6 +55,7 @@ impl McpServer {
             tools: Arc::new(tools::all()),
             coordinator_token: watch::Sender::new(Arc::new(coordinator_token)),
             gate: Arc::default(),
+            refusals: Arc::default(),
             calls: TaskTracker::new(),
         }
     }
@@ -141,9 +144,13 @@ impl Connection {
 
     async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
         let name = tool.name;
+        self.server.refusals.log_counted();
         let attempt = match self.server.gate.admit(name, incoming).await {
             Ok(attempt) => attempt,
-            Err(refusal) => return Ok(refused(name, &refusal.into(), None).into()),
+            Err(refusal) => {
+                self.server.refusals.note(incoming, &refusal);
+                return Ok(refused(name, &refusal.into(), None).into());
+            }
         };
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
         let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
@@ -153,7 +160,12 @@ impl Connection {
         let notification = is_notified.then(|| incoming.service.guidance().notification());
         match self.server.gate.hold_back(attempt, incoming, result).await {
             Ok(object) => Ok(answer(object, notification).into()),
-            Err(CallError::Service(error)) => Ok(refused(name, &error, notification).into()),
+            Err(CallError::Service(error)) => {
+                if let ServiceError::Refused(refusal) = &error {
+                    self.server.refusals.note(incoming, refusal);
+                }
+                Ok(refused(name, &error, notification).into())
+            }
             Err(CallError::Arguments(problem)) => {
                 // Without the words, which may hold what was sent: a passkey, perhaps.
                 tracing::debug!("malformed tool call");

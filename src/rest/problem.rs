@@ -48,7 +48,9 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::TooLong { .. }
         | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::InBatch { refusal, .. } => status_of(refusal),
-        Refusal::TooManyAttempts | Refusal::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::TooManyAttempts | Refusal::RateLimited | Refusal::TooManySessions { .. } => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
         Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
             StatusCode::UNAUTHORIZED
         }

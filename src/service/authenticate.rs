@@ -1,9 +1,10 @@
 //! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004; contract.md "Passkey and ticket").
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::authentication::{Facts, Grant, Proof, decide};
+use crate::domain::authentication::{Facts, Grant, Proof, decide, is_limited};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, TokenHash};
@@ -38,7 +39,7 @@ impl Service {
     /// An unknown agent costs the same work and gets the same words as a wrong passkey.
     ///
     /// # Errors
-    /// The refusals of [`decide`], and [`Refusal::AgentsNotOverHttp`].
+    /// The refusals of [`decide`], and [`Refusal::AgentsNotOverHttp`]; then [`Refusal::TooManySessions`].
     pub async fn authenticate(
         &self,
         agent_id: &AgentId,
@@ -47,6 +48,7 @@ impl Service {
         presenter: Presenter<'_>,
     ) -> Result<Authenticated, ServiceError> {
         self.check_transport(presenter)?;
+        let is_counted = &AtomicBool::new(false);
         self.transact(|| async move {
             let (agent, ticketed, project) = (
                 self.store.agent(agent_id).await?,
@@ -60,13 +62,15 @@ impl Service {
             for found in [&of_task.open, &of_chat.open].into_iter().flatten() {
                 open.extend(self.store.launch(&found.id).await?.filter(Launch::is_open));
             }
+            let proof = proof(agent.as_ref(), ticketed, passkey);
+            let is_limited = is_limited(&proof);
             let grant = decide(&Facts {
                 agent_id,
                 project_id,
                 agent: agent.as_ref(),
                 project: project.as_ref(),
                 is_assigned: of_chat.is_assigned,
-                proof: proof(agent.as_ref(), ticketed, passkey),
+                proof,
                 presented_by: presenter.launch,
                 open: &open,
                 is_chat_wanted: of_chat.record.wanted_since.is_some(),
@@ -74,9 +78,21 @@ impl Service {
             let (Some(agent), Some(project)) = (agent, project) else {
                 return Err(Refusal::InvalidCredentials.into());
             };
+            if is_limited && !is_counted.load(Ordering::Relaxed) {
+                if !self.session_rate.take(agent_id, project_id) {
+                    let (agent, project) = (agent_id.clone(), project_id.clone());
+                    return Err(Refusal::TooManySessions { agent, project }.into());
+                }
+                is_counted.store(true, Ordering::Relaxed);
+            }
             self.open_session(grant, presenter.transport, of_chat.record, agent, project).await
         })
         .await
+        .inspect_err(|_| {
+            if is_counted.load(Ordering::Relaxed) {
+                self.session_rate.give_back(agent_id, project_id);
+            }
+        })
         .inspect(|authenticated| {
             if let Some(waited) = authenticated.waited {
                 counters::UNTIL_AUTHENTICATED.observe(waited);

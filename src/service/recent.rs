@@ -39,6 +39,11 @@ impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
+    /// All entries, in no order; they count as not touched.
+    pub fn entries(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+        self.entries.iter_mut().map(|(key, (_, value))| (key, value))
+    }
+
     pub fn forget(&mut self, key: &K) {
         if let Some((touched, _)) = self.entries.remove(key) {
             self.order.remove(&touched);

@@ -10,6 +10,7 @@ mod guessing;
 mod handshake;
 mod legacy;
 mod notices;
+mod opening;
 mod reports;
 mod save_context;
 mod sessions;

@@ -118,6 +118,9 @@ fn an_agent_in_a_loop_is_told_to_wait_and_no_other_notices() {
     assert!(codes.iter().all(|code| code == "none" || code == "rate_limited"), "{codes:?}");
     // A hundred, and twenty for each second that it took.
     assert!((200..=300).contains(&n_limited), "{n_limited}");
+    // The others are counted.
+    let logged = daemon.logged("tool call refused");
+    assert_eq!(logged.iter().filter(|line| line["reason"] == "rate_limited").count(), 1, "{logged:?}");
     assert_eq!(bob.get_my_task()["success"], true);
     let expected = json!({
         "success": false, "error": "Too many calls in a short time", "error_code": "rate_limited",

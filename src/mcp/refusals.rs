@@ -1,0 +1,109 @@
+//! The log of refused calls. A client in a loop is refused thousands of times in a second: of the refusals for one reason and one
+//! caller, the first of a minute is logged at once and the others by their number.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::envelope::Incoming;
+use super::gate::calls_of;
+use super::rate::CallsOf;
+use crate::domain::Refusal;
+use crate::domain::rate::LogInterval;
+use crate::service::recent::Recent;
+use crate::service::throttle::Guesser;
+
+/// How often the counts are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// More callers than are refused in a minute.
+const MAX_KNOWN: usize = 4096;
+
+/// Whose refusals are logged together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum RefusalsOf {
+    Calls(CallsOf),
+    /// Each guess shows another token.
+    Guesser(Guesser),
+    /// Each session has another token.
+    Pair(String),
+}
+
+/// One for all connections.
+#[derive(Debug)]
+pub(super) struct RefusalLog {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    intervals: Recent<(RefusalsOf, &'static str), LogInterval>,
+    looked_at: Duration,
+}
+
+impl Default for RefusalLog {
+    fn default() -> Self {
+        let state = State { intervals: Recent::of(MAX_KNOWN), looked_at: Duration::ZERO };
+        Self { began: Instant::now(), state: Mutex::new(state) }
+    }
+}
+
+impl RefusalLog {
+    /// Logs a refused call, or counts it.
+    pub(super) fn note(&self, incoming: &Incoming<'_>, refusal: &Refusal) {
+        let of = RefusalsOf::find(incoming, refusal);
+        let now = self.began.elapsed();
+        let is_first = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.intervals.touch(&(of, refusal.code())).note(now)
+        };
+        if is_first {
+            tracing::info!(reason = refusal.code(), "tool call refused");
+        }
+    }
+
+    /// Logs how many refusals were counted in the minutes that are over. Each call asks for that.
+    pub(super) fn log_counted(&self) {
+        let now = self.began.elapsed();
+        let counted: Vec<_> = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.saturating_sub(state.looked_at) < LOOK_INTERVAL {
+                return;
+            }
+            state.looked_at = now;
+            let entries = state.intervals.entries();
+            entries.filter_map(|((of, reason), interval)| Some((of.clone(), *reason, interval.end(now)?))).collect()
+        };
+        for (of, reason, n_calls) in counted {
+            // It is about other calls than the one that happens to be made now.
+            tracing::info!(parent: None::<tracing::span::Id>, reason, caller = %of, n_calls, "more tool calls were refused");
+        }
+    }
+}
+
+impl RefusalsOf {
+    fn find(incoming: &Incoming<'_>, refusal: &Refusal) -> Self {
+        let guesser = || Self::Guesser(Guesser::of(&incoming.sender.peer));
+        match refusal {
+            Refusal::TooManySessions { agent, project } => Self::Pair(format!("{agent} in {project}")),
+            Refusal::InvalidCredentials
+            | Refusal::InvalidSession
+            | Refusal::CoordinatorOnly
+            | Refusal::TooManyAttempts => guesser(),
+            _ => calls_of(incoming).map_or_else(guesser, Self::Calls),
+        }
+    }
+}
+
+/// For logs.
+impl fmt::Display for RefusalsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Calls(CallsOf::Launch(launch)) | Self::Guesser(Guesser::Launch(launch)) => write!(f, "{launch}"),
+            Self::Calls(CallsOf::Token(_)) => f.write_str("a session"),
+            Self::Guesser(Guesser::User(uid)) => write!(f, "user {uid}"),
+            Self::Guesser(Guesser::Host(ip)) => write!(f, "host {ip}"),
+            Self::Pair(pair) => f.write_str(pair),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How many sessions are opened for one agent in one project. Each session is a row of the store, and a client that authenticates
+//! and logs out in a loop would fill it; the limit of calls belongs to the session and begins anew with each.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::recent::Recent;
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::rate::{Bucket, Rate};
+
+/// Far more than people and restarts of agents need.
+const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
+/// More pairs than open sessions by passkeys. A pair that is forgotten may open as many as after a pause.
+const MAX_KNOWN: usize = 8192;
+
+/// The buckets.
+#[derive(Debug)]
+pub(super) struct SessionRate {
+    began: Instant,
+    buckets: Mutex<Recent<(AgentId, ProjectId), Bucket>>,
+}
+
+impl Default for SessionRate {
+    fn default() -> Self {
+        Self { began: Instant::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
+    }
+}
+
+impl SessionRate {
+    /// Counts a session that is about to be opened; `false` if it is one too many.
+    pub(super) fn take(&self, agent: &AgentId, project: &ProjectId) -> bool {
+        let now = self.began.elapsed();
+        self.lock().touch(&(agent.clone(), project.clone())).take(LIMIT, now)
+    }
+
+    /// A session that was counted was not opened.
+    pub(super) fn give_back(&self, agent: &AgentId, project: &ProjectId) {
+        self.lock().touch(&(agent.clone(), project.clone())).give_back();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recent<(AgentId, ProjectId), Bucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
