@@ -189,6 +189,7 @@ fn settings(state_dir: &Path) -> Settings {
         session_default: seconds(3_600),
         session_maximum: seconds(86_400),
         cleanup_interval: Duration::from_mins(1),
+        creation: agent_coordinator::domain::creation::CreationLimits::default(),
         retention: agent_coordinator::domain::retention::Retention::default(),
         parking: Parking { initial: seconds(300), max: seconds(3_600) },
         start_limit: StartLimit { failures: 5, interval: seconds(600) },

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod authentication;
 pub mod chat;
 pub mod command;
+pub mod creation;
 pub mod credential;
 pub mod event;
 pub mod forge;

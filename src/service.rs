@@ -16,6 +16,7 @@ mod clocks;
 mod conversation;
 mod coordination;
 mod create_tasks;
+mod creations;
 mod credentials;
 mod events;
 mod footprint;
@@ -91,6 +92,7 @@ pub use why::Why;
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
 use crate::domain::account::Parking;
+use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
@@ -123,6 +125,8 @@ pub struct Settings {
     pub start_limit: StartLimit,
     /// How long a failed account waits that names no end of it.
     pub parking: Parking,
+    /// How much one launch may create.
+    pub creation: CreationLimits,
     /// How long the past is kept.
     pub retention: Retention,
     /// Where the instance folders are.
@@ -161,6 +165,7 @@ pub struct Service {
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
     activities: activities::Activities,
+    creations: creations::Creations,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
     attendances: attendance::Attendances,
@@ -202,6 +207,7 @@ impl Service {
             coordinators: status::CoordinatorBoard::default(),
             incarnations: Mutex::default(),
             activities: activities::Activities::default(),
+            creations: creations::Creations::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
             attendances: attendance::Attendances::default(),

@@ -208,6 +208,7 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         session_maximum: config.session.max_timeout,
         cleanup_interval: config.session.cleanup_interval,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        creation: config.limits.creation,
         retention: config.retention.clone(),
         parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },

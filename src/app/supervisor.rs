@@ -197,8 +197,16 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
 
 /// The limits that a coordinator keeps.
 pub(super) fn limits(config: &Config) -> Limits {
-    let config::Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent: _ } =
-        config.limits;
+    let config::Limits {
+        per_project,
+        per_agent,
+        per_provider,
+        chat_reserve,
+        min_free_disk,
+        min_free_memory,
+        agent: _,
+        creation: _,
+    } = config.limits;
     let config::Run { linger, max_runtime, silence_timeout } = config.run;
     Limits {
         per_project,

@@ -16,6 +16,7 @@ use super::{
     AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
     Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, Telemetry, units,
 };
+use crate::domain::creation::CreationLimits;
 use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
 
@@ -316,7 +317,8 @@ fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 7] {
 }
 
 fn of_limits(changes: &mut Changes, old: &Limits, new: &Limits) {
-    let Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent } = old;
+    let Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent, creation } =
+        old;
     let AgentLimits { memory, processes } = agent;
     let size = |bytes: &Option<u64>| bytes.map_or_else(|| "none".to_owned(), units::show_size);
     let number = |number: &Option<usize>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
@@ -329,6 +331,15 @@ fn of_limits(changes: &mut Changes, old: &Limits, new: &Limits) {
     changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (memory, &new.agent.memory), size);
     let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
     changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (processes, &new.agent.processes), number);
+    let CreationLimits { tasks_per_launch, subtasks_per_task, messages_per_launch } = creation;
+    let new = &new.creation;
+    for (name, before, after) in [
+        ("limits.tasks_per_launch", tasks_per_launch, &new.tasks_per_launch),
+        ("limits.subtasks_per_task", subtasks_per_task, &new.subtasks_per_task),
+        ("limits.messages_per_launch", messages_per_launch, &new.messages_per_launch),
+    ] {
+        changes.shown(Applies::Now, name, (before, after), usize::to_string);
+    }
 }
 
 fn of_parking(changes: &mut Changes, old: &Parking, new: &Parking) {

@@ -1,9 +1,10 @@
-//! `limits`: how much may run at once, beside `max_concurrent`, and what must be free for it.
+//! `limits`: how much may run at once, beside `max_concurrent`, what must be free for it, and how much an agent may create.
 
 use super::reader::{Field, Section};
 use super::report::Problem;
+use crate::domain::creation::CreationLimits;
 
-/// Limits of what runs at once. What runs beyond one that was lowered goes on.
+/// Limits of what runs at once and of what it creates. What runs beyond a limit that was lowered goes on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Agents alive at once in one project; `None`: any number.
@@ -19,6 +20,7 @@ pub struct Limits {
     /// The same of memory.
     pub min_free_memory: Option<u64>,
     pub agent: AgentLimits,
+    pub creation: CreationLimits,
 }
 
 /// What the whole tree of one agent may use. Kept where the daemon has a control group with the controllers for it; unlimited
@@ -45,7 +47,18 @@ impl Limits {
         let mut least = |key| section.optional(key).and_then(|field| field.size(1..=1 << 60));
         let (min_free_disk, min_free_memory) = (least("min_free_disk"), least("min_free_memory"));
         let agent = AgentLimits::read(&mut section);
-        Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent }
+        let creation = read_creation(&mut section);
+        Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent, creation }
+    }
+}
+
+fn read_creation(limits: &mut Section<'_, '_>) -> CreationLimits {
+    let CreationLimits { tasks_per_launch, subtasks_per_task, messages_per_launch } = CreationLimits::default();
+    let range = 1..=1_000_000;
+    CreationLimits {
+        tasks_per_launch: limits.integer("tasks_per_launch", tasks_per_launch, range.clone()),
+        subtasks_per_task: limits.integer("subtasks_per_task", subtasks_per_task, range.clone()),
+        messages_per_launch: limits.integer("messages_per_launch", messages_per_launch, range),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::creation::CreationLimits;
 
 mod files;
 mod forge;
@@ -117,7 +118,8 @@ stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
 limits:
   { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 1 GiB, min_free_memory: 64 KiB,
-    memory_per_agent: 2 GiB, processes_per_agent: 300 }
+    memory_per_agent: 2 GiB, processes_per_agent: 300, tasks_per_launch: 20, subtasks_per_task: 10,
+    messages_per_launch: 30 }
 notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
@@ -194,6 +196,7 @@ fn every_setting_arrives() {
             min_free_disk: Some(1 << 30),
             min_free_memory: Some(1 << 16),
             agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
+            creation: CreationLimits { tasks_per_launch: 20, subtasks_per_task: 10, messages_per_launch: 30 },
         },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },

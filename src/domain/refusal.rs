@@ -101,6 +101,16 @@ pub enum Refusal {
     TooLong { text: &'static str, length: usize, limit: usize },
     #[error("`{text}` has a control character at position {position}, and is to be one line of text")]
     NotOneLine { text: &'static str, position: usize },
+    #[error(
+        "{n_new} more tasks are too many: this launch has created {n_created}, and `limits.tasks_per_launch` is {limit}"
+    )]
+    TooManyTasks { n_created: usize, n_new: usize, limit: usize },
+    #[error(
+        "{n_new} more subtasks are too many: task {task} has {n_subtasks}, and `limits.subtasks_per_task` is {limit}"
+    )]
+    TooManySubtasks { task: TaskId, n_subtasks: usize, n_new: usize, limit: usize },
+    #[error("This launch has written {n_written} messages, and `limits.messages_per_launch` is {limit}")]
+    TooManyMessages { n_written: usize, limit: usize },
     #[error("Too many wrong attempts at once")]
     TooManyAttempts,
     #[error("Too many calls in a short time")]
@@ -164,6 +174,7 @@ impl Refusal {
             Self::InBatch { refusal, .. } => refusal.code(),
             Self::TooLong { .. } => "too_long",
             Self::NotOneLine { .. } => "not_one_line",
+            Self::TooManyTasks { .. } | Self::TooManySubtasks { .. } | Self::TooManyMessages { .. } => "limit_reached",
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimited => "rate_limited",
             Self::TooManySessions { .. } => "too_many_sessions",
@@ -217,6 +228,15 @@ impl Refusal {
             Self::NoTaskToSave => Some("call get_my_task first; a chat has no task"),
             Self::InBatch { refusal, .. } => refusal.hint(),
             Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
+            Self::TooManyTasks { .. } => Some(
+                "do the work with the tasks that there are, or report what is left; a person can raise limits.tasks_per_launch",
+            ),
+            Self::TooManySubtasks { .. } => Some(
+                "do the work with the subtasks that there are, or divide one of them; a person can raise limits.subtasks_per_task",
+            ),
+            Self::TooManyMessages { .. } => Some(
+                "call logout and exit: the next message starts a new launch; a person can raise limits.messages_per_launch",
+            ),
             Self::TooManyAttempts => Some("wait 2 seconds and call again"),
             Self::RateLimited => Some("wait 1 second and call again"),
             Self::TooManySessions { .. } => {

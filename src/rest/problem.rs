@@ -73,6 +73,9 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::SubtasksOpen { .. }
         | Refusal::ParentClosed { .. }
         | Refusal::NoTaskToSave
+        | Refusal::TooManyTasks { .. }
+        | Refusal::TooManySubtasks { .. }
+        | Refusal::TooManyMessages { .. }
         | Refusal::AmbiguousLaunch { .. }
         | Refusal::OtherTaskBegun { .. }
         | Refusal::WrongPurpose { .. }

@@ -2,6 +2,8 @@
 //!
 //! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::domain::chat::{Sender, after_end, n_fitting, said};
 use crate::domain::{
     Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose, Session,
@@ -10,6 +12,7 @@ use crate::domain::{
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
 
 use super::conversation::message_event;
+use super::creations::Creation;
 use super::{Caller, Service, ServiceError};
 
 /// Messages for an agent.
@@ -60,12 +63,15 @@ impl Service {
     /// because its own answer was lost, it is the same message.
     ///
     /// # Errors
-    /// `Invalid` for a content that is none; as [`Service::identify`].
+    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Service::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = content.as_ref();
         let key = &caller.session.key;
-        self.transact(|| async move {
+        let reserved = &Mutex::new(None);
+        let id = self.transact(|| async move {
+            // An attempt that conflicted gives its own back.
+            lock(reserved).take();
             let (launch, session) = self.latest(caller).await?;
             let record = self.store.pair(key).await?;
             // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
@@ -74,6 +80,8 @@ impl Service {
             if let Some(last) = last.filter(|last| is_repeated(last, content, &session, &record)) {
                 return Ok((Commit::default(), last.id));
             }
+            let reservation = self.reserve(&launch, Creation::Message, 1).await?;
+            *lock(reserved) = Some(reservation);
             let message = Message {
                 seq: 0,
                 id: self.world.new_id(MessageId::PREFIX),
@@ -93,8 +101,12 @@ impl Service {
                 changes.push(Change::Pair(answered));
             }
             Ok((Commit { expect, changes }, id))
-        })
-        .await
+        });
+        let id = id.await?;
+        if let Some(reservation) = lock(reserved).take() {
+            reservation.keep();
+        }
+        Ok(id)
     }
 
     /// Up to which message the agent of a chat has read when it logs out: it has seen what it was given. `None` where it does
@@ -144,6 +156,10 @@ impl Service {
         let newest = self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
         Ok(newest.first().map(|message| message.seq))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether this is what the agent said last, in this very session, and nothing that it was given waits for an answer.

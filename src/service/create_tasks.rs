@@ -9,8 +9,9 @@ use crate::domain::limits;
 use crate::domain::printable::excerpt;
 use crate::domain::task::{Actor, change};
 use crate::domain::{Priority, Refusal, Task, TaskStatus};
-use crate::store::Commit;
+use crate::store::{Change, Commit, TaskFilter};
 
+use super::creations::{Creation, TASK_CREATED};
 use super::task_rules::{Wish, written};
 use super::{Caller, NewTask, Service, ServiceError};
 
@@ -46,11 +47,13 @@ impl Service {
     ///
     /// # Errors
     /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is given twice or leads nowhere; the refusals of [`limits`]
-    /// and of [`change`], and for an assignee `AgentNotFound` and `NotAssigned`. Where a draft has a local id, [`Refusal::InBatch`] says which it is.
+    /// and of [`change`], for an assignee `AgentNotFound` and `NotAssigned`, and `TooManyTasks` and `TooManySubtasks`. Where a draft
+    /// has a local id, [`Refusal::InBatch`] says which it is.
     pub async fn create_tasks(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let key = &caller.session.key;
         let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
         let batch = Batch::new(drafts, &ids)?;
+        let reservation = self.reserve(&caller.launch, Creation::Task, drafts.len()).await?;
         let tasks = self
             .transact(|| async {
                 let (_, mut expect) = self.fence(caller).await?;
@@ -86,11 +89,20 @@ impl Service {
                     let of_task = change(None, task, Actor::Agent(&key.agent), &graph, now);
                     made.extend(of_task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
                 }
-                let (looked_at, changes) = written(&wishes, made, &graph, now);
+                self.check_number_of_subtasks(&tasks).await?;
+                let (looked_at, mut changes) = written(&wishes, made, &graph, now);
+                for change in &mut changes {
+                    if let Change::Event(event) = change
+                        && event.kind == TASK_CREATED
+                    {
+                        event.launch = Some(caller.launch.id.clone());
+                    }
+                }
                 expect.extend(looked_at);
                 Ok((Commit { expect, changes }, tasks))
             })
             .await?;
+        reservation.keep();
         let is_for_now = drafts.iter().any(|draft| batch.is_part_of_what_there_is(draft));
         let place = if is_for_now { NewPlace::InTree } else { NewPlace::Top };
         Ok(Created {
@@ -102,6 +114,23 @@ impl Service {
                 .collect(),
             instruction: self.guidance().tasks_created(place),
         })
+    }
+
+    /// Counts what each parent of `new` will have. A parent that is stored already is written with the new tasks, so no other
+    /// subtask is added at the same time.
+    async fn check_number_of_subtasks(&self, new: &[Task]) -> Result<(), ServiceError> {
+        let limits = self.settings().creation;
+        let mut n_new: BTreeMap<&TaskId, usize> = BTreeMap::new();
+        for parent in new.iter().filter_map(|task| task.parent.as_ref()) {
+            *n_new.entry(parent).or_default() += 1;
+        }
+        for (parent, n_new) in n_new {
+            let subtasks = TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() };
+            let is_stored = !new.iter().any(|task| task.id == *parent);
+            let n_subtasks = if is_stored { self.store.tasks(&subtasks).await?.len() } else { 0 };
+            limits.check_subtasks(parent, n_subtasks, n_new)?;
+        }
+        Ok(())
     }
 }
 

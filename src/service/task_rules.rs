@@ -7,6 +7,7 @@ use crate::domain::task::{Actor, change};
 use crate::domain::{Task, TaskGraph, Timestamp};
 use crate::store::{Change, Expect, StoreError, TaskFilter};
 
+use super::creations::TASK_CREATED;
 use super::told::of_task;
 use super::{Service, ServiceError};
 
@@ -150,7 +151,7 @@ pub(super) fn written(
         let is_as_before =
             |(before, _): &Wish<'_>| before.is_some_and(|before| before.id == task.id && before.status == task.status);
         if !wishes.iter().any(is_as_before) {
-            let kind = if task.revision == 0 { "task.created" } else { "task.status" };
+            let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
             changes.push(Change::Event(of_task(kind, &task, now)));
         }
         changes.push(Change::Task(task));

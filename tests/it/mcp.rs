@@ -5,6 +5,7 @@ mod authenticate;
 mod bad_lines;
 mod coordinator;
 mod create_tasks;
+mod creation_limits;
 mod foreign_texts;
 mod guessing;
 mod handshake;

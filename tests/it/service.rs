@@ -38,6 +38,7 @@ pub fn settings() -> Settings {
         session_default: Duration::from_hours(1),
         session_maximum: Duration::from_hours(24),
         cleanup_interval: Duration::from_mins(1),
+        creation: agent_coordinator::domain::creation::CreationLimits::default(),
         retention: agent_coordinator::domain::retention::Retention::default(),
         parking: Parking { initial: Duration::from_mins(5), max: Duration::from_hours(1) },
         start_limit: StartLimit { failures: 5, interval: Duration::from_mins(10) },

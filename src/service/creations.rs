@@ -1,0 +1,124 @@
+//! How much each launch has created, for its limits. The rows of the store count: they are counted when a launch creates something
+//! for the first time since this program began, and then in memory. A restart resets no limit.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::domain::chat::Sender;
+use crate::domain::creation::CreationLimits;
+use crate::domain::{Assignment, Launch, LaunchId, Refusal};
+use crate::store::{MessageFilter, StoreError};
+
+use super::chat::visible;
+use super::{Service, ServiceError};
+
+/// The kind of the event that tells of a new task; one that an agent created names its launch.
+pub(super) const TASK_CREATED: &str = "task.created";
+/// Rows that are read at a time when they are counted.
+const PAGE: usize = 1_000;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Creation {
+    Task,
+    Message,
+}
+
+/// The numbers of open launches.
+#[derive(Debug, Default)]
+pub(super) struct Creations(Mutex<HashMap<(LaunchId, Creation), usize>>);
+
+impl Creations {
+    pub(super) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
+        self.lock().retain(|(launch, _), _| is_open(launch));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(LaunchId, Creation), usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts that were added for what is about to be written. Dropping it takes them back.
+#[derive(Debug)]
+pub(super) struct Reservation<'a> {
+    creations: &'a Creations,
+    key: (LaunchId, Creation),
+    n_new: usize,
+}
+
+impl Reservation<'_> {
+    /// It was written.
+    pub(super) fn keep(mut self) {
+        self.n_new = 0;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(n_created) = self.creations.lock().get_mut(&self.key) {
+            *n_created = n_created.saturating_sub(self.n_new);
+        }
+    }
+}
+
+impl Service {
+    /// Counts `n_new` more creations of `launch`, which calls at the same time see.
+    ///
+    /// # Errors
+    /// `TooManyTasks`, `TooManyMessages`.
+    pub(super) async fn reserve(
+        &self,
+        launch: &Launch,
+        creation: Creation,
+        n_new: usize,
+    ) -> Result<Reservation<'_>, ServiceError> {
+        let key = (launch.id.clone(), creation);
+        let is_known = self.creations.lock().contains_key(&key);
+        let n_stored = if is_known { 0 } else { self.count_stored(launch, creation).await? };
+        let mut all = self.creations.lock();
+        // Another call may have counted meanwhile, and added its own.
+        let n_created = all.entry(key.clone()).or_insert(n_stored);
+        check(&self.settings().creation, creation, *n_created, n_new)?;
+        *n_created += n_new;
+        Ok(Reservation { creations: &self.creations, key, n_new })
+    }
+
+    async fn count_stored(&self, launch: &Launch, creation: Creation) -> Result<usize, StoreError> {
+        let mut n_stored = 0;
+        match creation {
+            Creation::Task => {
+                let mut after = self.store.last_event_before(launch.claimed_at).await?;
+                loop {
+                    let events = self.store.events(after, PAGE).await?;
+                    let is_ours = |launch_id: Option<&LaunchId>| launch_id == Some(&launch.id);
+                    n_stored += events.iter().filter(|e| e.kind == TASK_CREATED && is_ours(e.launch.as_ref())).count();
+                    match events.last() {
+                        Some(last) if events.len() == PAGE => after = last.seq,
+                        _ => return Ok(n_stored),
+                    }
+                }
+            }
+            Creation::Message => {
+                let chat = Assignment { project: launch.key.project.clone(), agent: launch.key.agent.clone() };
+                let mut after = self.store.last_message_before(&chat, launch.claimed_at).await?;
+                loop {
+                    let (sender, from) = (Some(Sender::Agent), Some(after));
+                    let filter = MessageFilter { sender, after: from, ..visible(&launch.key, PAGE) };
+                    let messages = self.store.messages(&filter).await?;
+                    n_stored += messages.len();
+                    match messages.last() {
+                        Some(last) if messages.len() == PAGE => after = last.seq,
+                        _ => return Ok(n_stored),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check(limits: &CreationLimits, creation: Creation, n_created: usize, n_new: usize) -> Result<(), Refusal> {
+    match creation {
+        Creation::Task => limits.check_tasks(n_created, n_new),
+        Creation::Message => limits.check_messages(n_created),
+    }
+}
