@@ -196,6 +196,7 @@ fn settings(state_dir: &Path) -> Settings {
         backoff: Backoff { initial: seconds(1), max: seconds(300) },
         mcp_socket: state_dir.join("mcp.sock"),
         serves_agents_over_http: true,
+        redactor: Arc::default(),
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
     }

@@ -12,6 +12,7 @@ mod lock;
 mod notify;
 mod parts;
 mod reload;
+mod secrets;
 mod server;
 mod signals;
 mod socket;
@@ -29,6 +30,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 pub use inherited::{Inherited, InheritedError};
 pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;
+pub use secrets::secrets;
 pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
 
@@ -285,7 +287,8 @@ impl Start<'_> {
                 let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
                 let seat = Seat { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
-                let supervisor = Supervisor::start(seat, config, control, processes, &nudge, watch, &parts);
+                let kept = server.secrets(config);
+                let supervisor = Supervisor::start(seat, (config, &kept), control, processes, &nudge, watch, &parts);
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
@@ -347,7 +350,8 @@ impl Start<'_> {
         let reached_at = ReachedAt::from(&config.server);
         let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
         let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());
-        let supervisor = Supervisor::start(seat, config, remote, processes, &nudge, watch, parts);
+        let kept = secrets(config, None);
+        let supervisor = Supervisor::start(seat, (config, &kept), remote, processes, &nudge, watch, parts);
         let router = rest::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,

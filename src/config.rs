@@ -30,6 +30,7 @@ mod reader;
 mod report;
 mod retention;
 mod run;
+mod secrets;
 mod session;
 mod shutdown;
 mod source;
@@ -39,7 +40,7 @@ mod templates;
 mod tree;
 mod units;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,6 +70,7 @@ pub use paths::StoreUrl;
 pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry};
 pub use report::Report;
 pub use run::Run;
+pub use secrets::Secrets;
 pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
 pub use start::Start;
@@ -127,6 +129,8 @@ pub struct Config {
     pub language: Language,
     /// A manifest that is applied at each start.
     pub manifest: Option<PathBuf>,
+    /// Variables of the environment from which secret settings were completed.
+    pub secret_variables: BTreeSet<String>,
 }
 
 impl Config {
@@ -164,6 +168,7 @@ impl Config {
             forges,
             language: Language::English,
             manifest: None,
+            secret_variables: BTreeSet::new(),
         }
     }
 
@@ -207,6 +212,8 @@ impl Config {
             forges,
             language: top.one_of("language", default.language, &languages),
             manifest: top.optional("manifest").and_then(|field| field.path()),
+            // After all that may note one.
+            secret_variables: top.reader().secret_variables(),
         }
     }
 }

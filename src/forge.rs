@@ -39,7 +39,7 @@ use crate::service::Service;
 
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
-pub use connect::{ConnectError, connect, is_open_to_others};
+pub use connect::{ConnectError, connect, is_open_to_others, read_token};
 pub use signal::is_paused;
 pub use wire::{Host, HostError};
 

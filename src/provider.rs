@@ -14,10 +14,10 @@ mod preset;
 mod qwen;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::config::{CommandLine, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill};
+use crate::config::{CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
@@ -25,6 +25,8 @@ use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
 /// Shorter secrets stand in texts by chance.
 const MIN_SECRET: usize = 8;
+/// The same in variables that every agent gets.
+const MIN_USUAL: usize = 12;
 
 /// What is to be started.
 #[derive(Debug, Clone)]
@@ -52,9 +54,13 @@ pub struct Providers {
     pub guidance: Guidance,
     /// The daemon's own environment; each provider says what of it is passed on.
     pub environment: BTreeMap<String, String>,
-    /// Nothing of that environment is passed on in which one of these stands, whatever a provider says: the daemon's own secrets
-    /// at forges, with which an agent could do more than work.
+    /// Nothing of that environment is passed on in which one of these stands, whatever a provider says: the configuration's
+    /// secrets, with which an agent could do more than work.
     pub withheld: Vec<Secret>,
+    /// Nor is any of these variables, except those that every agent gets: a secret was put together from their values.
+    pub withheld_variables: BTreeSet<String>,
+    /// Kept out of what agents print.
+    pub redacted: Vec<Secret>,
     /// Where the agent reaches the server on this host.
     pub mcp_socket: Option<PathBuf>,
     /// Where the agent reaches it over HTTP; presets take this only without a socket.
@@ -210,7 +216,7 @@ impl Providers {
             files_in,
             program,
             arguments,
-            redact: secrets(&provider, request, &environment),
+            redact: secrets(&provider, request, &environment).chain(self.redacted.iter().cloned()).collect(),
             environment: environment.into_iter().collect(),
             working_directory: request.working_directory.clone(),
             stdin,
@@ -243,8 +249,17 @@ impl Providers {
             let mut of_preset = built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
             provider.pass_environment.passes(name) || of_preset.any(|each| *each == name)
         };
-        let is_withheld = |value: &str| self.withheld.iter().any(|secret| holds(value, secret));
-        let passed = self.environment.iter().filter(|(name, value)| is_passed(name) && !is_withheld(value));
+        let usual = PassEnvironment::default();
+        let is_withheld = |name: &str, value: &str| {
+            // A path or a locale may well have a short passkey in it.
+            let (is_named, part) = if usual.passes(name) {
+                (false, MIN_USUAL)
+            } else {
+                (self.withheld_variables.contains(name), MIN_SECRET)
+            };
+            is_named || self.withheld.iter().any(|secret| holds(value, secret, part))
+        };
+        let passed = self.environment.iter().filter(|(name, value)| is_passed(name) && !is_withheld(name, value));
         passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect()
     }
 
@@ -264,10 +279,11 @@ impl Providers {
     }
 }
 
-/// Whether `secret` stands in `value`. One that is too short to be told from a word is looked for as a whole.
-fn holds(value: &str, secret: &Secret) -> bool {
+/// Whether `secret` stands in `value`. One that is shorter than `least_part` is too short to be told from a word, so only the whole
+/// value counts.
+fn holds(value: &str, secret: &Secret, least_part: usize) -> bool {
     let secret = secret.reveal();
-    if secret.len() < MIN_SECRET { value.trim() == secret } else { value.contains(secret) }
+    if secret.len() < least_part { value.trim() == secret } else { value.contains(secret) }
 }
 
 /// What names the home and the folders of the daemon's user gives way to those of `user`.
@@ -278,11 +294,15 @@ fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
     environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
 }
 
-/// What the agent's output is freed of: its passkey, and the logins of its preset.
-fn secrets(provider: &ProviderConfig, request: &LaunchRequest, environment: &BTreeMap<String, Secret>) -> Vec<Secret> {
+/// What the agent's output is freed of in any case: its passkey, and the logins of its preset.
+fn secrets(
+    provider: &ProviderConfig,
+    request: &LaunchRequest,
+    environment: &BTreeMap<String, Secret>,
+) -> impl Iterator<Item = Secret> {
     let logins = built_in(provider).into_iter().flat_map(|built_in| built_in.logins);
-    let logins = logins.filter_map(|name| environment.get(*name).cloned());
-    std::iter::once(request.passkey.clone()).chain(logins).collect()
+    let logins = logins.filter_map(move |name| environment.get(*name).cloned());
+    std::iter::once(request.passkey.clone()).chain(logins)
 }
 
 fn built_in(provider: &ProviderConfig) -> Option<&'static BuiltIn> {

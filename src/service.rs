@@ -54,6 +54,7 @@ mod waiting;
 mod why;
 pub mod world;
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -94,6 +95,7 @@ pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
 use crate::domain::{CoordinatorId, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
@@ -137,6 +139,8 @@ pub struct Settings {
     pub mcp_socket: PathBuf,
     /// Whether agents are served over HTTP, too.
     pub serves_agents_over_http: bool,
+    /// Takes secrets out of what agents write.
+    pub redactor: Arc<Redactor>,
 }
 
 /// What the use cases need to know of chats.
@@ -257,6 +261,16 @@ impl Service {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.waiting.deadlines.wake();
         self.waiting.coordinators.wake();
+    }
+
+    /// `text` of an agent as it is stored and sent: without the secrets of the configuration as it is now, and without tokens.
+    pub fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.settings().redactor.redact_text(text)
+    }
+
+    /// The same of a text that was taken by its limit.
+    fn redacted_taken(&self, text: Option<Cow<'_, str>>) -> Option<String> {
+        text.map(|text| self.redacted(&text).into_owned())
     }
 
     /// The time by which everything here is measured.

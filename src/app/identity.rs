@@ -21,7 +21,7 @@ use crate::telemetry::ErrorChain;
 const COORDINATOR_ID: &str = "coordinator_id";
 const PLACE: &str = "coordinator_place";
 const INCARNATION: &str = "coordinator_incarnation";
-const COORDINATOR_TOKEN: &str = "coordinator_token";
+pub(super) const COORDINATOR_TOKEN: &str = "coordinator_token";
 
 /// The name of this coordinator, the same after each restart.
 fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {

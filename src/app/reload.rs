@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::isolation::{self, UserProblem};
 use super::notify::ServiceManager;
+use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
 use crate::config::{self, Config, ConfigError, Environment, Live, Loaded, Reloaded, Standing};
@@ -151,7 +152,11 @@ impl Reloader {
             server.reconfigure(&new);
         }
         if let Some(supervisor) = &daemon.supervisor {
-            supervisor.reconfigure(&new).await;
+            let secrets = match &daemon.server {
+                Some(server) => server.secrets(&new),
+                None => secrets(&new, None),
+            };
+            supervisor.reconfigure(&new, &secrets).await;
         }
         Ok(())
     }

@@ -9,13 +9,15 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use super::parts::Parts;
+use super::secrets::secrets;
 use super::state_dir::create_state_dir;
 use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
-use crate::config::{Config, Environment, Forges, StoreUrl};
+use crate::config::{Config, Environment, Forges, Secrets, StoreUrl};
 use crate::domain::Secret;
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::redact::Redactor;
 use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
@@ -74,7 +76,7 @@ impl Server {
         let store = Arc::new(SqliteStore::open(database).await?);
         // Also where the configuration has another one: tickets are made with it, and outlive a change there.
         let made_token = identity::coordinator_token(state_dir)?;
-        let settings = settings(config, &made_token);
+        let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
         // Before anything can be started.
         service.hold_starts(!config.forges.hosts.is_empty() && forge::is_paused(&config.forges.pause_resume));
@@ -120,9 +122,14 @@ impl Server {
         Ok(())
     }
 
+    /// The secrets of the configuration and of the manifest as it was last applied.
+    pub(super) fn secrets(&self, config: &Config) -> Secrets {
+        secrets(config, self.manifest.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+    }
+
     /// Goes by these settings from now on.
     pub(super) fn reconfigure(&self, config: &Config) {
-        self.service.reconfigure(settings(config, &self.made_token));
+        self.service.reconfigure(settings(config, &self.secrets(config), &self.made_token));
         self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
         self.forges.send_if_modified(|forges| {
             let is_news = *forges != config.forges;
@@ -196,7 +203,7 @@ impl Server {
     }
 }
 
-fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
+fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> Settings {
     Settings {
         language: config.language,
         start_timeout: config.start.timeout,
@@ -215,6 +222,7 @@ fn settings(config: &Config, coordinator_token: &Secret) -> Settings {
         state_dir: config.state_dir.clone(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
         mcp_socket: config.mcp_socket.clone(),
+        redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),
         serves_agents_over_http: config.http.agents,
     }
 }

@@ -13,7 +13,7 @@ use super::isolation;
 use super::parts::Parts;
 use super::{identity, notify};
 use crate::cgroup;
-use crate::config::{self, Config, Environment};
+use crate::config::{self, Config, Environment, Secrets};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig, RemoteControlPlane,
 };
@@ -127,7 +127,7 @@ impl From<&ServerAddress> for ReachedAt {
 
 impl Seat {
     /// What the loop needs of the configuration.
-    fn coordinator_config(&self, config: &Config) -> CoordinatorConfig {
+    fn coordinator_config(&self, config: &Config, secrets: &Secrets) -> CoordinatorConfig {
         CoordinatorConfig {
             id: self.id.clone(),
             polling_interval: config.polling_interval,
@@ -140,7 +140,9 @@ impl Seat {
                     .variables()
                     .filter(|(name, _)| !notify::is_for_the_daemon(name))
                     .collect(),
-                withheld: config.forges.kept_from_agents(),
+                withheld: secrets.withheld(),
+                withheld_variables: secrets.variables().clone(),
+                redacted: secrets.redacted(),
                 mcp_socket: self.reached_at.socket.clone(),
                 mcp_url: self.reached_at.url.clone().filter(|_| config.http.agents),
                 state_dir: config.state_dir.clone(),
@@ -225,7 +227,7 @@ impl Supervisor {
     /// Starts the loop. It is woken by `nudge`.
     pub(super) fn start(
         seat: Seat,
-        config: &Config,
+        (config, secrets): (&Config, &Secrets),
         control: Control,
         processes: ProcessTable,
         nudge: &Nudge,
@@ -233,7 +235,7 @@ impl Supervisor {
         parts: &Parts,
     ) -> Self {
         let (mode, mode_seen) = watch::channel(Mode::Running);
-        let configured = watch::Sender::new(seat.coordinator_config(config));
+        let configured = watch::Sender::new(seat.coordinator_config(config, secrets));
         let newest = configured.subscribe();
         let first = newest.borrow().clone();
         let (table, wakeups) = (processes.clone(), nudge.listen());
@@ -265,13 +267,13 @@ impl Supervisor {
     }
 
     /// Goes by these settings from the next cycle on, which comes at once.
-    pub(super) async fn reconfigure(&self, config: &Config) {
+    pub(super) async fn reconfigure(&self, config: &Config, secrets: &Secrets) {
         // A table that is gone ends the daemon anyway.
         let _ = self.processes.reconfigure(process_config(config, &self.seat.means)).await;
         if let Some(remote) = &self.remote {
             remote.reconfigure(remote_config(config, &self.seat.id));
         }
-        self.configured.send_replace(self.seat.coordinator_config(config));
+        self.configured.send_replace(self.seat.coordinator_config(config, secrets));
         self.retention.send_replace(config.retention.clone());
         self.nudge.wake();
     }

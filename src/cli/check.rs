@@ -52,11 +52,19 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
         print_line("warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only")?;
     }
+    let secrets = app::secrets(config, manifest.as_ref().map(|(_, manifest)| manifest));
+    for setting in secrets.too_short() {
+        print_line(&format!(
+            "warning: the secret in `{setting}` has fewer than 12 characters: it is not taken out of what agents write and print"
+        ))?;
+    }
     let providers = Providers {
         entries: config.providers.clone(),
         guidance: Guidance::new(config.language),
         environment: environment.variables().collect(),
-        withheld: config.forges.kept_from_agents(),
+        withheld: secrets.withheld(),
+        withheld_variables: secrets.variables().clone(),
+        redacted: secrets.redacted(),
         mcp_socket: Some(config.mcp_socket.clone()),
         mcp_url: url.filter(|_| config.http.agents),
         state_dir: config.state_dir.clone(),

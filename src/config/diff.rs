@@ -156,6 +156,8 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         forges,
         language,
         manifest,
+        // It has no key: the values are compared.
+        secret_variables: _,
     } = old;
     let path = |path: &PathBuf| path.display().to_string();
     changes.shown(Now, "polling_interval", (polling_interval, &new.polling_interval), duration);

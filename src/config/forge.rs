@@ -98,15 +98,6 @@ impl Forges {
         }
     }
 
-    /// What agents must never get: the secrets of this part, and the paths of files that hold some.
-    pub fn kept_from_agents(&self) -> Vec<Secret> {
-        let tokens = self.hosts.iter().map(|host| match &host.token {
-            ForgeToken::Given(token) => token.clone(),
-            ForgeToken::File(path) => Secret::new(path.to_string_lossy()),
-        });
-        tokens.chain(self.webhook.iter().map(|webhook| webhook.secret.clone())).collect()
-    }
-
     /// The settings for a daemon that goes on with `state_dir` although the file has another one, `former`.
     pub(super) fn moved(mut self, former: &Path, state_dir: &Path) -> Self {
         if let Ok(rest) = self.pause_resume.signal_file.strip_prefix(former) {

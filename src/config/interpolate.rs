@@ -71,9 +71,30 @@ pub(super) fn interpolate(text: &str, environment: &Environment) -> Result<Strin
     Ok(complete)
 }
 
-fn value_of<'a>(reference: &'a str, environment: &'a Environment) -> Result<&'a str, InterpolationError> {
+/// The variables that `text` refers to.
+pub(super) fn variables_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            rest = &rest[rest.find('$')? + 1..];
+            if let Some(after) = rest.strip_prefix('$') {
+                rest = after;
+            } else if let Some(reference) = rest.strip_prefix('{') {
+                rest = reference;
+                return Some(split_name(reference).0);
+            }
+        }
+    })
+}
+
+/// The name at the beginning of a reference, and what follows it.
+fn split_name(reference: &str) -> (&str, &str) {
     let end = reference.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(reference.len());
-    let (name, operator) = reference.split_at(end);
+    reference.split_at(end)
+}
+
+fn value_of<'a>(reference: &'a str, environment: &'a Environment) -> Result<&'a str, InterpolationError> {
+    let (name, operator) = split_name(reference);
     if name.is_empty() || name.as_bytes()[0].is_ascii_digit() {
         return Err(InterpolationError::BadName);
     }
@@ -116,6 +137,12 @@ mod tests {
         check("${X:-no} ${Y:-yes} ${EMPTY:-yes} ${Y:-}", Ok("ex yes yes "));
         check("${X:?no}", Ok("ex"));
         check("${EMPTY:?say so}", Err(E::Demanded { name: "EMPTY".to_owned(), message: "say so".to_owned() }));
+    }
+
+    #[test]
+    fn variables_of_a_text_are_found() {
+        let found: Vec<_> = variables_of("${A} $B $${C} $$${D:-x}${E_1:?y}$").collect();
+        assert_eq!(found, ["A", "D", "E_1"]);
     }
 
     #[test]

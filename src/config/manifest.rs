@@ -5,7 +5,7 @@
 
 mod cycles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -44,6 +44,8 @@ pub struct Manifest {
     pub agents: Vec<AgentEntry>,
     pub projects: Vec<ProjectEntry>,
     pub tasks: Vec<TaskEntry>,
+    /// Variables of the environment from which passkeys were completed.
+    pub secret_variables: BTreeSet<String>,
     /// The text that places refer to.
     file: Transcript,
 }
@@ -107,7 +109,7 @@ fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report>
         note_cycles(&reader, &tasks);
         (agents, projects, tasks)
     })?;
-    Ok(Manifest { agents, projects, tasks, file })
+    Ok(Manifest { agents, projects, tasks, secret_variables: reader.secret_variables(), file })
 }
 
 impl Manifest {

@@ -15,7 +15,7 @@ use crate::domain::Secret;
 use crate::domain::printable::is_unprintable;
 
 use super::environment::Environment;
-use super::interpolate::interpolate;
+use super::interpolate::{interpolate, variables_of};
 use super::report::{Problem, Report, Transcript};
 use super::source::{Source, holds_credentials, is_secret_name};
 use super::tree::{self, Entry, Node, Span, Value};
@@ -34,11 +34,19 @@ pub(super) struct Reader<'a> {
     problems: RefCell<Vec<Problem>>,
     /// Every key that was asked for, with its section: what there is to configure.
     known: RefCell<BTreeSet<String>>,
+    /// Variables in the values of secret settings.
+    secret_variables: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(source: &'a Source, environment: &'a Environment) -> Self {
-        Self { source, environment, problems: RefCell::default(), known: RefCell::default() }
+        Self {
+            source,
+            environment,
+            problems: RefCell::default(),
+            known: RefCell::default(),
+            secret_variables: RefCell::default(),
+        }
     }
 
     /// Reads the whole file by `read`, which gets its top level. Beside the value stands what later reports may show.
@@ -87,6 +95,11 @@ impl<'a> Reader<'a> {
 
     pub fn environment(&self) -> &'a Environment {
         self.environment
+    }
+
+    /// The variables in the values of secret settings so far.
+    pub fn secret_variables(&self) -> BTreeSet<String> {
+        self.secret_variables.borrow().clone()
     }
 
     /// The keys that were asked for, `section.key`; `*` stands for a name that people choose.
@@ -355,7 +368,15 @@ impl<'r, 'a> Field<'r, 'a> {
 
     /// A text that no message will show.
     pub fn secret(&self) -> Option<Secret> {
+        self.note_secret_variables();
         self.word().map(Secret::new)
+    }
+
+    /// Notes that the variables in this value are secret.
+    pub fn note_secret_variables(&self) {
+        if let Value::Text(text) = &self.node.value {
+            self.reader.secret_variables.borrow_mut().extend(variables_of(text).map(str::to_owned));
+        }
     }
 
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {

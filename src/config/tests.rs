@@ -10,6 +10,7 @@ use crate::domain::creation::CreationLimits;
 mod files;
 mod forge;
 mod live;
+mod secrets;
 
 /// A made-up machine: the tests never depend on the real environment.
 fn environment() -> Environment {
@@ -70,6 +71,7 @@ fn the_seeds_file_means_what_the_seed_says() {
         server: ServerAddress::Socket(PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
+        secret_variables: ["DEV_PASSKEY", "INFRA_PASSKEY", "REVIEWER_PASSKEY"].map(str::to_owned).into(),
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -219,6 +221,7 @@ fn every_setting_arrives() {
         },
         language: Language::Japanese,
         manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
+        secret_variables: config.secret_variables.clone(),
         ..Config::with_state_dir("/etc/ac/state")
     };
     assert_eq!(config, expected);
@@ -418,6 +421,7 @@ fn the_example_shows_every_default() {
         .into(),
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
         forges: forge::of_the_example(),
+        secret_variables: config.secret_variables.clone(),
         ..defaults()
     };
     assert_eq!(config, expected);

@@ -4,25 +4,53 @@
 //! Line by line: a secret that an agent itself spreads over two lines, or encodes in another way, is not found.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::secret::{COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX, SESSION_TOKEN_PREFIX, TICKET_PREFIX};
+use super::secret::{
+    COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX, SESSION_TOKEN_PREFIX, SOCKET_SESSION_TOKEN_PREFIX, TICKET_PREFIX,
+};
 
 const PREFIXES: [&str; 4] = [SESSION_TOKEN_PREFIX, TICKET_PREFIX, COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX];
 /// What stands in the place of a literal secret such as a passkey.
 const MASK: &[u8] = b"[redacted]";
 /// Shorter literal secrets would blank out ordinary words.
 const MIN_LITERAL: usize = 4;
+/// Shorter configured secrets may stand in texts by chance, so they stay there.
+const MIN_CONFIGURED: usize = 12;
 /// Characters after a prefix that make it a token rather than a word such as `op_count`.
 const MIN_TOKEN: usize = 16;
+/// Characters after the prefix of each kind of token: a random one, a derived one, one of a session of the socket.
+const TOKEN_LENGTHS: [usize; 3] = [32, 40, 32 + SOCKET_SESSION_TOKEN_PREFIX.len() - SESSION_TOKEN_PREFIX.len()];
+
+/// Returns whether a configured secret is taken out of what is stored and sent.
+pub fn is_long_enough(secret: &str) -> bool {
+    secret.chars().count() >= MIN_CONFIGURED
+}
+
+/// What counts as one of our tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TokenForm {
+    /// Whatever may be one or a part of one: output is only looked at.
+    Similar,
+    /// Exactly what we make: people work with the text, in which `loop_…` and `top_…` are words.
+    Exact,
+}
 
 /// What is to be taken out: our tokens, by their prefixes, and these secrets.
-#[derive(Debug)]
 pub struct Redactor {
     /// As [`Characters`] has them.
     literals: Vec<Vec<char>>,
     beginnings: Beginnings,
+    tokens: TokenForm,
+}
+
+// Its literals are secrets.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Redactor(..)")
+    }
 }
 
 impl Default for Redactor {
@@ -35,7 +63,9 @@ impl Redactor {
     pub fn new<'a>(literals: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let long_enough = literals.into_iter().filter(|literal| literal.len() >= MIN_LITERAL);
         let characters = long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
-        let literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
+        let mut literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
+        // Of two that begin alike, nothing of the longer one may stay.
+        literals.sort_by_key(|literal| Reverse(literal.len()));
         let mut beginnings = Beginnings::none();
         for prefix in PREFIXES {
             beginnings.add(prefix.chars());
@@ -43,7 +73,21 @@ impl Redactor {
         for literal in &literals {
             beginnings.add(literal.iter().copied());
         }
-        Self { literals, beginnings }
+        Self { literals, beginnings, tokens: TokenForm::Similar }
+    }
+
+    /// For texts that are stored or sent. Of `secrets`, only those that are [long enough](is_long_enough) are taken out.
+    pub fn for_texts<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let secrets = secrets.into_iter().filter(|secret| is_long_enough(secret));
+        Self { tokens: TokenForm::Exact, ..Self::new(secrets.map(str::as_bytes)) }
+    }
+
+    /// As [`Redactor::redact`], for a text of any number of lines.
+    pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.redact(text.as_bytes()) {
+            Cow::Borrowed(_) => text.into(),
+            Cow::Owned(redacted) => String::from_utf8_lossy(&redacted).into_owned().into(),
+        }
     }
 
     /// `line` with each token of ours cut to its prefix and each secret replaced. Allocates nothing while nothing is found: the
@@ -59,7 +103,7 @@ impl Redactor {
         let mut at = 0;
         while let Some(found) = candidate(at) {
             at = found;
-            let Some((length, prefix, mask)) = self.find_secret_at(&line[at..]) else {
+            let Some((length, prefix, mask)) = self.find_secret_at(line, at) else {
                 // Backslashes together are one escape. Looking at each of them would take long for a line of nothing else.
                 at += n_backslashes(&line[at..]).max(1);
                 continue;
@@ -80,13 +124,23 @@ impl Redactor {
         }
     }
 
-    /// The secret at the beginning of `rest`: its length in bytes, the prefix that stays of it, and what replaces the remainder.
-    fn find_secret_at(&self, rest: &[u8]) -> Option<(usize, &'static str, &'static [u8])> {
+    /// The secret at this place of `line`: its length in bytes, the prefix that stays of it, and what replaces the remainder.
+    fn find_secret_at(&self, line: &[u8], at: usize) -> Option<(usize, &'static str, &'static [u8])> {
+        let rest = &line[at..];
         let first = Characters(rest).next()?.0;
         for literal in self.literals.iter().filter(|literal| literal.first() == Some(&first)) {
             if let Some(length) = length_of_beginning(rest, literal.iter().copied()) {
                 return Some((length, "", MASK));
             }
+        }
+        let is_word_before = match &line[..at] {
+            // The end of an escaped line or a tab.
+            [.., b'\\', b'n' | b'r' | b't'] => false,
+            [.., byte] => byte.is_ascii_alphanumeric() || *byte == b'_',
+            [] => false,
+        };
+        if self.tokens == TokenForm::Exact && is_word_before {
+            return None;
         }
         for prefix in PREFIXES.into_iter().filter(|prefix| prefix.starts_with(first)) {
             let Some(behind) = length_of_beginning(rest, prefix.chars()) else { continue };
@@ -95,7 +149,11 @@ impl Redactor {
                 |c: char, n_bytes: usize| (c.is_ascii_alphanumeric() || "_-".contains(c)) && matches!(n_bytes, 1 | 6..);
             let token = Characters(&rest[behind..]).take_while(|(c, n_bytes)| is_of_token(*c, *n_bytes));
             let (n_token, length) = token.fold((0, behind), |(n, length), (_, n_bytes)| (n + 1, length + n_bytes));
-            if n_token >= MIN_TOKEN {
+            let is_token = match self.tokens {
+                TokenForm::Similar => n_token >= MIN_TOKEN,
+                TokenForm::Exact => TOKEN_LENGTHS.contains(&n_token),
+            };
+            if is_token {
                 return Some((length, prefix, "…".as_bytes()));
             }
         }
@@ -146,12 +204,6 @@ impl Beginnings {
         };
         let rest = line.get(at..).filter(|rest| !rest.is_empty())?;
         Some(at + rest.windows(2).position(is_one).unwrap_or(rest.len() - 1))
-    }
-}
-
-impl fmt::Debug for Beginnings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Beginnings")
     }
 }
 

@@ -57,7 +57,11 @@ pub fn is_open_to_others(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
 }
 
-fn read_token(path: &Path) -> Result<Secret, ConnectError> {
+/// The token in a file of one line. Blocks for the time that reading a small file takes.
+///
+/// # Errors
+/// A file that can't be read, and one that holds no token.
+pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
     let unreadable = |source| ConnectError::Unreadable { path: path.to_owned(), source };
     let file = fs::metadata(path).map_err(unreadable)?;
     // A pipe may never have an end.

@@ -389,7 +389,9 @@ impl Performer {
             return Ok(comments);
         }
         let key = &item.key;
-        let body = Marker { item: item.id.clone(), number }.mark(text);
+        // Again: it may have been stored before a secret was known.
+        let text = self.seat.service.redacted(text);
+        let body = Marker { item: item.id.clone(), number }.mark(&text);
         self.seat.ask(forge.add_comment(&key.repository, key.kind, key.number, &body)).await?;
         crash_point::reach(CrashPoint::ItemCommented);
         Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })

@@ -20,6 +20,8 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         guidance: Guidance::new(Language::English),
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         withheld: Vec::new(),
+        withheld_variables: std::collections::BTreeSet::new(),
+        redacted: Vec::new(),
         mcp_socket: Some(PathBuf::from("/run/mcp.sock")),
         mcp_url: None,
         state_dir: PathBuf::from("/state"),
@@ -129,9 +131,12 @@ fn secrets_of_the_daemon_are_not_passed_on_by_any_setting() {
         [("URL", "https://me:gh-login@forge.example"), ("TOKEN_FILE", "/run/token"), ("SHORT", "ab"), ("X", "abc")];
     providers.environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
     providers.withheld = ["gh-login", "/run/token", "ab"].map(Secret::new).into();
+    // A token was put together from two of them, one of which every agent gets.
+    providers.withheld_variables = ["HALF", "PATH"].map(str::to_owned).into();
+    providers.environment.insert("HALF".to_owned(), "half".to_owned());
     for ai_type in ["everything", "copilot"] {
         let command = providers.command(&request(ai_type)).expect("a command");
-        for withheld in ["GITHUB_TOKEN", "URL", "TOKEN_FILE", "SHORT"] {
+        for withheld in ["GITHUB_TOKEN", "URL", "TOKEN_FILE", "SHORT", "HALF"] {
             assert_eq!(variable(&command, withheld), None, "{ai_type}: {withheld}");
         }
         assert_eq!(variable(&command, "PATH"), Some("/bin"));
@@ -356,4 +361,22 @@ fn a_provider_that_can_not_do_without_http_is_known() {
     assert_eq!(need(&providers), [Some(HttpNeed::Entry), None, None, None]);
     let remote = Providers { mcp_socket: None, mcp_url: Some("http://h/mcp".to_owned()), ..providers };
     assert_eq!(need(&remote), [Some(HttpNeed::Entry), None, Some(HttpNeed::Preset), Some(HttpNeed::Preset)]);
+}
+
+#[test]
+fn secrets_of_the_configuration_are_kept_out_of_the_output() {
+    let providers = Providers { redacted: vec![Secret::new("a webhook secret")], ..providers([("a", own("a", &[]))]) };
+    let secrets = command(&providers, "a").redact;
+    assert_eq!(secrets.iter().map(Secret::reveal).collect::<Vec<_>>(), ["tkt_secret", "a webhook secret"]);
+}
+
+#[test]
+fn a_short_passkey_takes_no_usual_variable_away() {
+    let mut providers = providers([("a", own("a", &[]))]);
+    providers.environment.insert("HOME".to_owned(), "/home/developer".to_owned());
+    providers.environment.insert("TZ".to_owned(), "correct-horse-battery".to_owned());
+    providers.withheld = ["developer", "correct-horse-battery"].map(Secret::new).into();
+    let command = command(&providers, "a");
+    assert_eq!(variable(&command, "HOME"), Some("/home/developer"));
+    assert_eq!(variable(&command, "TZ"), None);
 }

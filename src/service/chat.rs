@@ -66,6 +66,7 @@ impl Service {
     /// `Invalid` for a content that is none; `TooManyMessages`; as [`Service::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
+        let content = self.redacted(&content);
         let content = content.as_ref();
         let key = &caller.session.key;
         let reserved = &Mutex::new(None);

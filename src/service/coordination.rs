@@ -149,7 +149,9 @@ impl Service {
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
                 let end = match end {
-                    ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(limits::REASON.cut(reason)),
+                    ProcessEnd::StartFailed(reason) => {
+                        ProcessEnd::StartFailed(self.redacted(&limits::REASON.cut(reason)).into_owned())
+                    }
                     other => other.clone(),
                 };
                 LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
@@ -173,7 +175,8 @@ impl Service {
         let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
         let tail = printable::lines(&tail[from..]);
         let tail = Redactor::default().redact(tail.as_bytes());
-        let change = Change::OutputTail(id.clone(), String::from_utf8_lossy(&tail).into_owned());
+        let tail = self.redacted(&String::from_utf8_lossy(&tail)).into_owned();
+        let change = Change::OutputTail(id.clone(), tail);
         self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await
     }
 

@@ -64,8 +64,8 @@ impl Service {
                     let new = NewTask {
                         id: None,
                         project: key.project.clone(),
-                        title: draft.title.clone(),
-                        description: draft.description.clone(),
+                        title: self.redacted(&draft.title).into_owned(),
+                        description: self.redacted(&limits::cleaned(&draft.description)).into_owned(),
                         status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
                         priority: draft.priority,
                         assignee,

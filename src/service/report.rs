@@ -26,8 +26,8 @@ impl Service {
     /// # Errors
     /// `SubtasksOpen`, for success only; the refusals of [`limits`].
     pub async fn report(&self, caller: &Caller, report: Report<'_>) -> Result<&'static str, ServiceError> {
-        let summary = limits::SUMMARY.take_optional(report.summary)?;
-        let next_steps = limits::NEXT_STEPS.take_optional(report.next_steps)?;
+        let summary = self.redacted_taken(limits::SUMMARY.take_optional(report.summary)?);
+        let next_steps = self.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
         let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
             return Ok(self.guidance().reported(earlier));

@@ -20,9 +20,9 @@ impl Service {
     /// # Errors
     /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given; the refusals of [`limits`].
     pub async fn save_context(&self, caller: &Caller, saved: &Progress) -> Result<&'static str, ServiceError> {
-        let progress = &limits::PROGRESS.take_optional(saved.progress.as_deref())?;
-        let findings = &limits::FINDINGS.take_optional(saved.findings.as_deref())?;
-        let next_steps = &limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?;
+        let progress = &self.redacted_taken(limits::PROGRESS.take_optional(saved.progress.as_deref())?);
+        let findings = &self.redacted_taken(limits::FINDINGS.take_optional(saved.findings.as_deref())?);
+        let next_steps = &self.redacted_taken(limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?);
         if [progress, findings, next_steps].into_iter().all(Option::is_none) {
             return Err(Refusal::Invalid("nothing to save: give progress, findings or next_steps".to_owned()).into());
         }
@@ -37,7 +37,7 @@ impl Service {
                 [(&mut after.progress, progress), (&mut after.findings, findings), (&mut after.next_steps, next_steps)]
             {
                 if let Some(new) = new {
-                    *kept = Some(new.clone().into_owned());
+                    *kept = Some(new.clone());
                 }
             }
             let changes = if before.as_ref() == Some(&after) { Vec::new() } else { vec![Change::Execution(after)] };

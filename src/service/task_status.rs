@@ -31,7 +31,7 @@ impl Service {
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
         let key = &caller.session.key;
-        let reason = limits::REASON.take_optional(reason)?;
+        let reason = self.redacted_taken(limits::REASON.take_optional(reason)?);
         let reason = reason.as_deref();
         let change = self
             .transact(|| async move {

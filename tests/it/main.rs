@@ -6,6 +6,7 @@ mod cgroups;
 mod chaos;
 mod chat;
 mod cli;
+mod configured_secrets;
 mod contract;
 mod control;
 mod credentials;

@@ -46,6 +46,7 @@ pub fn settings() -> Settings {
         state_dir: PathBuf::new(),
         mcp_socket: PathBuf::new(),
         serves_agents_over_http: true,
+        redactor: Arc::default(),
         ticket_key: Secret::new("a key"),
     }
 }

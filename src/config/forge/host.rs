@@ -147,6 +147,7 @@ fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
     let (given, file) = (section.optional("token"), section.optional("token_file"));
     match (given, file) {
         (Some(given), None) => {
+            given.note_secret_variables();
             let is_token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
             // A variable that was filled from a file often ends with its line.
             let token = given.parsed("letters, digits and signs without spaces", |text| {

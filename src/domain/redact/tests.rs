@@ -30,6 +30,28 @@ fn literal_secrets_are_replaced() {
 }
 
 #[test]
+fn of_secrets_that_begin_alike_the_longest_is_taken() {
+    check("a hunter22-more", &["hunter22", "hunter22-more"], "a [redacted]");
+}
+
+#[test]
+fn texts_lose_long_secrets_and_whole_tokens() {
+    let random = "0123456789abcdefGHIJKLMNOPQRSTUV";
+    let redactor = Redactor::for_texts([&"short secret"[..11], "a long secret", "schlüssel-ключ"]);
+    let check = |text: &str, expected: &str| assert_eq!(redactor.redact_text(text), expected);
+    check("It is\n`a long secret`, schlüssel-ключ.", "It is\n`[redacted]`, [redacted].");
+    check("a short secre stays", "a short secre stays");
+    check(&format!("sess_{random}, sess_socket_{random}"), "sess_…, sess_…");
+    check(&format!("tkt_{}.", "0".repeat(40)), "tkt_….");
+    check(&format!("a\\nop_{random}"), "a\\nop_…");
+    for word in ["loop_counter_increment_value_of_all", "op_count_of_all_the_things_there_are", "op_"] {
+        check(word, word);
+    }
+    let longer = format!("xop_{random} op_{random}0");
+    check(&longer, &longer);
+}
+
+#[test]
 fn what_only_looks_like_an_escape_is_left_alone() {
     for line in [r"C:\users\u00", r"\", r"\\\", r"\ud83d\u0041", r"\ud83d", r#"\"\/\'"#, "\u{fffd} é", r"\uzzzz"] {
         check(line, &["hunter22", r"\\secret"], line);

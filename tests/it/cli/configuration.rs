@@ -99,6 +99,22 @@ fn providers_that_need_http_are_named() {
 }
 
 #[test]
+fn secrets_that_are_too_short_to_be_taken_out_of_text_are_named() {
+    let daemon = Daemon::configured(
+        "coordinator_token: eleven-char\nagents: { agt_a: { passkey: twelve-chars } }\nmanifest: m.yaml",
+    );
+    daemon.write("m.yaml", "agents: { agt_b: { passkey: short }, agt_c: { passkey: a-long-passkey } }");
+    let said = daemon.done(&["check"]);
+    let warned = |setting: &str| {
+        said.contains(&format!(
+            "warning: the secret in `{setting}` has fewer than 12 characters: it is not taken out of what agents write and print\n"
+        ))
+    };
+    assert!(warned("coordinator_token") && warned("agents.agt_b.passkey (manifest)"), "{said}");
+    assert_eq!(said.matches("warning:").count(), 2, "{said}");
+}
+
+#[test]
 fn the_seeds_configuration_without_its_variables_names_each() {
     let said = check(SEED, &SECRETS[..1]);
     assert_eq!((said.code, said.stdout.as_str()), (78, ""));

@@ -233,6 +233,8 @@ fn providers() -> Providers {
         state_dir: "/state".into(),
         users: std::collections::BTreeMap::new(),
         withheld: Vec::new(),
+        withheld_variables: std::collections::BTreeSet::new(),
+        redacted: Vec::new(),
         users_files: "/run/files".into(),
     }
 }

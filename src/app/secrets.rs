@@ -1,0 +1,30 @@
+//! Every secret that the configuration names, those in files included.
+
+use std::path::Path;
+
+use super::identity;
+use crate::config::manifest::Manifest;
+use crate::config::{Config, ForgeToken, Secrets};
+use crate::forge;
+
+/// The secrets of `config` and of the manifest that it names. Blocks for the time that reading a few small files takes. A file that
+/// can't be read is skipped: whoever needs its secret says so.
+pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
+    let mut secrets = Secrets::of(config);
+    if let Some(manifest) = manifest {
+        secrets.add_manifest(manifest);
+    }
+    let mut add = |path: &Path| {
+        if let Ok(token) = forge::read_token(path) {
+            secrets.add(path.display().to_string(), token);
+        }
+    };
+    for host in &config.forges.hosts {
+        if let ForgeToken::File(path) = &host.token {
+            add(path);
+        }
+    }
+    // Made by the server, if the configuration has none.
+    add(&config.state_dir.join(identity::COORDINATOR_TOKEN));
+    secrets
+}

@@ -1,0 +1,105 @@
+//! The secrets of the configuration: what agents must not be given, and what must not stand in stored or sent text.
+
+use std::collections::BTreeSet;
+
+use super::forge::file_key;
+use super::manifest::Manifest;
+use super::{Config, ForgeToken};
+use crate::domain::Secret;
+use crate::domain::forge::ForgeKind;
+use crate::domain::redact::is_long_enough;
+
+/// Ends of names of variables that hold a login.
+const LOGIN_VARIABLES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSKEY", "CREDENTIAL"];
+
+/// Secrets, each with the setting that holds it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// Agents must not have these.
+    own: Vec<(String, Secret)>,
+    /// A provider gives these to its agents.
+    given: Vec<(String, Secret)>,
+    /// Paths of files that hold a secret.
+    files: Vec<Secret>,
+    /// Variables from which a secret setting was completed.
+    variables: BTreeSet<String>,
+}
+
+impl Secrets {
+    /// Those of the configuration file itself.
+    pub fn of(config: &Config) -> Self {
+        let mut secrets = Self { variables: config.secret_variables.clone(), ..Self::default() };
+        if let Some(token) = &config.coordinator_token {
+            secrets.add("coordinator_token", token.clone());
+        }
+        for (agent, credentials) in &config.agents {
+            secrets.add(format!("agents.{agent}.passkey"), credentials.passkey.clone());
+        }
+        for kind in ForgeKind::ALL {
+            let hosts: Vec<_> = config.forges.hosts.iter().filter(|host| host.kind == *kind).collect();
+            for (i, host) in hosts.iter().enumerate() {
+                let key = file_key(*kind);
+                let section = if hosts.len() == 1 { key.to_owned() } else { format!("{key}[{i}]") };
+                match &host.token {
+                    ForgeToken::Given(token) => secrets.add(format!("{section}.token"), token.clone()),
+                    ForgeToken::File(path) => secrets.files.push(Secret::new(path.to_string_lossy())),
+                }
+            }
+        }
+        if let Some(webhook) = &config.forges.webhook {
+            secrets.add("forge.webhook.secret", webhook.secret.clone());
+        }
+        for (name, provider) in &config.providers {
+            for (variable, value) in &provider.environment {
+                // A template or a path is no secret.
+                let is_login = is_login(variable) && !value.reveal().contains('{') && !value.reveal().starts_with('/');
+                if is_login {
+                    secrets.given.push((format!("ai_providers.{name}.environment.{variable}"), value.clone()));
+                }
+            }
+        }
+        secrets
+    }
+
+    /// Adds one that `setting` holds.
+    pub fn add(&mut self, setting: impl Into<String>, secret: Secret) {
+        self.own.push((setting.into(), secret));
+    }
+
+    /// Adds those of the manifest.
+    pub fn add_manifest(&mut self, manifest: &Manifest) {
+        for agent in &manifest.agents {
+            if let Some(passkey) = &agent.passkey {
+                self.add(format!("agents.{}.passkey (manifest)", agent.id.value), passkey.clone());
+            }
+        }
+        self.variables.extend(manifest.secret_variables.iter().cloned());
+    }
+
+    /// What must not stand in a variable that agents get.
+    pub fn withheld(&self) -> Vec<Secret> {
+        self.own.iter().map(|(_, secret)| secret).chain(&self.files).cloned().collect()
+    }
+
+    /// Variables that agents must not get, whatever stands in them.
+    pub const fn variables(&self) -> &BTreeSet<String> {
+        &self.variables
+    }
+
+    /// What is taken out of stored and sent text.
+    pub fn redacted(&self) -> Vec<Secret> {
+        let all = self.own.iter().chain(&self.given).map(|(_, secret)| secret);
+        all.filter(|secret| is_long_enough(secret.reveal())).cloned().collect()
+    }
+
+    /// The settings whose secrets are too short to be taken out of text.
+    pub fn too_short(&self) -> impl Iterator<Item = &str> {
+        let short = self.own.iter().filter(|(_, secret)| !is_long_enough(secret.reveal()));
+        short.map(|(setting, _)| setting.as_str())
+    }
+}
+
+fn is_login(variable: &str) -> bool {
+    let name = variable.to_ascii_uppercase();
+    LOGIN_VARIABLES.iter().any(|end| name.strip_suffix('S').unwrap_or(&name).ends_with(end))
+}
