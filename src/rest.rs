@@ -3,6 +3,7 @@
 //!
 //! The rules are in `service` and `domain`; here is only their form.
 
+mod answers;
 mod api;
 pub mod auth;
 mod conditional;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::FromRef;
+use axum::middleware::from_fn_with_state;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -76,7 +78,13 @@ fn open(state: RestState) -> Router {
 
 /// All else, under `/api` and, for the seeds' clients, without it.
 fn closed(state: RestState) -> Router {
-    Router::new().nest("/api", routes::all()).merge(routes::all()).merge(web::router()).with_state(state)
+    let answers = from_fn_with_state(answers::Answers::default(), answers::bounded);
+    Router::new()
+        .nest("/api", routes::all())
+        .merge(routes::all())
+        .merge(web::router())
+        .with_state(state)
+        .route_layer(answers)
 }
 
 /// All routes, for a listener that lets in nobody but operators.
@@ -97,7 +105,7 @@ pub fn network_router(state: &RestState) -> Router {
 
 /// `router`, and before it the door for webhooks, wherever that is configured to be.
 pub fn with_webhooks(router: Router, door: WebhookDoor) -> Router {
-    router.layer(axum::middleware::from_fn_with_state(door, webhook::take))
+    router.layer(from_fn_with_state(door, webhook::take))
 }
 
 /// The routes of a coordinator without its server.

@@ -1,5 +1,6 @@
 //! Clients that take their time, and those that are many: the others don't notice.
 
+use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
+use super::entry::token;
 use super::{HEALTH, JSON, LISTENING, Web, address, request_head};
+use crate::control::send_to;
 use crate::daemon::{Daemon, PROGRAM};
 
 /// Idle connections in the tests of a crowd.
@@ -84,4 +87,39 @@ fn a_daemon_of_few_descriptors_starts_its_agents_whatever_clients_do() {
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed", "{}", daemon.log());
     Web::connect(address).check_well();
     drop((crowd, silent));
+}
+
+#[test]
+fn answers_that_are_not_read_take_little_memory_and_delay_only_their_asker() {
+    const N_ASKERS: usize = 30;
+    let daemon = Daemon::running(LISTENING);
+    daemon.apply("projects:\n  prj: { name: Project, working_directory: work }\n");
+    let control = daemon.state().join("control.sock");
+    for n in 0..80 {
+        let task = json!({ "projectId": "prj", "title": n.to_string(), "description": "x".repeat(50_000) });
+        let made = send_to(&control, "POST", "/tasks", task.to_string().as_bytes());
+        assert_eq!(made.status, 201, "{}", made.body);
+    }
+    let (greedy, other) = (token(&daemon, &[]), token(&daemon, &[]));
+    let ask = |token: &str| {
+        let mut web = Web::to(&daemon);
+        web.send(format!("GET /api/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        web
+    };
+    let before = daemon.resident_kib();
+    let unread: Vec<Web> = (0..N_ASKERS).map(|_| ask(&greedy)).collect();
+    let answer = ask(&other).receive().unwrap();
+    assert!(answer.status == 200 && answer.body.len() > 4_000_000, "{}", answer.status);
+    // No more of each is read than how it begins.
+    let refused = unread.iter().filter(|web| {
+        let mut begin = [0; 12];
+        (&web.stream).read_exact(&mut begin).unwrap();
+        begin == *b"HTTP/1.1 503"
+    });
+    let n_refused = refused.count();
+    assert!(n_refused >= N_ASKERS / 2, "{n_refused}");
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 96 * 1024, "{grown} KiB");
+    drop(unread);
+    assert_eq!(ask(&greedy).receive().unwrap().status, 200);
 }
