@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod activity;
+pub mod admission;
 pub mod agent;
 pub mod authentication;
 pub mod chat;

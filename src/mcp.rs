@@ -14,7 +14,9 @@ mod rate;
 mod refusals;
 mod server;
 mod tools;
+mod turns;
 
+pub mod admission;
 pub mod http;
 pub mod socket;
 

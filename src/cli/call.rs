@@ -29,6 +29,8 @@ const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
 /// Between two attempts, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The code of a JSON-RPC error that says that the server has no room now.
+const NO_ROOM: i64 = -32000;
 /// Tools that give the same answer again, or change nothing further.
 const REPEATABLE: [&str; 10] = [
     "authenticate",
@@ -166,13 +168,26 @@ fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Va
     })?;
     let lost =
         |error: std::io::Error| Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")));
-    writeln!(stream, "{request}").map_err(lost)?;
+    // A server without room for the connection says so before it closes, perhaps without taking the request.
+    let written = writeln!(stream, "{request}");
     for line in BufReader::new(stream).lines() {
-        if let Some(answer) = read(tool, line.map_err(lost)?.as_bytes()) {
+        let line = line.map_err(lost)?;
+        if let Some(problem) = no_room(line.as_bytes()) {
+            return Err(Lost::Connection(CliError::Failed(format!("{tool}: {problem}"))));
+        }
+        if let Some(answer) = read(tool, line.as_bytes()) {
             return Ok(answer);
         }
     }
+    written.map_err(lost)?;
     Err(unanswered(tool))
+}
+
+/// Why the server has no room for the connection or the request, if the message says so. It has carried out nothing.
+fn no_room(message: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(message).ok()?;
+    let error = message.get("error").filter(|error| error["code"] == NO_ROOM)?;
+    message.get("id")?.is_null().then(|| error["message"].as_str().unwrap_or("the server has no room").to_owned())
 }
 
 fn unanswered(tool: &str) -> Lost {
@@ -214,5 +229,33 @@ fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>,
         Err(http_door::Lost::Answer(problem)) => {
             Err(Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {problem}"))))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_made_again_when_the_server_had_no_room_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("mcp.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let refusal = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": NO_ROOM, "message": "it is full" } });
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "done": true } });
+        let server = std::thread::spawn(move || {
+            for message in [&refusal, &refusal, &answer] {
+                let (mut stream, _) = listener.accept().unwrap();
+                writeln!(stream, "{message}").unwrap();
+            }
+        });
+        let server_at = ServerAddress::Socket(socket);
+        let ask = |patience| exchange(&server_at, "report_completed", Map::new(), patience);
+        let Err(CliError::Failed(refused)) = ask(Duration::ZERO) else { panic!("it is refused") };
+        assert_eq!(refused, "report_completed: it is full");
+        assert_eq!(ask(AGENTS_PATIENCE).ok(), Some(json!({ "done": true })));
+        server.join().unwrap();
     }
 }

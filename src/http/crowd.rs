@@ -37,7 +37,7 @@ pub struct Place {
 }
 
 /// What a connection is at: waiting for its client, or working for it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Standing {
     wait: Mutex<Option<Wait>>,
     gives_way: CancellationToken,
@@ -66,7 +66,7 @@ impl Crowd {
                 break permit.expect("the semaphore is never closed");
             }
         };
-        let standing = Arc::new(Standing { wait: Mutex::default(), gives_way: CancellationToken::new() });
+        let standing = Arc::new(Standing::default());
         let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
         members.n_entered += 1;
         let number = members.n_entered;
@@ -109,6 +109,11 @@ impl Standing {
     /// It is ours: no limit, and nobody may send it away.
     pub fn works(&self) {
         *self.lock() = None;
+    }
+
+    /// Since when it waits for its client, if it does.
+    pub fn waits_since(&self) -> Option<Instant> {
+        Some(self.lock().as_ref()?.since)
     }
 
     /// When the client's time is up.

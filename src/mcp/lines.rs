@@ -1,6 +1,9 @@
 //! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long, not UTF-8, not JSON, not a
 //! request. The connection goes on after them, until there are too many. A peer that sends faster than it is answered, or
 //! doesn't read its answers, waits. One that says no more still gets its answers; for one that is gone, nothing goes on waiting.
+//!
+//! A line that has begun must end within [`MAX_LINE_TIME`]. What all lines and requests of a client hold is limited as well
+//! (`admission`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +19,12 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::{Busy, HeldBytes, Registered};
 use super::{MAX_MESSAGE, malformed};
-use crate::http::crowd::Standing;
+use crate::nudge::sleep_until;
 use crate::sys::sockets::ONLY_HANG_UP;
 
 /// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
@@ -28,6 +33,9 @@ const MAX_BAD_LINES: u32 = 16;
 /// So many requests of a connection are answered at the same time, and so many answers wait to be read; what comes after them
 /// stays in the socket. The library itself takes whatever comes.
 const MAX_IN_FLIGHT: usize = 64;
+
+/// A line ends so long after its first byte, at the latest, or its connection closes.
+const MAX_LINE_TIME: Duration = Duration::from_secs(10);
 
 /// Between two looks at whether a client that says no more is still there. Nothing wakes whoever waits for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -45,8 +53,14 @@ const READ_AT_ONCE: usize = 1024;
 pub(super) struct LineTransport {
     reader: BufReader<OwnedReadHalf>,
     line: Vec<u8>,
-    /// The rest of an oversized line is being skipped. Kept here, because `receive` may be cancelled at each await.
+    /// The capacity of `line`, as counted for the client.
+    held: HeldBytes,
+    /// When the first byte of the line came.
+    begun_at: Option<Instant>,
+    /// The rest of a line that is not taken is being skipped. Kept here, because `receive` may be cancelled at each await.
     is_skipping: bool,
+    /// The line took too long: nothing more is read.
+    is_over: bool,
     n_bad_lines: u32,
     /// The answer to an unreadable line, while it is being written.
     complaint: Option<JoinHandle<bool>>,
@@ -55,8 +69,7 @@ pub(super) struct LineTransport {
     requests: Arc<Semaphore>,
     /// An answer takes one until it is written.
     answers: Arc<Semaphore>,
-    /// It waits for its client until the first message, and never again.
-    standing: Arc<Standing>,
+    connection: Arc<Registered>,
     /// Ends what waits for the client, once that is gone.
     gone: CancellationToken,
 }
@@ -64,24 +77,34 @@ pub(super) struct LineTransport {
 /// What became of the next bytes.
 enum Next {
     Line,
-    TooLong,
-    More,
+    /// The line is not taken, and the client is told so.
+    Dropped(i32, String),
+}
+
+/// What a request takes until its handler is done.
+struct InFlight {
+    _slot: OwnedSemaphorePermit,
+    _busy: Busy,
+    _held: HeldBytes,
 }
 
 impl LineTransport {
     /// `gone` is cancelled when nobody is left to be answered.
-    pub(super) fn new(stream: UnixStream, standing: Arc<Standing>, gone: CancellationToken) -> Self {
+    pub(super) fn new(stream: UnixStream, connection: Arc<Registered>, gone: CancellationToken) -> Self {
         let (reader, writer) = stream.into_split();
         Self {
             reader: BufReader::with_capacity(READ_AT_ONCE, reader),
             line: Vec::new(),
+            held: connection.holds_nothing(),
+            begun_at: None,
             is_skipping: false,
+            is_over: false,
             n_bad_lines: 0,
             complaint: None,
             writer: Arc::new(Mutex::new(Some(writer))),
             requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             answers: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
-            standing,
+            connection,
             gone,
         }
     }
@@ -100,41 +123,54 @@ impl LineTransport {
     /// Reads up to the end of a line; `None` at the end of the stream. Cancel-safe: what was read is in `self.line`.
     async fn read_line(&mut self) -> Option<Next> {
         loop {
-            let available = self.reader.fill_buf().await.ok()?;
+            let available = tokio::select! {
+                // What came in time counts, however late it is read.
+                biased;
+                available = self.reader.fill_buf() => available.ok()?,
+                () = sleep_until(self.begun_at.map(|begun_at| begun_at + MAX_LINE_TIME)) => {
+                    self.is_over = true;
+                    self.drop_line();
+                    let problem = format!("the line did not end within {} s", MAX_LINE_TIME.as_secs());
+                    return Some(Next::Dropped(malformed::INVALID_REQUEST, problem));
+                }
+            };
             if available.is_empty() {
                 // The last line may lack its end.
                 return (!self.line.is_empty() && !self.is_skipping).then_some(Next::Line);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let n_taken = end.map_or(available.len(), |end| end + 1);
-            let fits = self.line.len() + n_taken <= MAX_MESSAGE;
-            let next = match (self.is_skipping, end, fits) {
-                (false, Some(_), true) => Next::Line,
-                (false, None, true) => Next::More,
-                (false, Some(_), false) => Next::TooLong,
-                (false, None, false) => {
-                    self.is_skipping = true;
-                    Next::TooLong
+            let mut dropped = None;
+            if !self.is_skipping {
+                match make_room(&mut self.line, &mut self.held, n_taken) {
+                    Ok(()) => self.line.extend_from_slice(&available[..n_taken]),
+                    Err(next) => dropped = Some(next),
                 }
-                (true, end, _) => {
-                    self.is_skipping = end.is_none();
-                    self.reader.consume(n_taken);
-                    continue;
-                }
-            };
-            if !matches!(next, Next::TooLong) {
-                self.line.extend_from_slice(&available[..n_taken]);
             }
             self.reader.consume(n_taken);
-            if !matches!(next, Next::More) {
-                return Some(next);
+            let was_skipping = self.is_skipping;
+            self.is_skipping &= end.is_none();
+            self.begun_at = if end.is_some() { None } else { self.begun_at.or_else(|| Some(Instant::now())) };
+            if dropped.is_some() {
+                self.is_skipping = end.is_none();
+                self.drop_line();
+                return dropped;
+            }
+            if end.is_some() && !was_skipping {
+                return Some(Next::Line);
             }
         }
     }
 
+    fn drop_line(&mut self) {
+        self.line = Vec::new();
+        self.held = self.connection.holds_nothing();
+    }
+
     /// The message in `self.line`, or the complaint about it; neither for a line that needs no answer.
-    fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn parse(&mut self) -> Option<(RxJsonRpcMessage<RoleServer>, HeldBytes)> {
         let line = std::mem::take(&mut self.line);
+        let held = std::mem::replace(&mut self.held, self.connection.holds_nothing());
         let text = line.trim_ascii();
         if text.is_empty() {
             return None;
@@ -142,8 +178,8 @@ impl LineTransport {
         match malformed::parse(text, "line") {
             Ok(message) => {
                 self.n_bad_lines = 0;
-                self.standing.works();
-                Some(message)
+                self.connection.notice_message();
+                Some((message, held))
             }
             Err(complaint) => {
                 if let Some(complaint) = complaint {
@@ -162,20 +198,16 @@ impl LineTransport {
             }
             match self.read_line().await? {
                 Next::Line => {
-                    if let Some(mut message) = self.parse() {
-                        if let JsonRpcMessage::Request(request) = &mut message {
-                            // It travels with the request and is dropped with it, also when that is cancelled.
-                            request.request.extensions_mut().insert(Arc::new(slot));
-                        }
-                        return Some(message);
+                    let Some((mut message, held)) = self.parse() else { continue };
+                    let busy = self.connection.begin();
+                    if let JsonRpcMessage::Request(request) = &mut message {
+                        // It travels with the request and is dropped with it, also when that is cancelled.
+                        let in_flight = InFlight { _slot: slot, _busy: busy, _held: held };
+                        request.request.extensions_mut().insert(Arc::new(in_flight));
                     }
+                    return Some(message);
                 }
-                Next::TooLong => {
-                    self.line = Vec::new();
-                    let problem = format!("the line is longer than {MAX_MESSAGE} bytes");
-                    self.complain(&malformed::complaint(malformed::INVALID_REQUEST, &problem, &Value::Null));
-                }
-                Next::More => {}
+                Next::Dropped(code, problem) => self.complain(&malformed::complaint(code, &problem, &Value::Null)),
             }
         }
     }
@@ -184,9 +216,10 @@ impl LineTransport {
         self.n_bad_lines += 1;
         let mut answer = complaint.to_string().into_bytes();
         answer.push(b'\n');
-        let writer = Arc::clone(&self.writer);
+        let (writer, busy) = (Arc::clone(&self.writer), self.connection.begin());
         // A task of its own, because `receive` may be cancelled in the middle of the line. `deliver_complaint` waits for it.
         self.complaint = Some(tokio::spawn(async move {
+            let _busy = busy;
             match writer.lock().await.as_mut() {
                 Some(stream) => stream.write_all(&answer).await.is_ok(),
                 None => false,
@@ -203,7 +236,7 @@ impl LineTransport {
                 return false;
             }
         }
-        self.n_bad_lines < MAX_BAD_LINES
+        !self.is_over && self.n_bad_lines < MAX_BAD_LINES
     }
 }
 
@@ -216,11 +249,14 @@ impl Transport<RoleServer> for LineTransport {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
         // There may be none left: requests that were taken before are answered in any case.
-        let slot = Arc::clone(&self.answers).try_acquire_owned();
+        let (slot, busy) = (Arc::clone(&self.answers).try_acquire_owned(), self.connection.begin());
+        let mut held = self.connection.holds_nothing();
         async move {
-            let _slot = slot;
+            let _until_written = (slot, busy);
             let mut line = serde_json::to_vec(&message)?;
+            drop(message);
             line.push(b'\n');
+            held.add(line.len());
             match writer.lock().await.as_mut() {
                 Some(stream) => stream.write_all(&line).await,
                 None => Err(std::io::ErrorKind::NotConnected.into()),
@@ -251,6 +287,21 @@ impl Transport<RoleServer> for LineTransport {
         self.writer.lock().await.take();
         Ok(())
     }
+}
+
+/// Makes room for `more` bytes of a line, if it may be so long and its client may hold so many.
+fn make_room(line: &mut Vec<u8>, held: &mut HeldBytes, more: usize) -> Result<(), Next> {
+    let length = line.len() + more;
+    if length > MAX_MESSAGE {
+        let problem = format!("the line is longer than {MAX_MESSAGE} bytes");
+        return Err(Next::Dropped(malformed::INVALID_REQUEST, problem));
+    }
+    if length > line.capacity() {
+        let capacity = length.next_power_of_two();
+        held.grow_to(capacity).map_err(|error| Next::Dropped(malformed::BUSY, error.to_string()))?;
+        line.reserve_exact(capacity - line.len());
+    }
+    Ok(())
 }
 
 /// Returns when nobody is at the other end any more; who only says no more still is. Cancel-safe.

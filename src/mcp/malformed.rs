@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
+/// The server has no room for this now.
+pub(super) const BUSY: i32 = -32000;
 
 /// The message in `text`, which is a `what`: a line, a body.
 ///

@@ -3,44 +3,61 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admission::{ConnectionRegister, Registered};
 use super::lines::LineTransport;
+use super::malformed;
 use super::server::McpServer;
-use crate::http::crowd::{Crowd, Place};
+use super::turns::Turns;
+use crate::domain::admission::{ConnectionLimits, Refused};
 use crate::http::share_of_descriptors;
 use crate::peer::{LocalPeer, PeerKind};
+use crate::sys::peers;
 
-/// Most connections at the same time, where descriptors allow it; more wait in the backlog of the socket. A thousand agents may
-/// wait for messages, and others work meanwhile.
+/// Most connections at the same time, where descriptors allow it. A thousand agents may wait for messages, and others work
+/// meanwhile.
 const MAX_CONNECTIONS: usize = 4096;
-/// Whoever connects says something this soon. Afterwards it may be silent for hours: an agent thinks.
-const FIRST_MESSAGE: Duration = Duration::from_secs(30);
+/// Most accepted connections whose peer is not known yet, or that are about to close. More wait in the backlog of the socket.
+const MAX_IN_PASSING: usize = 32;
 /// After a failed accept: out of descriptors, most likely, and others must close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves MCP on `listener` until `cancel`; then takes no new connection, lets calls that are being answered finish, and
 /// closes. Connections are independent: what one sends doesn't concern another.
 pub async fn serve(listener: UnixListener, server: McpServer, cancel: CancellationToken) {
-    let crowd = Crowd::new(share_of_descriptors(4, MAX_CONNECTIONS));
+    let n_descriptors = share_of_descriptors(4, MAX_CONNECTIONS);
+    let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
+    let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
+    let (register, turns) = (ConnectionRegister::new(limits), Turns::new(limits.unknown_per_process));
+    // No client keeps one for long without a place in the register, so that the next connection is always accepted soon.
+    let descriptors = Arc::new(Semaphore::new(n_descriptors));
     let connections = TaskTracker::new();
     let close = CancellationToken::new();
     let mut is_troubled = false;
-    // Cancel-safe: a connection that isn't accepted stays in the backlog.
-    while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
+    loop {
+        let free = cancel.run_until_cancelled(Arc::clone(&descriptors).acquire_owned()).await;
+        let Some(Ok(descriptor)) = free else { break };
+        // Cancel-safe: a connection that isn't accepted stays in the backlog.
+        let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await else { break };
         match accepted {
             Ok((stream, _)) => {
                 is_troubled = false;
-                let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else { break };
-                connections.spawn(talk(stream, place, server.clone(), close.child_token()));
+                let (register, turns, server) = (register.clone(), turns.clone(), server.clone());
+                let close = close.child_token();
+                connections.spawn(async move {
+                    talk(stream, &register, &turns, server, close).await;
+                    drop(descriptor);
+                });
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_troubled, true) {
                     tracing::warn!(%error, "could not accept a connection on the MCP socket; will try again");
                 }
-                crowd.make_room();
                 cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
             }
         }
@@ -51,7 +68,15 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     connections.wait().await;
 }
 
-async fn talk(stream: UnixStream, place: Place, server: McpServer, close: CancellationToken) {
+async fn talk(
+    stream: UnixStream,
+    register: &ConnectionRegister,
+    turns: &Turns,
+    server: McpServer,
+    close: CancellationToken,
+) {
+    let Ok((pid, _)) = peers::credentials(&stream) else { return };
+    let Some(turn) = turns.take(pid).await else { return refuse(&stream, Refused::TooFast) };
     let peer = match LocalPeer::of(&stream) {
         Ok(peer) if peer.kind != PeerKind::Stranger => peer,
         Ok(stranger) => {
@@ -63,15 +88,31 @@ async fn talk(stream: UnixStream, place: Place, server: McpServer, close: Cancel
             return;
         }
     };
-    converse(stream, peer, place, server, close).await;
+    let registered = register.register(&peer);
+    drop(turn);
+    match registered {
+        Ok(connection) => converse(stream, peer, connection, server, close).await,
+        Err(refused) => refuse(&stream, refused),
+    }
 }
 
-/// Serves the client at the other end of a stream until it leaves, overstays its place, or `close`, which is for this connection
-/// alone.
-pub async fn converse(stream: UnixStream, peer: LocalPeer, place: Place, server: McpServer, close: CancellationToken) {
-    let standing = Arc::clone(place.standing());
-    standing.waits(FIRST_MESSAGE);
-    let transport = LineTransport::new(stream, Arc::clone(&standing), close.clone());
+/// Tells the client why its connection closes, if it can be told at once.
+fn refuse(stream: &UnixStream, refused: Refused) {
+    let answer = malformed::complaint(malformed::BUSY, &refused.to_string(), &Value::Null);
+    let _ = stream.try_write(format!("{answer}\n").as_bytes());
+}
+
+/// Serves the client at the other end of a stream until it leaves, its connection is displaced, or `close`, which is for this
+/// connection alone.
+pub async fn converse(
+    stream: UnixStream,
+    peer: LocalPeer,
+    connection: Arc<Registered>,
+    server: McpServer,
+    close: CancellationToken,
+) {
+    let standing = Arc::clone(connection.standing());
+    let transport = LineTransport::new(stream, connection, close.clone());
     // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as their first line.
     let running = rmcp::service::serve_directly_with_ct(server.for_peer(peer), transport, None, close.clone());
     let mut running = std::pin::pin!(running.waiting());

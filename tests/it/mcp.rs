@@ -6,6 +6,7 @@ mod bad_lines;
 mod coordinator;
 mod create_tasks;
 mod creation_limits;
+mod crowds;
 mod foreign_texts;
 mod guessing;
 mod handshake;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use agent_coordinator::config::manifest;
 use agent_coordinator::config::{Environment, Standing};
+use agent_coordinator::domain::admission::ConnectionLimits;
 use agent_coordinator::domain::{Secret, Timestamp};
-use agent_coordinator::http::crowd::Crowd;
+use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{LocalPeer, PeerKind};
@@ -375,8 +376,9 @@ impl Here {
         let peer = LocalPeer { kind: PeerKind::Operator, pid: i32::try_from(std::process::id()).unwrap(), uid: 0 };
         let (mcp, cancel) = (self.mcp.clone(), self.cancel.child_token());
         self.runtime.spawn(async move {
-            let place = Crowd::new(1).enter().await;
-            mcp::socket::converse(theirs, peer, place, mcp, cancel).await;
+            let register = ConnectionRegister::new(ConnectionLimits::of(1));
+            let connection = register.register(&peer).unwrap();
+            mcp::socket::converse(theirs, peer, connection, mcp, cancel).await;
         });
         let (reader, mut writer) = ours.into_split();
         let (answers, receiver) = mpsc::channel();
