@@ -11,6 +11,7 @@ pub mod crowd;
 mod guard;
 mod headers;
 pub mod problem;
+pub mod unfinished;
 mod unread;
 
 use std::io;

@@ -65,7 +65,12 @@ impl Drop for Received {
 ///
 /// # Errors
 /// 413 for a longer one, 408 for one that takes too long, 400 for one that breaks off.
-pub async fn collect(mut body: Body, most: usize) -> Result<Bytes, Problem> {
+pub async fn collect(body: Body, most: usize) -> Result<Bytes, Problem> {
+    collect_noting(body, most, |_| {}).await
+}
+
+/// As [`collect`]; calls `note` with the length of each piece that arrives.
+pub(super) async fn collect_noting(mut body: Body, most: usize, note: impl Fn(usize)) -> Result<Bytes, Problem> {
     // Where the length is known, a client that waits for leave to send its body is told at once.
     if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > most {
         return Err(too_large(most));
@@ -79,6 +84,7 @@ pub async fn collect(mut body: Body, most: usize) -> Result<Bytes, Problem> {
         if bytes.is_empty() && body.is_end_stream() {
             return Ok(data);
         }
+        note(data.len());
         bytes.extend_from_slice(&data);
     }
     Ok(bytes.into())

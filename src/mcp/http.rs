@@ -27,7 +27,8 @@ use super::envelope::Sender;
 use super::malformed;
 use super::server::{Connection, McpServer};
 use crate::domain::Secret;
-use crate::http::{ClientGone, Problem, body};
+use crate::http::unfinished::UnfinishedBodies;
+use crate::http::{ClientGone, Problem};
 use crate::peer::Peer;
 
 type Service = StreamableHttpService<Connection, NeverSessionManager>;
@@ -36,6 +37,9 @@ type Handled = Response<BoxBody<Bytes, Infallible>>;
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
+
+/// Most bytes of unfinished requests, of all clients together.
+const MAX_UNFINISHED: usize = 8 * MAX_MESSAGE;
 
 /// What a client takes for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,7 @@ struct Door {
     json: Arc<Service>,
     stream: Arc<Service>,
     cancels: Cancels,
+    bodies: UnfinishedBodies,
 }
 
 /// `/mcp`. Its listener must say who calls: `ConnectInfo<Peer>`.
@@ -68,7 +73,12 @@ pub fn router(server: &McpServer) -> Router {
         let server = server.clone();
         Arc::new(Service::new(move || Ok(server.for_requests()), Arc::default(), config))
     };
-    let door = Door { json: service(Form::Either), stream: service(Form::Stream), cancels: Cancels::default() };
+    let door = Door {
+        json: service(Form::Either),
+        stream: service(Form::Stream),
+        cancels: Cancels::default(),
+        bodies: UnfinishedBodies::new(MAX_UNFINISHED),
+    };
     Router::new().route("/mcp", post(answer).fallback(other_method)).with_state(door)
 }
 
@@ -86,7 +96,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     // Before anything else: a connection goes on after a request that was read to its end, whatever is wrong with it.
-    let body = body::collect(body, MAX_MESSAGE).await?;
+    let body = door.bodies.collect(body, MAX_MESSAGE).await?;
     let form = form_of_answer(&parts.headers)?;
     if !has_type(&parts.headers, JSON) {
         return Err(not_json(&parts.headers));

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::connect_info::ConnectInfo;
-use axum::extract::{FromRequestParts, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -35,7 +35,9 @@ struct LinkForm {
 
 /// Open to everybody.
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out))
+    let routes = Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out));
+    // The sender has shown nothing yet. A form that is a little too long gets the page.
+    routes.layer(DefaultBodyLimit::max(4 * MAX_FORM))
 }
 
 async fn show(

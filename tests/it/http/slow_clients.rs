@@ -123,3 +123,22 @@ fn answers_that_are_not_read_take_little_memory_and_delay_only_their_asker() {
     drop(unread);
     assert_eq!(ask(&greedy).receive().unwrap().status, 200);
 }
+
+#[test]
+fn unfinished_bodies_cost_little_memory_and_keep_nobody_out() {
+    let daemon = Daemon::running(LISTENING);
+    Web::to(&daemon).check_well();
+    let before = daemon.resident_kib();
+    let head = request_head(JSON, 1_000_000);
+    let mut unfinished: Vec<Web> = (0..100).map(|_| Web::to(&daemon)).collect();
+    for web in &mut unfinished {
+        web.send(&head);
+        web.send(vec![b' '; 900_000]);
+        Web::to(&daemon).check_well();
+    }
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 40 * 1024, "100 unfinished bodies of 1 MB made the daemon {grown} KiB larger");
+    let answer = unfinished[0].receive().unwrap();
+    assert_eq!(answer.status, 503, "{}", answer.body);
+    assert!(answer.body.contains("too_many_bodies"), "{}", answer.body);
+}
