@@ -21,11 +21,12 @@ mod supervisor;
 mod watched_files;
 
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::task::AbortOnDropHandle;
 
 pub use inherited::{Inherited, InheritedError};
 pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
@@ -121,23 +122,45 @@ pub async fn run(
         isolation::check_users(&loaded.config)?;
     }
     peer::admit_agents_of(isolation::users(&loaded.config).values().map(|user| user.run_as.uid));
-    let has_agents = AtomicBool::new(false);
     let manager = ServiceManager::of(environment, std::process::id());
     let config = loaded.config.clone();
     let (mut reloader, door) =
         Reloader::new(loaded, environment, invocation, level, signals.hang_ups(), Arc::clone(&manager));
-    let start = Start { role, config: &config, environment, invocation, configuration: door, manager: &manager };
-    let mut starting = Box::pin(start.daemon(inherited, &has_agents));
+    let stage = Arc::new(Stage::default());
+    let mut starting = {
+        let (config, environment, invocation) = (config.clone(), environment.clone(), invocation.to_owned());
+        let (manager, stage) = (Arc::clone(&manager), Arc::clone(&stage));
+        // A task of its own: a step of the start that hangs must not keep this one from hearing a signal.
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let (config, environment, invocation) = (&config, &environment, invocation.as_str());
+            let start = Start { role, config, environment, invocation, configuration: door, manager: &manager };
+            start.daemon(inherited, &stage).await
+        }))
+    };
+    let unexpected = "the start ended unexpectedly";
     let (started, early) = tokio::select! {
-        daemon = &mut starting => (daemon?, None),
+        daemon = &mut starting => (daemon.context(unexpected)??, None),
         signal = signals.next() => {
-            if !has_agents.load(Ordering::Acquire) {
+            if stage.give_up() {
                 // Nothing to wait for, and dropping the start is safe: a store commit is made or not.
                 tracing::info!(signal = signal.as_str(), "stopped while starting");
                 return Ok(Ending::Clean);
             }
             // Agents of an earlier daemon may be adopted by now; what becomes of them is a matter of policy.
-            (starting.await?, Some(signal))
+            tracing::info!(signal = signal.as_str(), "stopping when the start is finished");
+            tokio::select! {
+                finished = tokio::time::timeout(patience_with_agents(&config), &mut starting) => match finished {
+                    Ok(daemon) => (daemon.context(unexpected)??, Some(signal)),
+                    Err(_) => {
+                        tracing::error!("the start did not finish; the agents are left to their keepers");
+                        return Ok(Ending::Clean);
+                    }
+                },
+                second = signals.next() => {
+                    tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
+                    return Ok(Ending::Hurried(second));
+                }
+            }
         }
     };
     if early.is_none() {
@@ -184,6 +207,47 @@ pub async fn run(
             Ok(Ending::Hurried(second))
         }
     }
+}
+
+/// How far a start has come, as far as a signal needs to know.
+#[derive(Default)]
+struct Stage(Mutex<Reached>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Reached {
+    #[default]
+    Nothing,
+    /// It takes over the agents of an earlier daemon.
+    Agents,
+    /// A signal came first.
+    GivenUp,
+}
+
+impl Stage {
+    /// To be called before the first agent is taken over.
+    fn begin_with_agents(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.reach(Reached::Agents), "the start was given up");
+        Ok(())
+    }
+
+    /// Returns `false` if the start may have agents already.
+    fn give_up(&self) -> bool {
+        self.reach(Reached::GivenUp)
+    }
+
+    fn reach(&self, next: Reached) -> bool {
+        let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = *reached == Reached::Nothing;
+        if is_first {
+            *reached = next;
+        }
+        is_first
+    }
+}
+
+/// How long agents may take to end, with what comes after it.
+fn patience_with_agents(config: &Config) -> Duration {
+    config.stop.timeout + config.stop.leak_grace + STOP_MARGIN
 }
 
 /// How often what isn't used is given back.
@@ -255,8 +319,8 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Sets `has_agents` before it takes over what lives.
-    async fn daemon(self, inherited: Inherited, has_agents: &AtomicBool) -> anyhow::Result<Daemon> {
+    /// Tells `stage` before it takes over what lives.
+    async fn daemon(self, inherited: Inherited, stage: &Stage) -> anyhow::Result<Daemon> {
         let Self { role, config, environment, invocation, .. } = self;
         let is_own = config.server == ServerAddress::Socket(config.mcp_socket.clone());
         match role {
@@ -278,7 +342,7 @@ impl Start<'_> {
                 // Before agents are adopted: an address that is taken is a reason not to start.
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
-                has_agents.store(true, Ordering::Release);
+                stage.begin_with_agents()?;
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
                 server.serve(config, doors, self.configuration, &parts);
@@ -298,7 +362,7 @@ impl Start<'_> {
                 server.serve(config, doors, self.configuration, &parts);
                 (Some(server), None)
             }
-            Role::Supervise => (None, Some(self.supervise(has_agents, &parts).await?)),
+            Role::Supervise => (None, Some(self.supervise(stage, &parts).await?)),
         };
         tracing::info!(
             role = role.as_str(), version = env!("CARGO_PKG_VERSION"), pid = std::process::id(),
@@ -311,13 +375,13 @@ impl Start<'_> {
     }
 
     /// A coordinator whose server may be away: it takes over its agents all the same.
-    async fn supervise(self, has_agents: &AtomicBool, parts: &Parts) -> anyhow::Result<Supervisor> {
+    async fn supervise(self, stage: &Stage, parts: &Parts) -> anyhow::Result<Supervisor> {
         let config = self.config;
         state_dir::create_state_dir(&config.state_dir)?;
         // Before anything in it is taken for one's own.
         let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
         let nudge = Nudge::new();
-        has_agents.store(true, Ordering::Release);
+        stage.begin_with_agents()?;
         let means = Means::find(config)?;
         let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
         let listener = socket::bind(&config.coordinator_socket, socket::For::Owner)?;
@@ -370,7 +434,7 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
     if let Some(supervisor) = &daemon.supervisor {
         let (mode, deadline) = match policy {
             AtShutdown::Keep => (Mode::LeavingAgents, STOP_MARGIN),
-            AtShutdown::Stop => (Mode::StoppingAgents, config.stop.timeout + config.stop.leak_grace + STOP_MARGIN),
+            AtShutdown::Stop => (Mode::StoppingAgents, patience_with_agents(config)),
         };
         within(deadline, "the agents", supervisor.end(mode)).await;
         if policy == AtShutdown::Stop {

@@ -18,7 +18,7 @@
 //!
 //! None of it is synced: after a power loss no agent lives anyway.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use self::record::Record as _;
 use crate::domain::LaunchId;
+use crate::sys::regular_file;
 
 pub mod clock;
 pub mod lock;
@@ -65,7 +66,12 @@ pub fn ended_instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
 
 /// The folder of `launch`, live or ended; `None` where there is none (any more).
 pub fn find(state_dir: &Path, launch: &LaunchId) -> Option<PathBuf> {
-    [instance(state_dir, launch), ended_instance(state_dir, launch)].into_iter().find(|dir| dir.is_dir())
+    [instance(state_dir, launch), ended_instance(state_dir, launch)].into_iter().find(|dir| is_folder(dir))
+}
+
+/// Returns whether `path` itself is a folder, not a link to one.
+fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
 /// Whether nothing more will be written into an instance folder: its tree is empty.
@@ -73,12 +79,14 @@ pub fn is_ended(dir: &Path) -> bool {
     matches!(record::read::<record::Exit>(dir), Ok(Some(exit)) if exit.state == record::ExitState::Ended)
 }
 
-/// The existing output files of an instance, oldest first: read one after the other they are what the agent printed.
+/// The existing output files of an instance, oldest first: read one after the other they are what the agent printed. What is no
+/// regular file isn't one of them.
 pub fn output_files(dir: &Path) -> Vec<PathBuf> {
-    let rotated = (1..).map(|n| rotated_log(dir, n)).take_while(|path| path.exists());
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let rotated = (1..).map(|n| rotated_log(dir, n)).take_while(is_file);
     let mut files: Vec<PathBuf> = rotated.collect();
     files.reverse();
-    files.extend(Some(dir.join(OUTPUT_LOG)).filter(|path| path.exists()));
+    files.extend(Some(dir.join(OUTPUT_LOG)).filter(is_file));
     files
 }
 
@@ -103,12 +111,16 @@ pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
     if std::fs::hard_link(dir.join(record::Spec::FILE), dir.join(AUTHENTICATED)).is_ok() {
         return Ok(());
     }
-    // Marked already, or on a file system without such names.
-    OpenOptions::new().create(true).append(true).open(dir.join(AUTHENTICATED)).map(drop)
+    if is_marked_authenticated(dir) {
+        return Ok(());
+    }
+    // On a file system without such names.
+    regular_file::open_or_make(&dir.join(AUTHENTICATED)).map(drop)
 }
 
+/// Whatever has this name marks: it is never opened.
 pub fn is_marked_authenticated(dir: &Path) -> bool {
-    dir.join(AUTHENTICATED).exists()
+    dir.join(AUTHENTICATED).symlink_metadata().is_ok()
 }
 
 /// The last `most` bytes of what the agent of the launch in `dir` printed, as text; what began before them is cut off.
@@ -117,7 +129,7 @@ pub fn is_marked_authenticated(dir: &Path) -> bool {
 /// When there is no output, or it can't be read.
 pub fn output_tail(dir: &Path, most: u64) -> std::io::Result<String> {
     use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = std::fs::File::open(dir.join(OUTPUT_LOG))?;
+    let mut file = regular_file::open(&dir.join(OUTPUT_LOG))?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
     let mut bytes = Vec::new();

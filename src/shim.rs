@@ -16,7 +16,7 @@
 //! kernel's work of taking them apart.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -213,5 +213,5 @@ fn complain(dir: &Path, error: &dyn std::error::Error) {
     text.push('\n');
     // Where even this fails, there is nothing left to tell it to.
     let path = dir.join(OsStr::new(SHIM_LOG));
-    let _ = OpenOptions::new().create(true).append(true).open(path).and_then(|mut log| log.write_all(text.as_bytes()));
+    let _ = sys::regular_file::open_to_append(&path).and_then(|mut log| log.write_all(text.as_bytes()));
 }

@@ -1,6 +1,6 @@
 //! The door for HTTP: which address it gets, and what is behind it.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -15,6 +15,7 @@ use crate::http::{self, Limits, problem};
 use crate::mcp::{self, McpServer};
 use crate::peer::Peer;
 use crate::rest::{self, RestState, WebhookDoor};
+use crate::sys::regular_file;
 
 /// Most connections at the same time, where descriptors allow it: a thousand agents may wait for messages.
 const MAX_CONNECTIONS: usize = 2048;
@@ -96,7 +97,7 @@ pub(super) fn mcp_url(address: SocketAddr) -> String {
 
 /// The port of the last time, else another, which is kept for the next.
 async fn listen_on_kept_port(ip: IpAddr, file: &Path) -> anyhow::Result<TcpListener> {
-    let kept = match std::fs::read_to_string(file) {
+    let kept = match regular_file::read_small_text(file) {
         Ok(text) => text.trim().parse().ok().filter(|port| *port != 0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error).with_context(|| format!("could not read `{}`", file.display())),
@@ -109,7 +110,8 @@ async fn listen_on_kept_port(ip: IpAddr, file: &Path) -> anyhow::Result<TcpListe
     }
     let listener = TcpListener::bind((ip, 0)).await.with_context(|| format!("could not listen on {ip}"))?;
     let port = listener.local_addr().context("could not learn the port for HTTP")?.port();
-    std::fs::write(file, format!("{port}\n"))
+    regular_file::make_anew(file)
+        .and_then(|mut made| writeln!(made, "{port}"))
         .with_context(|| format!("could not keep the port in `{}`", file.display()))?;
     Ok(listener)
 }

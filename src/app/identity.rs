@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -15,6 +15,7 @@ use crate::domain::secret::COORDINATOR_TOKEN_PREFIX;
 use crate::domain::{CoordinatorId, Incarnation, Secret};
 use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
+use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 
 /// In the state directory: the name, which machine and folder it was given in, which start of it was the last, and the token.
@@ -45,7 +46,7 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
     let place = read_or_make(&file, || here.clone())?;
     if place != here {
         let id_file = state_dir.join(COORDINATOR_ID);
-        let former = fs::read_to_string(&id_file).unwrap_or_default();
+        let former = regular_file::read_small_text(&id_file).unwrap_or_default();
         tracing::warn!(
             former = former.trim(),
             "the state directory is a copy of another: taking a coordinator id of its own; what was open under the former one \
@@ -93,7 +94,7 @@ pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     let world: &dyn World = &SystemWorld;
     let path = state_dir.join(INCARNATION);
     // One that can't be read is as one that was lost: the clock makes the next one later.
-    let previous = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    let previous = regular_file::read_small_text(&path).ok().and_then(|text| text.trim().parse().ok());
     let mut mark = [0; 8];
     world.fill(&mut mark);
     let incarnation = Incarnation::after(previous, world.now(), u64::from_ne_bytes(mark));
@@ -127,7 +128,7 @@ pub(super) fn token_for_server(config: &Config) -> Token {
 
 /// The line in a private file; made if there is none. A file that a full disk left empty counts as none.
 fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<String> {
-    match fs::read_to_string(path) {
+    match regular_file::read_small_text(path) {
         Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -142,7 +143,7 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<St
 fn write_line(path: &Path, text: &str) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     let write = || -> io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut file = regular_file::make_anew(&draft)?;
         writeln!(file, "{text}")?;
         file.sync_all()?;
         fs::rename(&draft, path)?;

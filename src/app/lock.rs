@@ -1,8 +1,7 @@
 //! One daemon per role and state directory: a lock that the kernel frees when its holder dies, whatever way.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use anyhow::Context as _;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use tokio::time::Instant;
+
+use crate::sys::regular_file::{self, MAX_SMALL};
 
 /// A process that is being spawned holds a copy of every open file until its exec: that long a lock may outlive its daemon.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -29,14 +30,8 @@ pub(super) struct RoleLock(#[allow(dead_code, reason = "held, not used")] Flock<
 impl RoleLock {
     /// Takes the lock or says who has it; waits a moment for a predecessor that is just dying.
     pub(super) async fn take(path: &Path) -> anyhow::Result<Self> {
-        let mut file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .with_context(|| format!("could not open the lock `{}`", path.display()))?;
+        let opened = regular_file::open_or_make(path);
+        let mut file = opened.with_context(|| format!("could not open the lock `{}`", path.display()))?;
         let give_up_at = Instant::now() + PATIENCE;
         let locked = loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -55,9 +50,9 @@ impl RoleLock {
                 note.with_context(|| format!("could not write to the lock `{}`", path.display()))?;
                 Ok(Self(lock))
             }
-            Err((mut file, _)) => {
+            Err((file, _)) => {
                 let mut pid = String::new();
-                let _ = file.read_to_string(&mut pid);
+                let _ = file.take(MAX_SMALL).read_to_string(&mut pid);
                 let pid = pid.trim();
                 let pid = if pid.is_empty() { "unknown" } else { pid }.to_owned();
                 Err(InUse { path: path.to_owned(), pid }.into())

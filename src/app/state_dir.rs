@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::sys::regular_file;
+
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
@@ -55,8 +57,8 @@ pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let probe = path.join(".writable");
-    fs::write(&probe, b"")
-        .and_then(|()| fs::remove_file(&probe))
+    regular_file::make_anew(&probe)
+        .and_then(|_| fs::remove_file(&probe))
         .with_context(|| format!("the state directory `{}` is not writable; set state_dir", path.display()))
 }
 

@@ -16,6 +16,8 @@ const N_WORKERS: usize = 2;
 const DESCRIPTORS: u64 = 65_536;
 
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
+    // Before anything that may wait, and before the first thread that could take a signal.
+    let unblocked = app::unblock();
     sys::machine::keep_heap_small();
     // First of all: it changes the environment, which is no business for a process with threads.
     let inherited = Inherited::take();
@@ -37,8 +39,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     } else {
         tracing::info!("no configuration file found: all settings have their defaults");
     }
-    // Before the first thread that could take a signal.
-    if let Err(error) = app::unblock() {
+    if let Err(error) = unblocked {
         tracing::warn!(%error, "could not unblock signals");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(N_WORKERS).enable_all().build();

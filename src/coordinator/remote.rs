@@ -251,9 +251,10 @@ impl RemoteControlPlane {
     }
 
     /// For those who ask the server: the output itself stays here.
-    fn output_tail(&self, launch: &LaunchId) -> Option<String> {
-        let dir = instance_dir::find(&self.config().state_dir, launch)?;
-        instance_dir::output_tail(&dir, MAX_TAIL).ok()
+    async fn output_tail(&self, launch: &LaunchId) -> Option<String> {
+        let (state_dir, launch) = (self.config().state_dir.clone(), launch.clone());
+        let read = move || instance_dir::output_tail(&instance_dir::find(&state_dir, &launch)?, MAX_TAIL).ok();
+        tokio::task::spawn_blocking(read).await.ok()?
     }
 
     fn set_clock(&self, server: Timestamp) {
@@ -319,7 +320,9 @@ impl ControlPlane for Arc<RemoteControlPlane> {
                 continue;
             }
             let (tool, mut arguments) = answers::report(&self.config().coordinator, launch, report);
-            if let (ProcessReport::Ended { .. }, Some(tail)) = (report, self.output_tail(launch)) {
+            if let ProcessReport::Ended { .. } = report
+                && let Some(tail) = self.output_tail(launch).await
+            {
                 arguments["output_tail"] = tail.into();
             }
             self.tell(tool, arguments).await.map_err(failed(REPORT))?;

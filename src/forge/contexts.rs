@@ -12,9 +12,9 @@
 //! Each step may be the last before a crash: doing all of them again is what mends it. Knows no forge. Called by the performer,
 //! on a thread that may wait.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,6 +24,7 @@ use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, ItemState, P
 use crate::domain::id::{ItemId, LaunchId};
 use crate::domain::session::Execution;
 use crate::instance_dir;
+use crate::sys::regular_file;
 
 const METADATA: &str = "metadata.json";
 const TASK_STATE: &str = "task_state.json";
@@ -197,8 +198,8 @@ fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
         if is_as_before {
             return Ok(());
         }
-        let mut source = File::open(file).map_err(ContextError::read(file))?;
-        let mut target = open(&draft).map_err(ContextError::write(&draft))?;
+        let mut source = regular_file::open(file).map_err(ContextError::read(file))?;
+        let mut target = regular_file::make_anew(&draft).map_err(ContextError::write(&draft))?;
         io::copy(&mut source, &mut target).map_err(ContextError::write(&draft))?;
     }
     fs::rename(&draft, kept).map_err(ContextError::write(kept))
@@ -267,7 +268,7 @@ fn metadata(context: &Context) -> Value {
 /// Once there, it stays with the folder, and says what became of it since.
 fn write_task_state(folder: &Path, place: Place, item: &ForgeItem) -> Result<(), ContextError> {
     let path = folder.join(TASK_STATE);
-    let former = match fs::read(&path) {
+    let former = match regular_file::read_small(&path) {
         Ok(text) => Some(serde_json::from_slice(&text).unwrap_or(Value::Null)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(ContextError::Read { path, source }),
@@ -315,21 +316,17 @@ fn write_json(path: &Path, value: &Value) -> Result<(), ContextError> {
 
 /// Whoever reads it sees the old file or the new one.
 fn write(path: &Path, content: &[u8]) -> Result<(), ContextError> {
-    if fs::read(path).is_ok_and(|former| former == content) {
+    if regular_file::read_small(path).is_ok_and(|former| former == content) {
         return Ok(());
     }
     let draft = draft_of(path);
-    let written = open(&draft).and_then(|mut file| {
+    let written = regular_file::make_anew(&draft).and_then(|mut file| {
         file.write_all(content)?;
         // Before it takes the place of the old one: after a power loss it is the one or the other, too.
         file.sync_data()
     });
     written.map_err(ContextError::write(path))?;
     fs::rename(&draft, path).map_err(ContextError::write(path))
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 fn draft_of(path: &Path) -> PathBuf {

@@ -4,12 +4,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::sys::processes::{self, Process};
+use crate::sys::regular_file::{self, MAX_SMALL};
 
 const FILE: &str = "lock";
 
@@ -73,13 +74,22 @@ pub fn note(lock: &File, shim: &ShimIdentity) -> io::Result<()> {
 
 /// Writes who keeps the instance in `dir` over whatever its lock says. Nobody who holds it loses it.
 pub fn note_anew(dir: &Path, shim: &ShimIdentity) -> io::Result<()> {
-    let lock = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(dir.join(FILE))?;
+    let lock = regular_file::open_or_make(&dir.join(FILE))?;
+    lock.set_len(0)?;
     note(&lock, shim)
 }
 
+/// Renames a lock that can't be used, and returns its new path.
+pub fn set_aside(dir: &Path) -> io::Result<PathBuf> {
+    super::record::set_aside(&dir.join(FILE))
+}
+
 /// Looks at the lock without disturbing anybody: a missing one is free.
+///
+/// # Errors
+/// Also if something else than a file is in its place.
 pub fn look(dir: &Path) -> io::Result<LockState> {
-    let mut file = match File::open(dir.join(FILE)) {
+    let file = match regular_file::open(&dir.join(FILE)) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(LockState::Free(None));
@@ -93,7 +103,8 @@ pub fn look(dir: &Path) -> io::Result<LockState> {
         Err(error) => return Err(error.into()),
     };
     let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
+    // A longer text is no note of ours.
+    file.take(MAX_SMALL).read_to_end(&mut text)?;
     let noted = serde_json::from_slice(&text).ok();
     Ok(if is_free { LockState::Free(noted) } else { LockState::Held(noted) })
 }
@@ -114,6 +125,18 @@ mod tests {
         assert!(me.is_alive());
         drop(lock);
         assert_eq!(look(dir.path()).unwrap(), LockState::Free(Some(me)));
+    }
+
+    #[test]
+    fn a_lock_that_somebody_made_longer_is_held_still() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = take(dir.path()).unwrap();
+        let me = ShimIdentity::of_this_process().unwrap();
+        note(&lock, &me).unwrap();
+        lock.set_len(20 << 30).unwrap();
+        assert_eq!(look(dir.path()).unwrap(), LockState::Held(None));
+        note_anew(dir.path(), &me).unwrap();
+        assert_eq!(look(dir.path()).unwrap(), LockState::Held(Some(me)));
     }
 
     #[test]

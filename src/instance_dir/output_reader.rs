@@ -6,10 +6,10 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{OUTPUT_LOG, rotated_log};
+use crate::sys::regular_file;
 
 /// How far somebody has read.
 #[derive(Debug)]
@@ -27,7 +27,9 @@ impl OutputReader {
     /// # Errors
     /// When there is no folder `dir`, or no way into it.
     pub fn open(dir: &Path) -> io::Result<Self> {
-        Ok(Self { folder: File::open(dir)?, files: Vec::new(), current: None })
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(CWD, dir, flags, Mode::empty())?.into();
+        Ok(Self { folder, files: Vec::new(), current: None })
     }
 
     /// Fills `chunk` with what comes next; 0 where there is no more at present.
@@ -83,13 +85,13 @@ impl OutputReader {
         Ok(!self.files.is_empty())
     }
 
-    /// The newest file, or the nth older one.
+    /// The newest file, or the nth older one. What is no regular file counts as missing.
     fn open_nth(&self, n: u32) -> io::Result<Option<File>> {
         let name = if n == 0 { PathBuf::from(OUTPUT_LOG) } else { rotated_log(Path::new(""), n) };
-        match openat(&self.folder, &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
+        match regular_file::open_at(&self.folder, &name) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

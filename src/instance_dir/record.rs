@@ -1,9 +1,8 @@
 //! The JSON files of an instance folder. Each has a `version`; each is replaced as a whole, so that a reader sees the old
 //! one or the new one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::domain::instance::{Condition, ExitHint};
 use crate::domain::launch::{ProcessEnd, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::sys;
+use crate::sys::regular_file;
 
 /// The version this program writes, and the newest it reads.
 const VERSION: u32 = 1;
@@ -221,6 +221,16 @@ pub enum RecordError {
     Newer { path: PathBuf, version: u32 },
 }
 
+impl RecordError {
+    /// Returns whether reading the file again later can't help: what is there is no usable record.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Read { source, .. } => regular_file::is_lasting(source),
+            Self::Damaged { .. } | Self::Newer { .. } => true,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct VersionOnly {
     version: u32,
@@ -236,7 +246,7 @@ struct Versioned<'a, T> {
 /// The record of this kind in `dir`; `None` where none was written yet.
 pub fn read<T: Record>(dir: &Path) -> Result<Option<T>, RecordError> {
     let path = dir.join(T::FILE);
-    let text = match std::fs::read(&path) {
+    let text = match regular_file::read_small(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(RecordError::Read { path, source }),
@@ -252,7 +262,15 @@ pub fn read<T: Record>(dir: &Path) -> Result<Option<T>, RecordError> {
 /// Writes or replaces the record of this kind in `dir`.
 pub fn write<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
     let draft = write_draft(dir, record)?;
-    std::fs::rename(draft, dir.join(T::FILE))
+    let path = dir.join(T::FILE);
+    match std::fs::rename(&draft, &path) {
+        // A file takes the place of anything but a folder.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            set_aside(&path)?;
+            std::fs::rename(draft, path)
+        }
+        renamed => renamed,
+    }
 }
 
 /// Writes the record unless there is one of its kind; `false` if there was.
@@ -267,7 +285,7 @@ pub fn write_first<T: Record>(dir: &Path, record: &T) -> io::Result<bool> {
 
 /// Does of a write what leaves no trace: opens the reserved draft, which must be there, and makes the text.
 pub fn rehearse<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
-    OpenOptions::new().write(true).open(dir.join(record.draft()))?;
+    regular_file::open_for_writing(&dir.join(record.draft()))?;
     text(record).map(drop)
 }
 
@@ -288,7 +306,14 @@ fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
 }
 
 fn open_draft(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+    match regular_file::open_or_make(path) {
+        // Something that was put in its place.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            set_aside(path)?;
+            regular_file::open_or_make(path)
+        }
+        opened => opened,
+    }
 }
 
 /// Reserves space for the records that must be written whatever happens, so that a full disk loses no exit and keeps no stop

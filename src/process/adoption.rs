@@ -16,6 +16,7 @@ use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
 use crate::instance_dir::{self, SHIM_COMM};
 use crate::sys::processes::{self, Process};
+use crate::sys::regular_file;
 
 /// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,20 +66,23 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         let dir = entry.path();
         // What was set aside begins with a dot; what is no launch id is nobody's business here.
         let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
-        let lock = lock::look(&dir)?;
+        if !entry.file_type()?.is_dir() {
+            warn!(launch_id = %launch, path = %dir.display(), "not an instance folder; it is set aside");
+            stock.unusable.push(Unusable { dir, is_held: false, shim: None });
+            continue;
+        }
+        let lock = usable_lock(&dir, &launch)?;
         match record::read::<Spec>(&dir) {
             Ok(Some(spec)) if spec.launch_id == launch => {
                 let lock = mend_lock(&dir, lock);
                 stock.found.push(Found { dir, spec, lock });
             }
             Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => remove_blank(&dir, &launch),
-            Err(RecordError::Read { source, .. }) if source.kind() != io::ErrorKind::NotADirectory => {
-                return Err(source);
-            }
+            Err(RecordError::Read { source, .. }) if !regular_file::is_lasting(&source) => return Err(source),
             unusable => {
                 let error = unusable.err();
                 let error = error.as_ref().map(|error| error as &dyn std::error::Error);
-                warn!(launch_id = %launch, error, "instance folder can't be used; it is set aside");
+                warn!(launch_id = %launch, path = %dir.display(), error, "instance folder can't be used; it is set aside");
                 let (is_held, shim) = match lock {
                     LockState::Held(shim) => (true, shim),
                     LockState::Free(_) => (false, None),
@@ -88,6 +92,20 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         }
     }
     Ok(stock)
+}
+
+/// What the lock of a folder tells. One that can't be used is set aside, and counts as missing.
+fn usable_lock(dir: &Path, launch: &LaunchId) -> io::Result<LockState> {
+    match lock::look(dir) {
+        Err(error) if regular_file::is_lasting(&error) => {
+            let error = &error as &dyn std::error::Error;
+            warn!(launch_id = %launch, path = %dir.display(), error, "lock of an instance can't be used; it is set aside");
+            // In a folder that lets nothing be renamed, no record can be read either.
+            let _ = lock::set_aside(dir);
+            Ok(LockState::Free(None))
+        }
+        looked => looked,
+    }
 }
 
 /// What the lock of a usable folder tells. One that doesn't name a shim that lives may be wrong, where files were damaged or put
@@ -116,8 +134,10 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
 /// Whether the daemon died before it wrote what the folder is for: no shim, no agent, nothing to tell.
 fn says_nothing(dir: &Path) -> io::Result<bool> {
     for name in [Started::FILE, Stop::FILE, Exit::FILE, instance_dir::OUTPUT_LOG] {
-        if dir.join(name).try_exists()? {
-            return Ok(false);
+        match dir.join(name).symlink_metadata() {
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(true)

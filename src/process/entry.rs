@@ -56,7 +56,7 @@ impl Entry {
     /// As `read`; an error is one that may pass.
     pub fn try_read<T: Record>(&self, launch: &LaunchId) -> Result<Option<T>, RecordError> {
         match record::read(&self.dir) {
-            Err(error @ (RecordError::Damaged { .. } | RecordError::Newer { .. })) => {
+            Err(error) if error.is_lasting() => {
                 adoption::set_record_aside::<T>(&self.dir, launch, &error);
                 Ok(None)
             }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use tracing::warn;
@@ -10,6 +11,9 @@ use tracing::warn;
 use crate::domain::retention::{PastOutput, Retention};
 use crate::domain::{LaunchId, Timestamp};
 use crate::instance_dir;
+
+/// The unit of `st_blocks`, in bytes.
+const BLOCK: u64 = 512;
 
 /// Removes what is not kept any longer below `state_dir`; how many folders that were. Nothing that runs is looked at.
 ///
@@ -47,7 +51,8 @@ fn look(launch: LaunchId, dir: &Path) -> io::Result<PastOutput> {
     let mut ended_at = Timestamp::from_millis(0);
     for entry in fs::read_dir(dir)? {
         let file = entry?.metadata()?;
-        size += file.len();
+        // A file with holes takes less than it is long.
+        size += file.len().min(file.blocks().saturating_mul(BLOCK));
         let written = file.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         ended_at = ended_at.max(Timestamp::from_millis(i64::try_from(written.as_millis()).unwrap_or(i64::MAX)));
     }

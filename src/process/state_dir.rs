@@ -1,10 +1,10 @@
 //! What of the state directory is the table's own: the lock against a second coordinator, the installation's id, the folders.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::OpenError;
 use crate::instance_dir;
+use crate::sys::regular_file::{self, MAX_SMALL};
 
 const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";
@@ -45,10 +46,17 @@ impl StateDir {
     }
 }
 
+/// Without its id, the agents of this installation can't be told from others.
+#[derive(Debug, thiserror::Error)]
+#[error("could not read `{}`", .path.display())]
+struct UnusableId {
+    path: PathBuf,
+    source: io::Error,
+}
+
 fn take_lock(path: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::StateDir { path: path.to_owned(), source };
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let mut file = open.map_err(failed)?;
+    let file = regular_file::open_or_make(path).map_err(failed)?;
     let give_up_at = Instant::now() + PATIENCE;
     while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK {
@@ -56,7 +64,7 @@ fn take_lock(path: &Path) -> Result<File, OpenError> {
         }
         if Instant::now() >= give_up_at {
             let mut pid = String::new();
-            file.read_to_string(&mut pid).map_err(failed)?;
+            file.take(MAX_SMALL).read_to_string(&mut pid).map_err(failed)?;
             return Err(OpenError::InUse { path: path.to_owned(), pid: pid.trim().to_owned() });
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -67,15 +75,15 @@ fn take_lock(path: &Path) -> Result<File, OpenError> {
 
 fn installation_id(state_dir: &Path) -> io::Result<String> {
     let path = state_dir.join(INSTALLATION_ID);
-    match std::fs::read_to_string(&path) {
+    match regular_file::read_small_text(&path) {
         Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_owned()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(io::Error::new(error.kind(), UnusableId { path, source: error })),
     }
     let id = uuid::Uuid::now_v7().to_string();
     let draft = state_dir.join(".installation_id");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut file = regular_file::make_anew(&draft)?;
     writeln!(file, "{id}")?;
     std::fs::rename(draft, path)?;
     Ok(id)

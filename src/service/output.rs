@@ -83,7 +83,7 @@ pub fn read_output(
         _ => None,
     };
     let Ok(reader) = OutputReader::open(&dir) else { return Ok(None) };
-    let following = Some(Following { dir, reader, watch });
+    let following = Some(Following { dir, reader: Some(reader), watch });
     Ok(Some(futures::stream::unfold(following, |following| async move {
         let mut following = following?;
         match following.next().await {
@@ -96,7 +96,8 @@ pub fn read_output(
 
 struct Following {
     dir: PathBuf,
-    reader: OutputReader,
+    /// `None` while a thread that may wait for the disk has it.
+    reader: Option<OutputReader>,
     watch: Option<FollowedFolder>,
 }
 
@@ -104,20 +105,33 @@ impl Following {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            let mut chunk = vec![0; CHUNK];
-            let n_read = self.reader.read(&mut chunk)?;
-            if n_read > 0 {
-                chunk.truncate(n_read);
+            let chunk = self.read().await?;
+            if !chunk.is_empty() {
                 return Ok(Some(chunk));
             }
             let Some(watch) = &mut self.watch else { return Ok(None) };
-            if is_over(&self.dir) {
+            let dir = self.dir.clone();
+            if tokio::task::spawn_blocking(move || is_over(&dir)).await? {
                 // What was written before the end is still to be read.
                 self.watch = None;
                 continue;
             }
             watch.stirred().await?;
         }
+    }
+
+    /// What comes next; empty if there is no more at present.
+    async fn read(&mut self) -> io::Result<Vec<u8>> {
+        let Some(mut reader) = self.reader.take() else { return Ok(Vec::new()) };
+        let read = move || {
+            let mut chunk = vec![0; CHUNK];
+            let n_read = reader.read(&mut chunk)?;
+            chunk.truncate(n_read);
+            Ok::<_, io::Error>((reader, chunk))
+        };
+        let (reader, chunk) = tokio::task::spawn_blocking(read).await??;
+        self.reader = Some(reader);
+        Ok(chunk)
     }
 }
 

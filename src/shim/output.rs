@@ -1,10 +1,9 @@
 //! What the agent prints, into files with a limit: whole lines, cleaned and redacted. Trouble with the disk loses lines and
 //! counts them; it never makes the agent wait.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::clean::clean;
 use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::BootInstant;
 use crate::instance_dir::{OUTPUT_LOG, rotated_log};
+use crate::sys::regular_file;
 
 /// Longest line, in bytes; the rest of it is dropped.
 const MAX_LINE: usize = 64 * 1024;
@@ -237,7 +237,7 @@ impl Log {
 
     fn reopen(&mut self) {
         let path = self.dir.join(OUTPUT_LOG);
-        self.file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).ok();
+        self.file = regular_file::open_to_append(&path).ok();
         self.length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
         self.retry_at = BootInstant::now() + REOPEN_AFTER;
     }

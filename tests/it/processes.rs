@@ -1,7 +1,7 @@
 //! The table of processes: many agents, daemons that come and go, shims that are killed, files that are damaged.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,13 +9,17 @@ use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
 use agent_coordinator::domain::{FileContent, LaunchFile, LaunchId, Phase};
 use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::wall_clock;
+use agent_coordinator::instance_dir::lock::{self, LockState};
 use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
+use agent_coordinator::service::read_output;
 use agent_coordinator::sys::processes;
+use futures::StreamExt as _;
+use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 
-use crate::support::{Bed, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some};
+use crate::support::{Bed, DEADLINE, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_agents_that_exit_at_once_are_sixty_exits() {
@@ -292,6 +296,90 @@ async fn damaged_files_are_set_aside() {
         assert_eq!((adoption.n_lost, adoption.n_set_aside), (1, 2), "{garbage:?}");
         assert_eq!(bed.until_ended(&no_exit), ProcessEnd::Lost);
         assert!(!dirs.1.exists());
+    }
+}
+
+/// Puts something else in the place of a file.
+fn replace(path: &Path, kind: &str) {
+    let _ = std::fs::remove_file(path);
+    match kind {
+        "folder" => std::fs::create_dir(path).unwrap(),
+        "pipe" => rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+        "device" => symlink("/dev/zero", path).unwrap(),
+        "loop" => symlink(path, path).unwrap(),
+        "huge file" => std::fs::File::create(path).unwrap().set_len(20 << 30).unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_in_the_place_of_a_file_holds_up_the_next_daemon() {
+    const KINDS: [&str; 5] = ["folder", "pipe", "device", "loop", "huge file"];
+    let files =
+        [Spec::FILE, Exit::FILE, "lock", "started.json", "stop.json", "authenticated", "output.log", ".ended.json"];
+    let cases: Vec<_> = KINDS.iter().flat_map(|kind| files.map(|file| (*kind, file))).collect();
+    let mut bed = Bed::new().await;
+    let mut launches = Vec::new();
+    for _ in &cases {
+        launches.push(bed.start(&["exit:0"]).await);
+    }
+    for launch in &launches {
+        bed.until_ended(launch);
+        bed.until_shim_gone(launch);
+    }
+    let dirs: Vec<_> = launches.iter().map(|launch| bed.dir(launch)).collect();
+    bed.leave().await;
+    for ((kind, file), dir) in cases.iter().zip(&dirs) {
+        std::fs::remove_file(dir.join(Exit::FILE)).unwrap();
+        replace(&dir.join(file), kind);
+    }
+    let instances = instance_dir::instances(&bed.config.state_dir);
+    symlink(&dirs[1], instances.join("lch_link")).unwrap();
+    let adoption = tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
+    assert_eq!((adoption.n_set_aside, adoption.n_lost), (KINDS.len() + 1, cases.len() - KINDS.len()));
+    for (((kind, file), dir), launch) in cases.iter().zip(&dirs).zip(&launches) {
+        if *file == Spec::FILE {
+            assert!(!dir.exists(), "{kind}");
+            continue;
+        }
+        bed.until_ended(launch);
+        assert!(matches!(record::read::<Exit>(dir), Ok(Some(_))), "{kind} in the place of {file}");
+    }
+    let names = std::fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with(".corrupt-")).count(), KINDS.len() + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_lock_was_replaced_is_adopted_and_ended() {
+    for kind in ["folder", "pipe", "loop", "huge file"] {
+        let mut bed = Bed::new().await;
+        let launch = bed.start(&["write:ready", "sleep:600"]).await;
+        let pid = bed.until_running(&launch);
+        let shim = bed.shim(&launch);
+        bed.leave().await;
+        replace(&bed.dir(&launch).join("lock"), kind);
+        let adoption = tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
+        assert_eq!((adoption.n_adopted, adoption.n_set_aside), (1, 0), "{kind}");
+        // It names the keeper, which holds another file.
+        assert_eq!(lock::look(&bed.dir(&launch)).unwrap(), LockState::Free(Some(shim)), "{kind}");
+        bed.stop(&launch).await;
+        assert_eq!(bed.until_ended(&launch), killed(15), "{kind}");
+        assert!(is_gone(pid));
+    }
+}
+
+#[tokio::test]
+async fn output_that_is_no_file_holds_up_nobody_who_follows_it() {
+    for kind in ["folder", "pipe", "device", "loop"] {
+        let state = tempfile::tempdir().unwrap();
+        let launch: LaunchId = "lch_1".parse().unwrap();
+        let dir = instance_dir::instance(state.path(), &launch);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(instance_dir::rotated_log(&dir, 1), "older").unwrap();
+        replace(&dir.join(instance_dir::OUTPUT_LOG), kind);
+        let output = read_output(state.path(), &launch, false).unwrap().unwrap();
+        let read: Vec<_> = output.map(|chunk| chunk.unwrap()).collect().await;
+        assert_eq!(read.concat(), b"older", "{kind}");
     }
 }
 

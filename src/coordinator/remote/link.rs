@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::LinkState;
 use crate::domain::{Incarnation, Secret, ServerAddress};
 use crate::mcp_client::{CallError, ConnectError, McpClient};
+use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 
 /// The code of a refusal for who is no coordinator.
@@ -95,7 +96,7 @@ impl Token {
             Self::None => None,
             Self::Given(token) => Some(token.clone()),
             Self::File(path) => {
-                let text = std::fs::read_to_string(path).ok()?;
+                let text = regular_file::read_small_text(path).ok()?;
                 Some(text.trim()).filter(|token| !token.is_empty()).map(Secret::new)
             }
         }

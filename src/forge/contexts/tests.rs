@@ -172,7 +172,7 @@ fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
         folders.write(&format!("{older}/{file}"), text);
     }
     folders.write(&format!("{newer}/notes.txt"), "newer notes");
-    let file = File::options().write(true).open(folders.path(&format!("{older}/metadata.json"))).unwrap();
+    let file = fs::File::options().write(true).open(folders.path(&format!("{older}/metadata.json"))).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(folders.find(), Some(Place::Running));
     folders.put(Place::Paused, PAUSED);

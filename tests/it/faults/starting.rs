@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::process::Signal;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 
 use crate::daemon::Daemon;
+use crate::support::until;
 
 #[track_caller]
 fn check_refused(daemon: &mut Daemon, file: &Path, expected: &str) {
@@ -103,4 +106,68 @@ fn a_lock_on_the_database_while_it_runs_delays_and_loses_nothing() {
     runtime.block_on(connection.close()).unwrap();
     assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
+}
+
+/// A pipe that nobody writes to.
+fn make_pipe(path: &Path) {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_of_the_daemon_is_named() {
+    let files = ["coordinator_id", "coordinator_place", "coordinator_token", "installation_id", "server.lock"];
+    for file in files.into_iter().chain(["coordinator.lock", "state.db.lock"]) {
+        let mut daemon = Daemon::configured("");
+        fs::create_dir(daemon.state()).unwrap();
+        make_pipe(&daemon.state().join(file));
+        // A file that each start makes and removes.
+        make_pipe(&daemon.state().join(".writable"));
+        let (code, said) = daemon.refused();
+        // Before the test reads it, to find what is left.
+        fs::remove_file(daemon.state().join(file)).unwrap();
+        assert_eq!(code, Some(1), "{file}: {said}");
+        assert!(said.contains(&format!("/{file}`")), "{file}: {said}");
+        assert!(said.contains("it is a pipe, not a regular file; move it away"), "{file}: {said}");
+    }
+}
+
+/// Whether a signal has a handler.
+fn is_listened_to(daemon: &Daemon, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+    u64::from_str_radix(caught, 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+}
+
+#[test]
+fn a_start_that_waits_for_a_file_ends_at_a_signal() {
+    let mut daemon = Daemon::configured("manifest: manifest.yaml");
+    make_pipe(&daemon.folder().join("manifest.yaml"));
+    daemon.spawn();
+    until("it listens to signals", || is_listened_to(&daemon, Signal::TERM));
+    assert_eq!(daemon.terminate().code(), Some(0), "{}", daemon.log());
+    assert_eq!(daemon.logged("stopped while starting").len(), 1, "{}", daemon.log());
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_signal() {
+    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    let mut daemon = Daemon::configured("stop: { timeout: 1s, leak_grace: 100ms }");
+    for n_signals in [1, 2] {
+        let mut command = daemon.command();
+        command.env(VARIABLE, format!("{:?}@hang", CrashPoint::StockTaken));
+        daemon.spawn_as(command);
+        // The last thing that is logged before it takes stock.
+        until("it takes stock", || daemon.log().contains("control group"));
+        for _ in 1..n_signals {
+            daemon.signal(Signal::TERM);
+            until("it heard the first one", || !daemon.logged("stopping when the start is finished").is_empty());
+        }
+        let code = daemon.terminate().code();
+        let (expected, message) = match n_signals {
+            1 => (0, "the start did not finish; the agents are left to their keepers"),
+            _ => (128 + 15, "second signal: not waiting any longer"),
+        };
+        assert_eq!((code, daemon.logged(message).len()), (Some(expected), 1), "{}", daemon.log());
+    }
 }

@@ -1,0 +1,192 @@
+//! Opens small files in folders that other processes may change. A directory, a pipe, a device, a link or a huge file in the place of
+//! a record neither blocks the caller nor fills its memory.
+//!
+//! The same on both systems. Blocking, as far as a disk is slow. Used by everything that reads or writes small files below the state
+//! directory.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+/// Largest small file, in bytes.
+pub const MAX_SMALL: u64 = 64 * 1024;
+
+/// Why a file can't be used, also not later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Unusable {
+    #[error("it is {0}, not a regular file; move it away")]
+    Kind(&'static str),
+    #[error("it is larger than {} KiB; move it away", MAX_SMALL / 1024)]
+    TooLarge,
+}
+
+impl From<Unusable> for io::Error {
+    fn from(unusable: Unusable) -> Self {
+        Self::new(io::ErrorKind::InvalidData, unusable)
+    }
+}
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// Also if something else has this path; see [`is_lasting`].
+pub fn open(path: &Path) -> io::Result<File> {
+    open_at(CWD, path)
+}
+
+/// As [`open`], with a path that starts at `folder`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<File> {
+    open_with(folder, path, OFlags::RDONLY)
+}
+
+/// Opens a regular file for writing without changing it; makes a private one if there is none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_or_make(path: &Path) -> io::Result<File> {
+    open_with(CWD, path, OFlags::RDWR | OFlags::CREATE)
+}
+
+/// Opens a regular file that exists for writing without changing it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for_writing(path: &Path) -> io::Result<File> {
+    open_with(CWD, path, OFlags::WRONLY)
+}
+
+/// Opens a regular file to add to its end; makes a private one if there is none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    open_with(CWD, path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
+}
+
+/// Makes a private, empty file. A file or link of this name is removed first.
+///
+/// # Errors
+/// Also if a directory has this name.
+pub fn make_anew(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    open_with(CWD, path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+}
+
+/// The content of a regular file of at most [`MAX_SMALL`] bytes.
+///
+/// # Errors
+/// As [`open`], and if the file is larger.
+pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    open(path)?.take(MAX_SMALL + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_SMALL {
+        return Err(Unusable::TooLarge.into());
+    }
+    Ok(content)
+}
+
+/// As [`read_small`], as text.
+///
+/// # Errors
+/// As [`read_small`], and if it is not UTF-8.
+pub fn read_small_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_small(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Returns whether trying again later can't help: `false` if memory or descriptors ran out, the disk failed, or a signal came.
+pub fn is_lasting(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let passes = |errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::IO);
+    !errno.is_some_and(passes)
+}
+
+/// Opens without blocking and without following a link in the last component, and looks at what was opened.
+fn open_with(folder: impl AsFd, path: &Path, access: OFlags) -> io::Result<File> {
+    // Non-blocking: a pipe would wait for its other end, and a lease for its holder.
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match openat(folder, path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(Unusable::Kind("a symbolic link").into()),
+        Err(Errno::ISDIR) => return Err(Unusable::Kind("a directory").into()),
+        Err(Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP) => {
+            return Err(Unusable::Kind("a socket, a pipe or a device").into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        FileType::Directory => Err(Unusable::Kind("a directory").into()),
+        FileType::Fifo => Err(Unusable::Kind("a pipe").into()),
+        _ => Err(Unusable::Kind("a device").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_refused(result: io::Result<impl Sized>, expected: &str) {
+        let error = result.err().expect("it is refused");
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(is_lasting(&error), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_never_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("folder")).unwrap();
+        rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink("loop", path("loop")).unwrap();
+        std::fs::write(path("target"), "secret").unwrap();
+        symlink("target", path("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        let found =
+            [("folder", "a directory"), ("pipe", "pipe"), ("loop", "link"), ("link", "link"), ("socket", "socket")];
+        for (name, kind) in found {
+            check_refused(read_small(&path(name)), kind);
+            check_refused(open_or_make(&path(name)).map(drop), "not a regular file");
+            check_refused(open_for_writing(&path(name)).map(drop), "not a regular file");
+        }
+        check_refused(read_small(Path::new("/dev/zero")), "a device");
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "secret");
+        for name in ["pipe", "loop", "link", "socket"] {
+            make_anew(&path(name)).unwrap();
+            assert_eq!(read_small(&path(name)).unwrap(), b"");
+        }
+        make_anew(&path("folder")).unwrap_err();
+    }
+
+    #[test]
+    fn a_sparse_file_is_read_no_further_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = File::create(&path).unwrap();
+        file.set_len(MAX_SMALL).unwrap();
+        assert_eq!(read_small(&path).unwrap().len() as u64, MAX_SMALL);
+        file.set_len(20 << 30).unwrap();
+        check_refused(read_small(&path), "larger than 64 KiB");
+    }
+
+    #[test]
+    fn a_shortage_passes() {
+        for (errno, lasts) in
+            [(Errno::MFILE, false), (Errno::NOMEM, false), (Errno::ACCESS, true), (Errno::AGAIN, true)]
+        {
+            assert_eq!(is_lasting(&errno.into()), lasts, "{errno}");
+        }
+    }
+}
