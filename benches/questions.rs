@@ -199,5 +199,6 @@ fn settings(state_dir: &Path) -> Settings {
         redactor: Arc::default(),
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
+        file_owners: agent_coordinator::domain::FileOwners::default(),
     }
 }

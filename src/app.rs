@@ -149,13 +149,13 @@ pub async fn run(
             // Agents of an earlier daemon may be adopted by now; what becomes of them is a matter of policy.
             tracing::info!(signal = signal.as_str(), "stopping when the start is finished");
             tokio::select! {
-                finished = tokio::time::timeout(patience_with_agents(&config), &mut starting) => match finished {
-                    Ok(daemon) => (daemon.context(unexpected)??, Some(signal)),
-                    Err(_) => {
+                finished = tokio::time::timeout(patience_with_agents(&config), &mut starting) => {
+                    let Ok(daemon) = finished else {
                         tracing::error!("the start did not finish; the agents are left to their keepers");
                         return Ok(Ending::Clean);
-                    }
-                },
+                    };
+                    (daemon.context(unexpected)??, Some(signal))
+                }
                 second = signals.next() => {
                     tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
                     return Ok(Ending::Hurried(second));

@@ -1,24 +1,34 @@
 //! The mirror of a chat in its project's working directory: `.ai-pm/agents/<agent id>/chat.jsonl` (seed 003).
 //!
 //! The store is the truth, and the file is appended to: what is missing is added, a torn last line of ours is mended, lines that
-//! people added are left alone. The working directory is never made; below it no symbolic link is followed, because agents can
-//! make them. Blocking; whoever calls is the only writer. Called by `service`.
+//! people added are left alone. The working directory is never made. Agents can change everything in it and put something else in its
+//! place: its path is resolved once, and from then on no symbolic link is followed, neither on the way to it nor beneath it. Files of an
+//! agent that runs as another user are made and opened with that user's rights. Blocking; whoever calls is the only writer. Called
+//! by `service`.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Write as _};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{AgentId, Message, Timestamp};
+use crate::domain::{AgentId, FileOwner, Message, RunAs, Timestamp};
+use crate::sys;
 
 /// Below a working directory; the agent's own folder is in it.
 const FOLDERS: [&str; 2] = [".ai-pm", "agents"];
 const FILE: &str = "chat.jsonl";
+/// How much of a file is read at once, in bytes.
+const CHUNK: usize = 64 * 1024;
+/// Of what others wrote into a file, so much is looked through for our lines, in bytes.
+const MAX_FOREIGN: u64 = 64 * 1024 * 1024;
 
 /// A line, its keys in the order of the seed.
 #[derive(Serialize)]
@@ -47,8 +57,33 @@ pub enum ChatLogError {
         #[source]
         source: io::Error,
     },
-    #[error("`{}` is a symbolic link, or no folder or file at all", .path.display())]
+    #[error("`{}` is a symbolic link, or no folder or file at all; remove it", .path.display())]
     NotOurs { path: PathBuf },
+    #[error(
+        "`{}` is reached by a symbolic link that was not there before; restart the daemon if the link is meant to be there",
+        .path.display()
+    )]
+    Moved { path: PathBuf },
+    #[error("user `{user}`, whom the agent runs as, may not use `{}`; give it to that user", .path.display())]
+    NotTheUsers { user: String, path: PathBuf },
+    #[error("this machine has no user `{user}`, whom the agent runs as")]
+    NoUser { user: String },
+    #[error("could not act as user `{user}`")]
+    OtherUser {
+        user: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Returns the path without symbolic links, as far as it exists; what comes after that is taken as it is.
+pub fn resolve(path: &Path) -> PathBuf {
+    let resolved = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        let real = above.canonicalize().ok()?;
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    });
+    resolved.unwrap_or_else(|| path.to_owned())
 }
 
 /// One mirror, open for writing.
@@ -69,13 +104,41 @@ impl ChatLog {
         folder.join(agent.as_str()).join(FILE)
     }
 
-    /// Opens the mirror and makes it, with its folders, where there is none; `None` if there is no working directory.
-    pub fn open(working_directory: &Path, agent: &AgentId) -> Result<Option<Self>, ChatLogError> {
-        let directory = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    /// Opens the mirror and makes it, with its folders, if there is none; `None` if there is no working directory.
+    ///
+    /// `working_directory` comes from [`resolve`]. With an owner that is another user, a thread that has that user's rights does it.
+    pub fn open(working_directory: &Path, agent: &AgentId, owner: &FileOwner) -> Result<Option<Self>, ChatLogError> {
+        match owner {
+            FileOwner::Daemon => Self::open_here(working_directory, agent),
+            FileOwner::Missing { name } => Err(ChatLogError::NoUser { user: name.clone() }),
+            FileOwner::User(user) => match Self::open_as(user, working_directory, agent) {
+                Err(ChatLogError::Io { path, source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                    Err(ChatLogError::NotTheUsers { user: user.name.clone(), path })
+                }
+                opened => opened,
+            },
+        }
+    }
+
+    /// On a thread of its own: one that has taken another user's rights must do nothing else.
+    fn open_as(user: &RunAs, working_directory: &Path, agent: &AgentId) -> Result<Option<Self>, ChatLogError> {
+        let failed = |source| ChatLogError::OtherUser { user: user.name.clone(), source };
+        thread::scope(|scope| {
+            let open = || {
+                sys::users::take_file_rights(user.uid, user.gid, &user.groups).map_err(failed)?;
+                Self::open_here(working_directory, agent)
+            };
+            let thread = thread::Builder::new().name("mirror".to_owned()).spawn_scoped(scope, open).map_err(failed)?;
+            thread.join().unwrap_or_else(|_| Err(failed(io::Error::other("the thread panicked"))))
+        })
+    }
+
+    fn open_here(working_directory: &Path, agent: &AgentId) -> Result<Option<Self>, ChatLogError> {
         let mut path = working_directory.to_owned();
-        let mut folder = match openat(CWD, working_directory, directory, Mode::empty()) {
+        let mut folder = match sys::paths::open_folder(working_directory) {
             Ok(folder) => folder,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err(ChatLogError::Moved { path }),
             Err(error) => return Err(failed("open", &path, error.into())),
         };
         for name in FOLDERS.into_iter().chain([agent.as_str()]) {
@@ -112,47 +175,124 @@ impl ChatLog {
     }
 
     /// Mends the end and adds those of `messages`, which are all there are, that are missing.
+    ///
+    /// Reads from the end, in pieces, until all are found or [`MAX_FOREIGN`] more than they take together was read.
     pub fn repair(&mut self, messages: &[Message]) -> Result<(), ChatLogError> {
-        let found = self.read().map_err(|error| failed("read", &self.path, error))?;
+        let found = self.look_for(messages).map_err(|error| failed("read", &self.path, error))?;
         let missing: Vec<Message> =
-            messages.iter().filter(|message| !found.ids.contains(message.id.as_str())).cloned().collect();
-        if !found.torn.is_empty() {
-            let is_ours = missing.iter().any(|message| line_of(message).starts_with(&found.torn));
-            let mended = if is_ours { self.file.set_len(found.whole) } else { self.file.write_all(b"\n") };
+            messages.iter().filter(|message| found.missing.contains(message.id.as_str())).cloned().collect();
+        let torn = found.torn;
+        if torn.length > 0 {
+            let is_ours =
+                torn.text.is_some_and(|text| missing.iter().any(|message| line_of(message).starts_with(&text)));
+            let mended =
+                if is_ours { self.file.set_len(found.length - torn.length) } else { self.file.write_all(b"\n") };
             mended.map_err(|error| failed("write to", &self.path, error))?;
         }
         self.append(&missing)
     }
 
-    fn read(&mut self) -> io::Result<Found> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let mut found = Found::default();
-        let mut reader = BufReader::new(&self.file);
-        let mut line = Vec::new();
-        while reader.by_ref().read_until(b'\n', &mut line)? > 0 {
-            let is_whole = line.last() == Some(&b'\n');
-            if let Ok(Named { id }) = serde_json::from_slice(&line) {
-                found.ids.insert(id);
+    fn look_for<'a>(&self, messages: &'a [Message]) -> io::Result<Found<'a>> {
+        let length = self.file.metadata()?.len();
+        let mut missing: HashSet<&str> = messages.iter().map(|message| message.id.as_str()).collect();
+        // One after the other: they aren't all made at the same time.
+        let lengths = || messages.iter().map(|message| line_of(message).len());
+        let most = lengths().fold(MAX_FOREIGN, |most, length| most.saturating_add(length as u64));
+        let longest = lengths().max().unwrap_or_default();
+        let mut lines = LinesFromEnd::new(&self.file, length.saturating_sub(most)..length, longest);
+        let mut torn = None;
+        while let Some(line) = lines.next()? {
+            if let Some(Named { id }) = line.text.as_deref().and_then(|text| serde_json::from_slice(text).ok()) {
+                missing.remove(id.as_str());
             }
-            if is_whole {
-                found.whole += line.len() as u64;
-            } else {
-                found.torn.clone_from(&line);
+            torn.get_or_insert(line);
+            if missing.is_empty() {
+                break;
             }
-            line.clear();
         }
-        Ok(found)
+        Ok(Found { missing, length, torn: torn.unwrap_or_default() })
     }
 }
 
 /// What is in a file.
+struct Found<'a> {
+    /// The ids of messages that are not in it.
+    missing: HashSet<&'a str>,
+    /// In bytes.
+    length: u64,
+    /// What comes after its last whole line.
+    torn: LineFromEnd,
+}
+
+/// A line without its end.
 #[derive(Default)]
-struct Found {
-    ids: HashSet<String>,
-    /// Bytes of whole lines.
-    whole: u64,
-    /// What comes after them.
-    torn: Vec<u8>,
+struct LineFromEnd {
+    /// In bytes.
+    length: u64,
+    /// `None` if it is longer than any line that is looked for, or was not read as a whole.
+    text: Option<Vec<u8>>,
+}
+
+/// Reads lines from the end of a file, the last one first: what comes after the last line end is the first, even if that is nothing.
+struct LinesFromEnd<'a> {
+    file: &'a File,
+    /// What is to be read yet, in bytes from the start of the file.
+    unread: Range<u64>,
+    /// The longest line whose text is kept, in bytes.
+    longest: usize,
+    /// What was read last and given out in part.
+    chunk: Vec<u8>,
+    is_over: bool,
+}
+
+impl<'a> LinesFromEnd<'a> {
+    /// Reads the part `unread` of the file.
+    const fn new(file: &'a File, unread: Range<u64>, longest: usize) -> Self {
+        Self { file, unread, longest, chunk: Vec::new(), is_over: false }
+    }
+
+    /// The line before the last one; `None` at the start.
+    fn next(&mut self) -> io::Result<Option<LineFromEnd>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut length = 0;
+        // Backwards.
+        let mut text = Some(Vec::new());
+        loop {
+            if self.chunk.is_empty() {
+                if self.unread.is_empty() {
+                    self.is_over = true;
+                    // The line may have begun before.
+                    text = text.filter(|_| self.unread.start == 0);
+                    break;
+                }
+                self.read()?;
+            }
+            let line_end = self.chunk.iter().rposition(|&byte| byte == b'\n');
+            let piece = &self.chunk[line_end.map_or(0, |at| at + 1)..];
+            length += piece.len() as u64;
+            text = text.filter(|text| text.len() + piece.len() <= self.longest);
+            if let Some(text) = &mut text {
+                text.extend(piece.iter().rev());
+            }
+            self.chunk.truncate(line_end.unwrap_or(0));
+            if line_end.is_some() {
+                break;
+            }
+        }
+        if let Some(text) = &mut text {
+            text.reverse();
+        }
+        Ok(Some(LineFromEnd { length, text }))
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let n = usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX).min(CHUNK);
+        self.chunk.resize(n, 0);
+        self.unread.end -= n as u64;
+        self.file.read_exact_at(&mut self.chunk, self.unread.end)
+    }
 }
 
 fn open_folder(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, ChatLogError> {
@@ -184,3 +324,6 @@ fn line_of(message: &Message) -> Vec<u8> {
 fn failed(action: &'static str, path: &Path, source: io::Error) -> ChatLogError {
     ChatLogError::Io { action, path: path.to_owned(), source }
 }
+
+#[cfg(test)]
+mod tests;

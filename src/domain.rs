@@ -11,6 +11,7 @@ pub mod command;
 pub mod creation;
 pub mod credential;
 pub mod event;
+pub mod file_owner;
 pub mod forge;
 pub mod guidance;
 pub mod host;
@@ -46,6 +47,7 @@ pub use agent::{Agent, Assignment, Project};
 pub use chat::Message;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
 pub use credential::{Credential, CredentialKind, Role};
+pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{

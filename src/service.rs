@@ -97,7 +97,7 @@ use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
-use crate::domain::{CoordinatorId, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
+use crate::domain::{CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -133,6 +133,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
+    /// Who owns what is written for agents into their working directories.
+    pub file_owners: FileOwners,
     /// What launch tickets are made with.
     pub ticket_key: Secret,
     /// The Unix socket where agents are served.

@@ -17,6 +17,7 @@ mod process;
 #[cfg(any(target_os = "macos", test))]
 mod process_arguments;
 pub mod regular_file;
+mod walk;
 
 #[cfg(target_os = "linux")]
 use linux as twin;
@@ -24,5 +25,5 @@ use linux as twin;
 use macos as twin;
 
 pub use twin::{
-    birth, clock, events, files, folders, footprint, handle, machine, orphans, peers, processes, sockets, users,
+    birth, clock, events, files, folders, footprint, handle, machine, orphans, paths, peers, processes, sockets, users,
 };

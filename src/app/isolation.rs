@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use nix::unistd::User;
 
 use crate::cgroup;
-use crate::config::{AgentLimits, Config};
-use crate::domain::RunAs;
+use crate::config::{AgentLimits, Config, Preset, ProviderConfig};
+use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
 
@@ -77,6 +77,22 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
 pub fn users(config: &Config) -> BTreeMap<String, AgentUser> {
     let names: BTreeSet<&str> = wanted_users(config).map(|(_, user)| user).collect();
     names.into_iter().filter_map(|name| Some((name.to_owned(), look_up(name).ok()??))).collect()
+}
+
+/// Who owns what the server writes for agents: only root can give files to another user.
+pub(super) fn file_owners(config: &Config) -> FileOwners {
+    if !rustix::process::geteuid().is_root() {
+        return FileOwners::default();
+    }
+    let users = users(config);
+    let owner = |provider: &ProviderConfig| match &provider.run_as {
+        None => FileOwner::Daemon,
+        Some(name) => users
+            .get(name)
+            .map_or_else(|| FileOwner::Missing { name: name.clone() }, |user| FileOwner::User(user.run_as.clone())),
+    };
+    let presets = Preset::ALL.into_iter().map(|(name, _)| (name.to_owned(), FileOwner::Daemon));
+    presets.chain(config.providers.iter().map(|(name, provider)| (name.clone(), owner(provider)))).collect()
 }
 
 /// Where such users find the files of their launches: beside the socket, as nothing below the state directory is for them.

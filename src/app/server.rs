@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::parts::Parts;
 use super::secrets::secrets;
 use super::state_dir::create_state_dir;
-use super::{Inherited, ManifestProblems, http, identity, locate, lock, socket};
+use super::{Inherited, ManifestProblems, http, identity, isolation, locate, lock, socket};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets, StoreUrl};
 use crate::domain::Secret;
@@ -220,6 +220,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         parking: Parking { initial: config.parking.initial, max: config.parking.max },
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
+        file_owners: isolation::file_owners(config),
         ticket_key: coordinator_token.derive("", "launch tickets"),
         mcp_socket: config.mcp_socket.clone(),
         redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),

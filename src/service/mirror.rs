@@ -2,6 +2,9 @@
 //!
 //! One task writes all of them, in the order of the store, which is the truth. A mirror that can't be written is behind until it
 //! can, and no message fails for it. An agent with one working directory in two projects has one mirror for both.
+//!
+//! The path of a working directory is resolved when the daemon starts or a project gets it, before an agent of the project can
+//! have put a link in its place. Until the next start it is not resolved again.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,8 +12,9 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::chat_log::{ChatLog, ChatLogError, Length};
-use crate::domain::{AgentId, Assignment, InstanceKey, Message, ProjectId, Purpose};
+use crate::chat_log::{self, ChatLog, ChatLogError, Length};
+use crate::domain::agent::DEFAULT_AI_TYPE;
+use crate::domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, ProjectId, Purpose};
 use crate::store::{MessageFilter, StoreError};
 use crate::telemetry::ErrorChain;
 
@@ -20,11 +24,13 @@ use super::chat::visible;
 /// So many messages are read at once.
 const PAGE: usize = 500;
 
-/// One file.
+/// One file: the resolved working directory, and the agent.
 type Place = (PathBuf, AgentId);
 /// The number of the last message of each project that is in a file.
 type Written = BTreeMap<ProjectId, i64>;
 type Mirrors = HashMap<Place, Mirror>;
+/// Working directories as they are configured, and resolved.
+type Directories = HashMap<PathBuf, PathBuf>;
 /// Why a mirror is behind.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
@@ -44,23 +50,33 @@ impl Service {
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
         let mut news = self.waiting.unmirrored.nudge.listen();
         let mut mirrors = Mirrors::new();
+        let mut directories = Directories::new();
+        match self.store.projects().await {
+            Ok(projects) => {
+                resolve(projects.into_iter().map(|project| project.working_directory), &mut directories).await
+            }
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories"),
+        }
         match self.store.chats().await {
-            Ok(chats) => self.mirror(chats.into_iter().collect(), &mut mirrors).await,
+            Ok(chats) => self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await,
             Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors"),
         }
         // Cancel-safe: what is unmirrored stays so until it is taken.
         while cancel.run_until_cancelled(news.woken()).await.is_some() {
-            self.mirror(self.waiting.unmirrored.take(), &mut mirrors).await;
+            resolve(self.waiting.unmirrored.take_directories(), &mut directories).await;
+            self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
         }
-        self.mirror(self.waiting.unmirrored.take(), &mut mirrors).await;
+        self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
     }
 
-    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut Mirrors) {
+    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut Mirrors, directories: &mut Directories) {
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
             match self.store.project(&project).await {
                 Ok(Some(found)) => {
-                    let place = (found.working_directory, agent);
+                    resolve([found.working_directory.clone()], directories).await;
+                    let resolved = directories.get(&found.working_directory).cloned();
+                    let place = (resolved.unwrap_or(found.working_directory), agent);
                     share(mirrors, &place, project);
                     behind.insert(place);
                 }
@@ -89,8 +105,8 @@ impl Service {
     }
 
     async fn catch_up(&self, (directory, agent): &Place, mirror: &mut Mirror) -> Result<(), Trouble> {
-        let (of_directory, of_agent) = (directory.clone(), agent.clone());
-        let opened = blocking(move || ChatLog::open(&of_directory, &of_agent)).await?;
+        let (of_directory, of_agent, owner) = (directory.clone(), agent.clone(), self.file_owner(agent).await?);
+        let opened = blocking(move || ChatLog::open(&of_directory, &of_agent, &owner)).await?;
         let Some(mut log) = opened else {
             mirror.left = None;
             return Ok(());
@@ -113,6 +129,12 @@ impl Service {
         Ok(())
     }
 
+    /// Whose files the mirrors of `agent` are.
+    async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, StoreError> {
+        let found = self.store.agent(agent).await?;
+        Ok(self.settings().file_owners.of(found.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)))
+    }
+
     /// What an agent and people said to each other in these projects after that, hidden messages too, in order.
     async fn messages_after(&self, agent: &AgentId, written: &Written) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::new();
@@ -132,6 +154,17 @@ impl Service {
         }
         found.sort_by_key(|message| message.seq);
         Ok(found)
+    }
+}
+
+/// Resolves those that weren't before.
+async fn resolve(configured: impl IntoIterator<Item = PathBuf>, directories: &mut Directories) {
+    for path in configured {
+        if !directories.contains_key(&path) {
+            let unresolved = path.clone();
+            let resolved = tokio::task::spawn_blocking(move || chat_log::resolve(&unresolved)).await;
+            directories.insert(path.clone(), resolved.unwrap_or(path));
+        }
     }
 }
 

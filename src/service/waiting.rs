@@ -1,6 +1,7 @@
 //! Who is told of a commit: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
@@ -100,10 +101,11 @@ impl ForgeWork {
     }
 }
 
-/// Chats whose mirrors are behind.
+/// Chats whose mirrors are behind, and working directories that projects were given.
 #[derive(Clone, Default)]
 pub(super) struct Unmirrored {
     chats: Arc<Mutex<BTreeSet<Assignment>>>,
+    directories: Arc<Mutex<BTreeSet<PathBuf>>>,
     pub(super) nudge: Nudge,
 }
 
@@ -113,8 +115,18 @@ impl Unmirrored {
         std::mem::take(&mut *self.lock())
     }
 
+    /// The working directories since the last call.
+    pub(super) fn take_directories(&self) -> BTreeSet<PathBuf> {
+        std::mem::take(&mut *self.directories.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn add(&self, chats: Vec<Assignment>) {
         self.lock().extend(chats);
+        self.nudge.wake();
+    }
+
+    fn add_directories(&self, directories: Vec<PathBuf>) {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner).extend(directories);
         self.nudge.wake();
     }
 
@@ -140,6 +152,8 @@ struct Concerned {
     chats: Vec<Assignment>,
     /// Their agents look at each other's tasks.
     projects: Vec<ProjectId>,
+    /// Projects have them.
+    directories: Vec<PathBuf>,
 }
 
 impl Concerned {
@@ -147,12 +161,11 @@ impl Concerned {
         let mut concerned = Self::default();
         for change in changes {
             match change {
-                Change::Agent(_)
-                | Change::Project(_)
-                | Change::Assign(_)
-                | Change::Unassign(_)
-                | Change::Account(_)
-                | Change::Pause(_) => {
+                Change::Project(project) => {
+                    concerned.coordinators = true;
+                    concerned.directories.push(project.working_directory.clone());
+                }
+                Change::Agent(_) | Change::Assign(_) | Change::Unassign(_) | Change::Account(_) | Change::Pause(_) => {
                     concerned.coordinators = true;
                 }
                 Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
@@ -215,6 +228,9 @@ impl Concerned {
         if !self.chats.is_empty() {
             self.chats.iter().for_each(|chat| waiting.watchers.wake(chat));
             waiting.unmirrored.add(self.chats);
+        }
+        if !self.directories.is_empty() {
+            waiting.unmirrored.add_directories(self.directories);
         }
         if !self.projects.is_empty() {
             waiting.agents.wake_where(|key| key.purpose == Purpose::Task && self.projects.contains(&key.project));

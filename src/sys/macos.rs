@@ -9,6 +9,7 @@ pub mod footprint;
 pub mod handle;
 pub mod machine;
 pub mod orphans;
+pub mod paths;
 pub mod peers;
 pub mod processes;
 mod queue;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -12,6 +12,7 @@ use agent_coordinator::instance_dir::SHIM_COMM;
 use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
+use crate::control::send_to;
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{Bed, agent_fixture, exited, is_gone, kill, skip, tree_of, until};
 
@@ -116,6 +117,43 @@ fn an_agent_of_another_user_is_ended_with_its_tree() {
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     assert!(is_gone(agent) && is_gone(child), "it dies with its keeper, whoever it is");
     daemon.until_nothing_is_left();
+}
+
+#[test]
+fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
+    let Some(user) = other_user() else { return };
+    let mut daemon = daemon_with_agents_of(&user);
+    daemon.start();
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["exit:0"]);
+    let say = |content: &str| {
+        let (path, body) = ("/projects/prj/agents/agt/chat/messages", format!(r#"{{"content":"{content}"}}"#));
+        let answer = send_to(&daemon.state().join("control.sock"), "POST", path, body.as_bytes());
+        assert!((200..300).contains(&answer.status), "{} {}", answer.status, answer.body);
+    };
+    let mirrored = || -> Vec<String> {
+        let lines = daemon.mirrored("agt").into_iter();
+        lines.map(|line| line["content"].as_str().unwrap().to_owned()).collect()
+    };
+    say("one");
+    until("the message is in the file", || mirrored() == ["one"]);
+    let file = daemon.work().join(".ai-pm/agents/agt/chat.jsonl");
+    for path in file.ancestors().take(4) {
+        let found = fs::metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid()), (USER, USER), "{}", path.display());
+    }
+    let read = Command::new("cat").arg(&file).uid(USER).gid(USER).current_dir("/").output().unwrap();
+    assert!(String::from_utf8_lossy(&read.stdout).contains("one"), "{read:?}");
+    // Where the user may not make anything, root makes nothing either.
+    fs::remove_dir_all(daemon.work().join(".ai-pm")).unwrap();
+    chown(daemon.work(), Some(0), Some(0)).unwrap();
+    say("two");
+    until("it is told", || !daemon.logged("could not mirror a chat; its messages are in the store").is_empty());
+    assert!(daemon.log().contains(&format!("user `{user}`, whom the agent runs as, may not use")), "{}", daemon.log());
+    assert!(!daemon.work().join(".ai-pm").exists());
+    chown(daemon.work(), Some(USER), Some(USER)).unwrap();
+    say("three");
+    until("all messages are in the file", || mirrored() == ["one", "two", "three"]);
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub fn settings() -> Settings {
         mcp_socket: PathBuf::new(),
         serves_agents_over_http: true,
         redactor: Arc::default(),
+        file_owners: agent_coordinator::domain::FileOwners::default(),
         ticket_key: Secret::new("a key"),
     }
 }

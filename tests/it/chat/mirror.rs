@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
@@ -106,6 +106,60 @@ fn no_link_leads_it_out_of_the_working_directory() {
     until_mirrored(&daemon, &["one", "two", "three", "four", "five"]);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     assert_eq!(daemon.logged(warning).len(), 1, "told once");
+}
+
+/// The last bytes of the file.
+fn tail(daemon: &Daemon) -> String {
+    let file = fs::File::open(file(daemon)).unwrap();
+    let length = file.metadata().unwrap().len();
+    let kept = length.min(500);
+    let mut bytes = vec![0; usize::try_from(kept).unwrap()];
+    file.read_exact_at(&mut bytes, length - kept).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_huge_file_takes_no_memory() {
+    let mut daemon = quiet("");
+    say(&daemon, "one");
+    until_mirrored(&daemon, &["one"]);
+    daemon.kill();
+    OpenOptions::new().write(true).open(file(&daemon)).unwrap().set_len(3 << 30).unwrap();
+    daemon.start();
+    say(&daemon, "two");
+    until("the second message is in the file", || tail(&daemon).contains("\"content\":\"two\""));
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kib < 400 * 1024, "{peak_kib} KiB");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_working_directory_is_not_followed() {
+    let daemon = quiet("");
+    say(&daemon, "one");
+    until_mirrored(&daemon, &["one"]);
+    let (elsewhere, moved) = (daemon.folder().join("elsewhere"), daemon.folder().join("moved"));
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(daemon.work(), &moved).unwrap();
+    symlink(&elsewhere, daemon.work()).unwrap();
+    say(&daemon, "two");
+    let warning = "could not mirror a chat; its messages are in the store";
+    until("it is told", || !daemon.logged(warning).is_empty());
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(daemon.work()).unwrap();
+    fs::rename(&moved, daemon.work()).unwrap();
+    say(&daemon, "three");
+    until_mirrored(&daemon, &["one", "two", "three"]);
+}
+
+#[test]
+fn a_link_that_the_operator_gave_is_followed() {
+    let daemon = quiet("");
+    symlink(daemon.work(), daemon.folder().join("link")).unwrap();
+    daemon.done(&["project", "set", "prj", "--directory", daemon.folder().join("link").to_str().unwrap()]);
+    say(&daemon, "one");
+    until_mirrored(&daemon, &["one"]);
 }
 
 #[test]
