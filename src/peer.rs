@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use nix::unistd::Uid;
 
 use crate::domain::LaunchId;
-use crate::domain::peer::{self, Ancestor, Ancestry, PeerUser, ProcessId, Sight, Standing, Top};
-use crate::sys::{peers, processes};
+use crate::domain::peer::{self, Ancestor, Ancestry, Daemons, PeerUser, ProcessId, Sight, Standing, Top};
+use crate::sys::{orphans, peers, processes};
 
 /// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum PeerKind {
     Operator,
     /// A process below a keeper, or one that can't be told from such.
     Agent {
-        /// Whose keeper it is below, where that is known.
+        /// The launch whose shim it is below, if a coordinator has reported which process that shim is.
         launch: Option<LaunchId>,
     },
     /// Another user.
@@ -64,10 +64,40 @@ pub struct LocalPeer {
     pub kind: PeerKind,
     pub pid: i32,
     pub uid: u32,
+    pub lineage: Lineage,
+}
+
+/// What shows whose agent a process is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lineage {
+    /// The process first, then its ancestors.
+    processes: Arc<[ProcessId]>,
+    /// Whether these are all of its ancestors.
+    is_whole: bool,
+    /// The last of them that looks like a shim.
+    pub outermost_shim: Option<ProcessId>,
+}
+
+impl Lineage {
+    fn of(ancestry: &Ancestry) -> Self {
+        let processes = ancestry.chain.iter().chain(&ancestry.session_leaders).map(|process| process.id).collect();
+        let is_whole = ancestry.top == Top::Root && orphans::FALL_TO_REAPER;
+        Self { processes, is_whole, outermost_shim: peer::outermost_shim(ancestry) }
+    }
 }
 
 /// Users of agents that are not the daemon's own (`run_as`). Of the process, as its sockets are.
 static ADMITTED: RwLock<BTreeSet<u32>> = RwLock::new(BTreeSet::new());
+
+/// This process and its name.
+static OWN: LazyLock<(ProcessId, Vec<u8>)> = LazyLock::new(|| {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let id = seen(pid).map_or(ProcessId { pid, start_ticks: 0 }, |own| own.id);
+    (id, peers::own_name())
+});
+
+/// Coordinators that connected to this process.
+static COORDINATORS: RwLock<BTreeSet<ProcessId>> = RwLock::new(BTreeSet::new());
 
 /// From now on, processes of these users are agents where they are below a keeper; anything else of them stays a stranger.
 pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
@@ -95,27 +125,52 @@ impl LocalPeer {
         } else {
             PeerUser::Other
         };
-        Ok(Self { kind: kind_of(pid, user), pid, uid })
+        let (kind, lineage) = look(pid, user);
+        Ok(Self { kind, pid, uid, lineage })
+    }
+
+    /// The same peer as an agent of the launch that `find` names for one of its ancestors; `None` if it is no agent, or of a launch
+    /// that nobody reported. Asked for each call: an agent may connect before its coordinator reports the start.
+    pub fn with_launch(&self, find: impl FnOnce(&[ProcessId]) -> Option<LaunchId>) -> Option<Self> {
+        match self.kind {
+            PeerKind::Agent { .. } => {
+                let launch = find(&self.lineage.processes)?;
+                Some(Self { kind: PeerKind::Agent { launch: Some(launch) }, ..self.clone() })
+            }
+            PeerKind::Operator | PeerKind::Stranger => None,
+        }
+    }
+
+    /// Returns whether it is an agent that is certainly below none of the reported shims.
+    pub fn is_below_no_reported_shim(&self) -> bool {
+        self.lineage.is_whole && matches!(self.kind, PeerKind::Agent { launch: None })
+    }
+
+    /// From now on, what is below this process is an agent: it is a coordinator, to which the children of a killed shim fall.
+    pub fn note_as_coordinator(&self) {
+        let Some(&process) = self.lineage.processes.first() else { return };
+        if COORDINATORS.read().unwrap_or_else(PoisonError::into_inner).contains(&process) {
+            return;
+        }
+        let mut coordinators = COORDINATORS.write().unwrap_or_else(PoisonError::into_inner);
+        coordinators.retain(|known| seen(known.pid).is_some_and(|now| now.id == *known));
+        coordinators.insert(process);
     }
 }
 
-fn kind_of(pid: i32, user: PeerUser) -> PeerKind {
+fn look(pid: i32, user: PeerUser) -> (PeerKind, Lineage) {
     let ancestry = match user {
         PeerUser::Daemon | PeerUser::OfAgents => ancestry_of(pid),
         PeerUser::Other => Ancestry::UNKNOWN,
     };
-    match peer::standing(user, &ancestry, &peers::own_name()) {
+    let coordinators = COORDINATORS.read().unwrap_or_else(PoisonError::into_inner);
+    let daemons = Daemons { own: OWN.0, own_name: &OWN.1, coordinators: &coordinators };
+    let kind = match peer::standing(user, &ancestry, daemons) {
         Standing::Operator => PeerKind::Operator,
         Standing::Stranger => PeerKind::Stranger,
-        Standing::Agent { shim } => {
-            let launch = shim.and_then(|shim| launch_of_keeper(shim.pid));
-            // That it is below a keeper must be seen: what can't be told is more likely that user's own.
-            if launch.is_none() && user == PeerUser::OfAgents {
-                return PeerKind::Stranger;
-            }
-            PeerKind::Agent { launch }
-        }
-    }
+        Standing::Agent => PeerKind::Agent { launch: None },
+    };
+    (kind, Lineage::of(&ancestry))
 }
 
 /// Walks up from `pid`. What ends meanwhile is looked at again; a chain that cannot be followed has an unknown top.
@@ -170,7 +225,8 @@ fn seen(pid: i32) -> Option<Ancestor> {
 }
 
 fn ancestor(pid: i32, start_ticks: u64, name: Vec<u8>) -> Ancestor {
-    let mut ancestor = Ancestor { id: ProcessId { pid, start_ticks }, name, is_of_daemons_user: false };
+    let (id, executable) = (ProcessId { pid, start_ticks }, peers::executable(pid));
+    let mut ancestor = Ancestor { id, name, is_of_daemons_user: false, executable };
     ancestor.is_of_daemons_user = ancestor.is_named_like_shim() && is_of_daemons_user(pid);
     ancestor
 }
@@ -180,12 +236,6 @@ fn is_of_daemons_user(pid: i32) -> bool {
     processes::user(pid).is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
 }
 
-/// The launch that a keeper keeps: the folder in its argument list is named after it.
-fn launch_of_keeper(pid: i32) -> Option<LaunchId> {
-    let folder = processes::arguments(pid).into_iter().rfind(|argument| !argument.is_empty())?;
-    std::str::from_utf8(&folder).ok()?.rsplit('/').next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,13 +243,13 @@ mod tests {
     #[test]
     fn whoever_started_us_is_an_operator() {
         let parent = std::os::unix::process::parent_id();
-        assert_eq!(kind_of(i32::try_from(parent).unwrap(), PeerUser::Daemon), PeerKind::Operator);
+        assert_eq!(look(i32::try_from(parent).unwrap(), PeerUser::Daemon).0, PeerKind::Operator);
     }
 
     #[test]
     fn a_child_of_the_daemon_that_is_no_keeper_counts_as_an_agent() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let kind = kind_of(i32::try_from(child.id()).unwrap(), PeerUser::Daemon);
+        let kind = look(i32::try_from(child.id()).unwrap(), PeerUser::Daemon).0;
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(kind, PeerKind::Agent { launch: None });
@@ -207,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_counts_as_an_agent() {
-        assert_eq!(kind_of(i32::MAX, PeerUser::Daemon), PeerKind::Agent { launch: None });
+        assert_eq!(look(i32::MAX, PeerUser::Daemon).0, PeerKind::Agent { launch: None });
     }
 
     #[test]

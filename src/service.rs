@@ -41,6 +41,7 @@ mod retention;
 mod roster;
 mod save_context;
 mod session_rate;
+mod shims;
 mod start;
 mod status;
 mod task_progress;
@@ -172,6 +173,7 @@ pub struct Service {
     incarnations: Mutex<Incarnations>,
     activities: activities::Activities,
     creations: creations::Creations,
+    shims: shims::Shims,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
     attendances: attendance::Attendances,
@@ -214,6 +216,7 @@ impl Service {
             incarnations: Mutex::default(),
             activities: activities::Activities::default(),
             creations: creations::Creations::default(),
+            shims: shims::Shims::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
             attendances: attendance::Attendances::default(),

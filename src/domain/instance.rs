@@ -27,6 +27,19 @@ pub struct Instance {
     /// What keeps it from going its way.
     #[serde(flatten)]
     pub condition: Condition,
+    /// The process of its shim, once the shim has written it into its lock. The server is told with the start of the agent.
+    #[serde(skip)]
+    pub shim: Option<ShimIdentity>,
+}
+
+/// Which process a shim is: a pid alone says nothing after that process has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimIdentity {
+    pub pid: i32,
+    pub start_ticks: u64,
+    pub boot_id: String,
+    /// Inode of the pid namespace, without which the pid means nothing.
+    pub pid_namespace: u64,
 }
 
 /// What may be wrong with an instance that lives.

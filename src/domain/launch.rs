@@ -129,6 +129,9 @@ pub struct LaunchFacts {
     /// that runs, and where its server says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
+    /// Its process is reported, and this run of the server was not told which process is its shim.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shim_unknown: bool,
 }
 
 /// What happens to a launch.
@@ -213,6 +216,7 @@ impl From<Launch> for LaunchFacts {
         Self {
             is_authenticated: launch.authenticated_at.is_some(),
             idle_ms: None,
+            is_shim_unknown: false,
             id: launch.id,
             key: launch.key,
             coordinator: launch.coordinator,

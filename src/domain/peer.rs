@@ -3,7 +3,10 @@
 //!
 //! An operator is a process of the daemon's user or of root that is outside every agent. This must be seen: the chain of
 //! ancestors must lead up to the first process of the system, or to a process of another user. Everything else is an agent.
-//! Any process can give itself any name, so a name only ever takes rights away.
+//! Any process can give itself any name, so a name only ever takes rights away. Which launch an agent belongs to is decided by
+//! the identities of its ancestors, never by a name.
+
+use std::collections::BTreeSet;
 
 use super::instance::SHIM_COMM;
 
@@ -15,6 +18,16 @@ pub struct ProcessId {
     pub start_ticks: u64,
 }
 
+/// Which program a process executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executable {
+    /// This one.
+    Ours,
+    Other,
+    /// The system does not tell. Daemons and shims keep theirs from other processes of their user.
+    Unreadable,
+}
+
 /// A process of a chain of ancestors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ancestor {
@@ -23,6 +36,7 @@ pub struct Ancestor {
     pub name: Vec<u8>,
     /// Whether its real user is the daemon's or root. Needs to be known only for a process that has the name of a shim.
     pub is_of_daemons_user: bool,
+    pub executable: Executable,
 }
 
 impl Ancestor {
@@ -92,39 +106,59 @@ pub enum PeerUser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Operator,
-    Agent {
-        /// The process above it that looks like its shim. Any process can look like one.
-        shim: Option<ProcessId>,
-    },
+    Agent,
     Stranger,
 }
 
-/// Decides about a process of `user` with this ancestry. `own_name` is the name of the daemon's process.
-pub fn standing(user: PeerUser, ancestry: &Ancestry, own_name: &[u8]) -> Standing {
-    let shim = shim_of(ancestry);
+/// Daemons of this program, as far as the deciding daemon knows them.
+#[derive(Debug, Clone, Copy)]
+pub struct Daemons<'a> {
+    /// The deciding daemon.
+    pub own: ProcessId,
+    /// The name of its process.
+    pub own_name: &'a [u8],
+    /// Coordinators that connected to it.
+    pub coordinators: &'a BTreeSet<ProcessId>,
+}
+
+impl Daemons<'_> {
+    /// Returns whether the process is a daemon, or cannot be told from one. The children of a killed shim fall to its daemon.
+    fn include(&self, process: &Ancestor) -> bool {
+        let is_known = process.id == self.own || self.coordinators.contains(&process.id);
+        is_known
+            || match process.executable {
+                Executable::Ours => true,
+                Executable::Other => false,
+                Executable::Unreadable => process.name == self.own_name,
+            }
+    }
+}
+
+/// Decides about a process of `user` with this ancestry.
+pub fn standing(user: PeerUser, ancestry: &Ancestry, daemons: Daemons<'_>) -> Standing {
     match user {
-        PeerUser::Daemon if is_outside_agents(ancestry, own_name) => Standing::Operator,
-        PeerUser::Daemon => Standing::Agent { shim },
+        PeerUser::Daemon if is_outside_agents(ancestry, daemons) => Standing::Operator,
+        PeerUser::Daemon => Standing::Agent,
         // Everything of such a user that is not below a shim of the daemon is that user's own.
-        PeerUser::OfAgents if shim.is_some() => Standing::Agent { shim },
+        PeerUser::OfAgents if outermost_shim(ancestry).is_some() => Standing::Agent,
         PeerUser::OfAgents | PeerUser::Other => Standing::Stranger,
     }
 }
 
-fn is_outside_agents(ancestry: &Ancestry, own_name: &[u8]) -> bool {
+fn is_outside_agents(ancestry: &Ancestry, daemons: Daemons<'_>) -> bool {
     let Ancestry { chain, top, session_leaders, is_marked } = ancestry;
     let [_, ancestors @ ..] = chain.as_slice() else { return false };
     let is_below_shim = chain.iter().chain(session_leaders).any(Ancestor::is_named_like_shim);
-    // The children of a killed shim fall to the daemon, or to a coordinator beside it.
-    let is_below_daemon = ancestors.iter().any(|ancestor| ancestor.name == own_name);
+    let is_below_daemon = ancestors.iter().any(|ancestor| daemons.include(ancestor));
     let is_whole = matches!(top, Top::Root | Top::OtherUser);
     is_whole && !is_below_shim && !is_below_daemon && !is_marked
 }
 
-/// The nearest process that looks like a shim of the daemon.
-fn shim_of(ancestry: &Ancestry) -> Option<ProcessId> {
+/// The last process of the chain that looks like a shim of the daemon. An agent can put others that look like one below its shim,
+/// and none above it.
+pub fn outermost_shim(ancestry: &Ancestry) -> Option<ProcessId> {
     let is_shim = |process: &&Ancestor| process.is_named_like_shim() && process.is_of_daemons_user;
-    ancestry.chain.iter().chain(&ancestry.session_leaders).find(is_shim).map(|process| process.id)
+    ancestry.session_leaders.iter().chain(&ancestry.chain).rfind(is_shim).map(|process| process.id)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CoordinatorId, LaunchId, ProjectId};
-use super::instance::{Instance, Phase};
+use super::instance::{Instance, Phase, ShimIdentity};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
 use super::pair::{Candidate, StartReason};
@@ -126,16 +126,13 @@ pub enum ProcessReport {
     Started {
         pid: i32,
         at: Timestamp,
+        /// By which a server on the same machine knows the agents of the launch.
+        shim: Option<ShimIdentity>,
     },
     /// The leader is gone.
-    Exited {
-        exit: ExitStatus,
-    },
+    Exited { exit: ExitStatus },
     /// The tree is empty.
-    Ended {
-        end: ProcessEnd,
-        at: Timestamp,
-    },
+    Ended { end: ProcessEnd, at: Timestamp },
 }
 
 /// A start that has to wait, and why.
@@ -204,10 +201,12 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
         Phase::Running { pid, started_at } | Phase::Exited { pid, started_at, .. } => Some((*pid, *started_at)),
         Phase::Ended { pid, started_at, .. } => pid.zip(*started_at),
     };
+    let is_shim_missed =
+        launch.is_shim_unknown && instance.shim.is_some() && matches!(instance.phase, Phase::Running { .. });
     if let Some((pid, at)) = started
-        && launch.pid.is_none()
+        && (launch.pid.is_none() || is_shim_missed)
     {
-        plan.actions.push(report(ProcessReport::Started { pid, at }));
+        plan.actions.push(report(ProcessReport::Started { pid, at, shim: instance.shim.clone() }));
     }
     // Its keeper was told by a daemon in a hurry, or by its own fuse. Before the end is reported: it is judged by its reason.
     if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) = (instance.stop, &launch.state) {

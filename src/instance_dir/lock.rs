@@ -7,22 +7,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
-use serde::{Deserialize, Serialize};
 
+pub use crate::domain::instance::ShimIdentity;
 use crate::sys::processes::{self, Process};
 use crate::sys::regular_file::{self, MAX_SMALL};
 
 const FILE: &str = "lock";
-
-/// Which process a shim is: a pid alone says nothing after that process has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShimIdentity {
-    pub pid: i32,
-    pub start_ticks: u64,
-    pub boot_id: String,
-    /// Inode of the pid namespace, without which the pid means nothing.
-    pub pid_namespace: u64,
-}
 
 impl ShimIdentity {
     pub fn of_this_process() -> io::Result<Self> {
@@ -57,6 +47,16 @@ impl ShimIdentity {
 pub enum LockState {
     Held(Option<ShimIdentity>),
     Free(Option<ShimIdentity>),
+}
+
+impl LockState {
+    /// The shim that holds the lock, if that is certain: a damaged or restored lock may name another process.
+    pub fn live_shim(&self) -> Option<&ShimIdentity> {
+        match self {
+            Self::Held(noted) => noted.as_ref().filter(|shim| shim.is_alive()),
+            Self::Free(_) => None,
+        }
+    }
 }
 
 /// Creates and takes the lock of a new instance.

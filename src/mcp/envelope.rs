@@ -2,6 +2,7 @@
 //!
 //! A tool names who may call it by a type ([`Who`]); the envelope finds that caller before the tool runs, so no tool can forget.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -33,6 +34,15 @@ pub(super) struct Sender {
 }
 
 impl Sender {
+    /// The sender, with the launch that it is an agent of if that launch's shim was reported.
+    pub(super) fn with_launch(&self, service: &Service) -> Cow<'_, Self> {
+        let Peer::Local(peer) = &self.peer else { return Cow::Borrowed(self) };
+        match peer.with_launch(|processes| service.find_launch_of(processes)) {
+            Some(peer) => Cow::Owned(Self { peer: Peer::Local(peer), ..self.clone() }),
+            None => Cow::Borrowed(self),
+        }
+    }
+
     /// The launch below whose keeper it is, where that is known.
     pub(super) fn launch(&self) -> Option<&LaunchId> {
         match self.peer.kind() {
@@ -166,6 +176,7 @@ impl Who for AgentSession {
         let token = incoming.session_token()?;
         let identified = async { Ok(incoming.service.identify(&token, incoming.sender.presenter()).await?) };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
+        incoming.check_own_session(&caller)?;
         Ok(Self(Box::new(noted(caller))))
     }
 
@@ -218,8 +229,8 @@ impl Who for Reporter {
         let token = incoming.session_token()?;
         let identified = async { Ok(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?) };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
-        let caller = Box::new(noted(caller));
-        Ok(Self(for_purpose(Purpose::Task, "logout", caller)?))
+        incoming.check_own_session(&caller)?;
+        Ok(Self(for_purpose(Purpose::Task, "logout", Box::new(noted(caller)))?))
     }
 
     fn has_notices(&self) -> bool {
@@ -281,6 +292,10 @@ impl Who for Coordinator {
         if let Some(id) = &id {
             incoming.service.hear_coordinator(id, incarnation)?;
         }
+        // Scripts that use these tools do not say which start they are.
+        if let (Some(_), Peer::Local(peer)) = (incarnation, &incoming.sender.peer) {
+            peer.note_as_coordinator();
+        }
         Ok(Self { id })
     }
 }
@@ -302,6 +317,17 @@ impl Who for NamedCoordinator {
 }
 
 impl Incoming<'_> {
+    /// Refuses an agent that shows the session of a launch, and is seen to be outside that launch.
+    fn check_own_session(&self, caller: &Caller) -> Result<(), Refusal> {
+        let launch = &caller.launch;
+        let is_outside = matches!(&self.sender.peer, Peer::Local(peer) if peer.is_below_no_reported_shim());
+        if is_outside && launch.is_kept() && self.service.has_known_shim(&launch.id) {
+            tracing::info!(launch_id = %launch.id, "an agent of no known launch showed a session token");
+            return Err(Refusal::InvalidSession);
+        }
+        Ok(())
+    }
+
     /// The token of a session; seed 004's overview calls it `token`.
     pub(super) fn session_token(&self) -> Result<Secret, CallError> {
         let token = self.text("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;

@@ -11,7 +11,7 @@ use super::rate::{CallsOf, RateLimit};
 
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::{Refusal, Secret};
-use crate::peer::Peer;
+use crate::peer::{LocalPeer, Peer, PeerKind};
 use crate::service::ServiceError;
 use crate::service::throttle::{Admission, Attempt, Guesser, Throttle};
 
@@ -115,6 +115,10 @@ async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
 pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
     if let Some(launch) = incoming.sender.launch() {
         return Some(CallsOf::Launch(launch.clone()));
+    }
+    if let Peer::Local(LocalPeer { kind: PeerKind::Agent { launch: None }, uid, lineage, .. }) = &incoming.sender.peer {
+        // Not by what it shows, which it may choose anew for each call.
+        return Some(lineage.outermost_shim.map_or(CallsOf::User(*uid), CallsOf::Shim));
     }
     let token = incoming.session_token().ok()?;
     (token != *incoming.coordinator_token).then(|| CallsOf::Token(token.token_hash()))

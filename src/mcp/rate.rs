@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::domain::LaunchId;
+use crate::domain::peer::ProcessId;
 use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
 use crate::service::recent::Recent;
@@ -22,6 +23,10 @@ const MAX_KNOWN: usize = 8192;
 pub(super) enum CallsOf {
     /// All processes below the keeper of a launch, whatever they show.
     Launch(LaunchId),
+    /// All processes below this shim, if nobody reported whose shim it is.
+    Shim(ProcessId),
+    /// All agents of this user that are below no shim.
+    User(u32),
     /// Whoever shows this token.
     Token(TokenHash),
 }

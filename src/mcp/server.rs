@@ -112,6 +112,7 @@ impl Connection {
         };
         let _in_flight = self.server.calls.token();
         let arguments = request.arguments.unwrap_or_default();
+        let sender = &*sender.with_launch(&self.server.service);
         let coordinator_token = Arc::clone(&self.server.coordinator_token.borrow());
         let incoming = Incoming {
             service: &self.server.service,

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::adoption;
 use super::shims::Shim;
 use crate::domain::launch::ProcessEnd;
-use crate::domain::{Condition, Instance, LaunchId, Phase, Timestamp};
+use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Timestamp};
 use crate::folder_watch::WatchId;
 use crate::instance_dir::lock::{self, LockState};
 use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
@@ -30,6 +30,40 @@ pub struct Entry {
 }
 
 impl Entry {
+    pub fn new(launch: LaunchId, key: InstanceKey, dir: PathBuf, adopted: bool) -> Self {
+        let instance = Instance {
+            launch,
+            key,
+            phase: Phase::Starting,
+            adopted,
+            stop: None,
+            is_marked_authenticated: false,
+            condition: Condition::default(),
+            shim: None,
+        };
+        Self {
+            instance,
+            dir,
+            shim: Arc::default(),
+            watch: None,
+            stop: None,
+            has_shim: adopted,
+            files: None,
+            cgroup: None,
+        }
+    }
+
+    /// Notes which process the shim of a running agent is; `true` if that is new. The shim writes itself into its lock before it
+    /// starts the agent.
+    pub fn note_shim(&mut self, phase: Option<&Phase>) -> bool {
+        if self.instance.shim.is_some() || !matches!(phase, Some(Phase::Running { .. })) {
+            return false;
+        }
+        let Ok(lock) = lock::look(&self.dir) else { return false };
+        self.instance.shim = lock.live_shim().cloned();
+        self.instance.shim.is_some()
+    }
+
     /// Where the folder isn't there yet, it is written when it is.
     pub fn write_stop(&self) {
         let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else { return };

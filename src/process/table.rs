@@ -277,26 +277,9 @@ impl Table {
     }
 
     fn insert(&mut self, launch: LaunchId, key: InstanceKey, dir: PathBuf, origin: Origin) -> &mut Entry {
-        let instance = Instance {
-            launch: launch.clone(),
-            key,
-            phase: Phase::Starting,
-            adopted: origin == Origin::Adopted,
-            stop: None,
-            is_marked_authenticated: false,
-            condition: Condition::default(),
-        };
         self.is_changed = true;
-        self.entries.entry(launch).or_insert(Entry {
-            instance,
-            dir,
-            shim: Arc::default(),
-            watch: None,
-            stop: None,
-            has_shim: origin == Origin::Adopted,
-            files: None,
-            cgroup: None,
-        })
+        let is_adopted = origin == Origin::Adopted;
+        self.entries.entry(launch).or_insert_with_key(|launch| Entry::new(launch.clone(), key, dir, is_adopted))
     }
 
     fn on_start_done(&mut self, StartDone { launch, result, reply }: StartDone) {
@@ -344,6 +327,7 @@ impl Table {
         entry.stop = entry.read(&launch);
         entry.instance.stop = entry.stop.as_ref().map(|stop| stop.reason);
         (entry.cgroup, entry.files) = (spec.cgroup, spec.files);
+        entry.instance.shim = lock.live_shim().cloned();
         if let Some(watch) = watch {
             self.watched.insert(watch, launch.clone());
         }
@@ -400,6 +384,7 @@ impl Table {
         if entry.instance.stop.is_none() && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. })) {
             entry.instance.stop = entry.read::<Stop>(launch).map(|stop| stop.reason);
         }
+        self.is_changed |= entry.note_shim(phase.as_ref());
         let condition = entry.read_condition(launch, phase.as_ref());
         if let Some(phase) = phase.filter(|phase| *phase != entry.instance.phase) {
             self.set_phase(launch, phase);

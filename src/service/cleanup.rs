@@ -47,6 +47,7 @@ impl Service {
         let open = self.store.open_launches().await?;
         self.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         self.creations.keep_only(|id| open.iter().any(|launch| launch.id == *id));
+        self.shims.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         for launch in open {
             // One that can't be ended doesn't keep the others.
             if let Err(error) = self.expire(&launch, &sessions).await {

@@ -75,7 +75,8 @@ impl Service {
         let startable = startable.filter_map(|facts| self.while_held(facts).candidate(backoff, at));
         let launches = self.store.open_launches().await?.into_iter().map(|launch| {
             let idle_ms = self.idle_for(&launch).and_then(millis);
-            LaunchFacts { idle_ms, ..LaunchFacts::from(launch) }
+            let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
+            LaunchFacts { idle_ms, is_shim_unknown, ..LaunchFacts::from(launch) }
         });
         Ok(ServerView {
             at,
@@ -145,7 +146,9 @@ impl Service {
     pub async fn report_process(&self, id: &LaunchId, reports: &[ProcessReport]) -> Result<(), ServiceError> {
         let event = |report: &ProcessReport| match report {
             // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
-            ProcessReport::Started { pid, at } => LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) },
+            ProcessReport::Started { pid, at, .. } => {
+                LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) }
+            }
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
                 let end = match end {
@@ -157,6 +160,11 @@ impl Service {
                 LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
             }
         };
+        for report in reports {
+            if let ProcessReport::Started { shim: Some(shim), .. } = report {
+                self.note_shim(id, shim);
+            }
+        }
         let events: Vec<LaunchEvent> = reports.iter().map(event).collect();
         let ended = self.happen(id, &events).await?;
         if let Some(launch) = ended {

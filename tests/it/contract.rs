@@ -61,6 +61,7 @@ macro_rules! contract {
                 an_action_is_the_same_decision_in_one_word
             }
             reports {
+                a_server_asks_for_a_shim_that_it_was_not_told
                 a_report_may_be_repeated
                 the_first_reason_of_a_stop_is_the_one_that_counts
                 a_start_that_failed_says_why

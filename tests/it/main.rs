@@ -22,6 +22,7 @@ mod layering;
 mod main_job;
 mod mcp;
 mod openapi;
+mod peers;
 mod policy;
 mod processes;
 mod quickstart;

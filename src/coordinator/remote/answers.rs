@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::domain::instance::ShimIdentity;
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Activity, AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
@@ -70,9 +71,15 @@ pub(super) struct ActiveProject {
 pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &ProcessReport) -> (&'static str, Value) {
     let mut arguments = json!({ "coordinator_id": coordinator, "launch_id": launch });
     let tool = match report {
-        ProcessReport::Started { pid, at } => {
+        ProcessReport::Started { pid, at, shim } => {
             arguments["pid"] = json!(pid);
             arguments["started_at"] = json!(at);
+            if let Some(ShimIdentity { pid, start_ticks, boot_id, pid_namespace }) = shim {
+                arguments["shim_pid"] = json!(pid);
+                arguments["shim_start_ticks"] = json!(start_ticks);
+                arguments["shim_boot_id"] = json!(boot_id);
+                arguments["shim_pid_namespace"] = json!(pid_namespace);
+            }
             "report_process_started"
         }
         ProcessReport::Exited { exit } => {

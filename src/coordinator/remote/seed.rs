@@ -202,6 +202,7 @@ impl RemoteControlPlane {
             pid: pid_of(instance),
             is_authenticated: true,
             idle_ms: None,
+            is_shim_unknown: false,
         })
         .collect()
     }

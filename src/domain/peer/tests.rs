@@ -4,13 +4,20 @@ use proptest::sample::select;
 use super::*;
 
 const OWN_NAME: &[u8] = b"agent-coordinat";
+const OWN: ProcessId = ProcessId { pid: 1, start_ticks: 0 };
+const COORDINATOR: ProcessId = ProcessId { pid: 2, start_ticks: 0 };
 
 /// A process as it is, whether or not the daemon can read it.
 #[derive(Debug, Clone)]
 struct Process {
     name: Vec<u8>,
     role: Role,
+    executable: Executable,
     is_readable: bool,
+}
+
+const fn id(start_ticks: u64) -> ProcessId {
+    ProcessId { pid: 3, start_ticks }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +28,12 @@ enum Role {
     OtherUser,
     /// Its name is its own to change, and it does not.
     Shim,
+    /// The deciding daemon, whose executable it can read.
     Daemon,
+    /// A coordinator that connected to the daemon, after its program was replaced.
+    Coordinator,
+    /// A daemon that never connected, and keeps its executable from others. Its name is its own, too.
+    OtherDaemon,
 }
 
 /// The ancestry that the daemon observes of the first of `processes`; the last of them has no parent.
@@ -32,34 +44,44 @@ fn observed(processes: &[Process]) -> Ancestry {
             ancestry.top = if process.role == Role::OtherUser { Top::OtherUser } else { Top::Unknown };
             return ancestry;
         }
-        ancestry.chain.push(Ancestor {
-            id: ProcessId { pid: 1, start_ticks },
-            name: process.name.clone(),
-            is_of_daemons_user: process.role != Role::OtherUser,
-        });
+        let (id, executable) = match process.role {
+            Role::Daemon => (OWN, Executable::Ours),
+            Role::Coordinator => (COORDINATOR, Executable::Other),
+            Role::OtherDaemon => (id(start_ticks), Executable::Unreadable),
+            Role::Ordinary | Role::OtherUser | Role::Shim => (id(start_ticks), process.executable),
+        };
+        let is_of_daemons_user = process.role != Role::OtherUser;
+        ancestry.chain.push(Ancestor { id, name: process.name.clone(), is_of_daemons_user, executable });
     }
     ancestry.top = Top::Root;
     ancestry
 }
 
+/// As the daemon decides whose own pid is 1.
+fn standing_as(user: PeerUser, processes: &[Process]) -> Standing {
+    let coordinators = BTreeSet::from([COORDINATOR]);
+    let daemons = Daemons { own: OWN, own_name: OWN_NAME, coordinators: &coordinators };
+    standing(user, &observed(processes), daemons)
+}
+
 fn standing_of(processes: &[Process]) -> Standing {
-    standing(PeerUser::Daemon, &observed(processes), OWN_NAME)
+    standing_as(PeerUser::Daemon, processes)
 }
 
 fn ordinary(name: &[u8]) -> Process {
-    Process { name: name.to_vec(), role: Role::Ordinary, is_readable: true }
+    Process { name: name.to_vec(), role: Role::Ordinary, executable: Executable::Other, is_readable: true }
 }
 
 fn of_other_user() -> Process {
-    Process { name: b"sshd".to_vec(), role: Role::OtherUser, is_readable: true }
+    Process { role: Role::OtherUser, ..ordinary(b"sshd") }
 }
 
 fn shim() -> Process {
-    Process { name: SHIM_COMM.as_bytes().to_vec(), role: Role::Shim, is_readable: true }
+    Process { role: Role::Shim, executable: Executable::Unreadable, ..ordinary(SHIM_COMM.as_bytes()) }
 }
 
 fn daemon() -> Process {
-    Process { name: OWN_NAME.to_vec(), role: Role::Daemon, is_readable: true }
+    Process { role: Role::Daemon, ..ordinary(OWN_NAME) }
 }
 
 #[track_caller]
@@ -67,17 +89,34 @@ fn check(processes: &[Process], expected: Standing) {
     assert_eq!(standing_of(processes), expected, "{processes:?}");
 }
 
-const AGENT: Standing = Standing::Agent { shim: None };
-
 #[test]
 fn a_shell_is_an_operator_and_what_a_shim_or_a_daemon_started_is_an_agent() {
     let (shell, init) = (ordinary(b"bash"), of_other_user());
     check(&[shell.clone(), shell.clone(), init.clone()], Standing::Operator);
-    let below_shim = [shell.clone(), shim(), daemon(), init.clone()];
-    check(&below_shim, Standing::Agent { shim: Some(ProcessId { pid: 1, start_ticks: 1 }) });
-    check(&[shell, daemon(), init.clone()], AGENT);
-    // A coordinator beside the daemon is not below itself.
-    check(&[daemon(), init], Standing::Operator);
+    check(&[shell.clone(), shim(), daemon(), init.clone()], Standing::Agent);
+    let with_name = |name: &[u8]| Process { name: name.to_vec(), ..shell.clone() };
+    check(&[shell.clone(), with_name(SHIM_COMM.as_bytes()), init.clone()], Standing::Agent);
+    for role in [Role::Daemon, Role::Coordinator, Role::OtherDaemon] {
+        let daemon = Process { role, ..daemon() };
+        check(&[shell.clone(), daemon.clone(), init.clone()], Standing::Agent);
+        // It is not below itself.
+        check(&[daemon, init.clone()], Standing::Operator);
+    }
+}
+
+#[test]
+fn a_script_that_is_named_like_the_daemon_is_an_operators() {
+    let script = ordinary(OWN_NAME);
+    check(&[ordinary(b"curl"), script.clone(), of_other_user()], Standing::Operator);
+    // Of any name, if it executes this program, or perhaps does.
+    let executing = |executable| Process { executable, ..script.clone() };
+    for name in [OWN_NAME, b"bash"] {
+        let ours = Process { name: name.to_vec(), ..executing(Executable::Ours) };
+        check(&[ordinary(b"curl"), ours, of_other_user()], Standing::Agent);
+    }
+    check(&[ordinary(b"curl"), executing(Executable::Unreadable), of_other_user()], Standing::Agent);
+    let sshd = Process { executable: Executable::Unreadable, ..ordinary(b"sshd-session") };
+    check(&[ordinary(b"bash"), sshd, of_other_user()], Standing::Operator);
 }
 
 #[test]
@@ -85,25 +124,34 @@ fn a_chain_that_ends_in_an_unreadable_process_is_an_operators_only_if_another_us
     let shell = ordinary(b"bash");
     let hidden = |process: Process| Process { is_readable: false, ..process };
     check(&[shell.clone(), hidden(of_other_user())], Standing::Operator);
-    check(&[shell.clone(), hidden(ordinary(b"bash"))], AGENT);
-    check(&[hidden(of_other_user()), shell], AGENT);
-    check(&[], AGENT);
+    check(&[shell.clone(), hidden(ordinary(b"bash"))], Standing::Agent);
+    check(&[hidden(of_other_user()), shell], Standing::Agent);
+    check(&[], Standing::Agent);
 }
 
 #[test]
 fn a_process_of_an_agents_user_must_be_below_a_shim_of_the_daemon() {
-    let of_agents = |processes: &[Process]| standing(PeerUser::OfAgents, &observed(processes), OWN_NAME);
+    let of_agents = |processes: &[Process]| standing_as(PeerUser::OfAgents, processes);
     let agent = of_other_user();
     let forged = Process { name: SHIM_COMM.as_bytes().to_vec(), ..of_other_user() };
     let below = |shim: Process| [agent.clone(), shim, daemon()];
-    assert_eq!(of_agents(&below(shim())), Standing::Agent { shim: Some(ProcessId { pid: 1, start_ticks: 1 }) });
+    assert_eq!(of_agents(&below(shim())), Standing::Agent);
     for chain in [&below(forged.clone())[..], &below(agent.clone()), &[agent.clone(), agent.clone()]] {
         assert_eq!(of_agents(chain), Standing::Stranger, "{chain:?}");
     }
     // It may have put one of its own in between.
     let between = [agent, forged, shim(), daemon()];
-    assert_eq!(of_agents(&between), Standing::Agent { shim: Some(ProcessId { pid: 1, start_ticks: 2 }) });
-    assert_eq!(standing(PeerUser::Other, &observed(&between), OWN_NAME), Standing::Stranger);
+    assert_eq!(of_agents(&between), Standing::Agent);
+    assert_eq!(standing_as(PeerUser::Other, &between), Standing::Stranger);
+}
+
+#[test]
+fn an_agent_can_not_put_another_outermost_shim_above_itself() {
+    let forged = ordinary(SHIM_COMM.as_bytes());
+    let outermost = |processes: &[Process]| outermost_shim(&observed(processes));
+    assert_eq!(outermost(&[ordinary(b"sh"), shim(), daemon()]), Some(id(1)));
+    assert_eq!(outermost(&[ordinary(b"sh"), forged.clone(), forged, shim(), daemon()]), Some(id(3)));
+    assert_eq!(outermost(&[ordinary(b"sh"), daemon()]), None);
 }
 
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
@@ -112,7 +160,12 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_ordinary() -> impl Strategy<Value = Process> {
-    (any_name(), any::<bool>()).prop_map(|(name, is_readable)| Process { is_readable, ..ordinary(&name) })
+    let executable = select(vec![Executable::Ours, Executable::Other, Executable::Unreadable]);
+    (any_name(), executable, any::<bool>()).prop_map(|(name, executable, is_readable)| Process {
+        executable,
+        is_readable,
+        ..ordinary(&name)
+    })
 }
 
 fn any_process() -> impl Strategy<Value = Process> {
@@ -122,7 +175,7 @@ fn any_process() -> impl Strategy<Value = Process> {
         1 => Just(Process { is_readable: false, ..of_other_user() }),
         1 => any_ordinary(),
         2 => Just(shim()),
-        1 => Just(daemon()),
+        1 => select(vec![Role::Daemon, Role::Coordinator, Role::OtherDaemon]).prop_map(|role| Process { role, ..daemon() }),
     ]
 }
 
@@ -132,7 +185,7 @@ fn is_agents(processes: &[Process]) -> bool {
         .iter()
         .map(|process| match process.role {
             Role::Ordinary | Role::OtherUser => Process { name: b"bash".to_vec(), ..process.clone() },
-            Role::Shim | Role::Daemon => process.clone(),
+            Role::Shim | Role::Daemon | Role::Coordinator | Role::OtherDaemon => process.clone(),
         })
         .collect();
     standing_of(&plain) != Standing::Operator

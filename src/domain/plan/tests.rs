@@ -8,6 +8,8 @@ use crate::domain::id::SessionId;
 use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 
+mod shims;
+
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn key(agent: usize, project: usize) -> InstanceKey {
@@ -43,7 +45,17 @@ fn waiting(key: InstanceKey, since: i64) -> Candidate {
 fn launch(id: &str, key: InstanceKey, state: LaunchState) -> LaunchFacts {
     let id = id.parse().expect("an id");
     let ai_type = provider(&key).to_owned();
-    LaunchFacts { id, key, coordinator: Some(me()), ai_type, state, pid: None, is_authenticated: false, idle_ms: None }
+    LaunchFacts {
+        id,
+        key,
+        coordinator: Some(me()),
+        ai_type,
+        state,
+        pid: None,
+        is_authenticated: false,
+        idle_ms: None,
+        is_shim_unknown: false,
+    }
 }
 
 fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
@@ -55,6 +67,7 @@ fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
         stop: None,
         is_marked_authenticated: false,
         condition: Condition::default(),
+        shim: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
+use crate::domain::instance::ShimIdentity;
 use crate::domain::plan::ProcessReport;
 use crate::domain::{LaunchId, Timestamp};
 use crate::mcp::envelope::Coordinator;
@@ -22,6 +23,34 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     started_at: Option<Timestamp>,
+    /// Process id of the shim that started the agent, as the lock file of its instance folder says.
+    #[serde(default)]
+    #[schemars(with = "i32", range(min = 1))]
+    shim_pid: Option<i32>,
+    /// Start time of the shim, as its lock file says.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    shim_start_ticks: Option<u64>,
+    /// Boot of the machine in which the shim runs, as its lock file says.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    shim_boot_id: Option<String>,
+    /// Pid namespace in which the shim runs, as its lock file says.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    shim_pid_namespace: Option<u64>,
+}
+
+impl Input {
+    /// The shim, if all is known of it: without it the server knows no process as one of this launch.
+    fn shim(&self) -> Option<ShimIdentity> {
+        Some(ShimIdentity {
+            pid: self.shim_pid?,
+            start_ticks: self.shim_start_ticks?,
+            boot_id: self.shim_boot_id.clone()?,
+            pid_namespace: self.shim_pid_namespace?,
+        })
+    }
 }
 
 impl ToolSpec for ReportProcessStarted {
@@ -35,7 +64,9 @@ impl ToolSpec for ReportProcessStarted {
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
         let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
         let at = input.started_at.unwrap_or_else(|| service.time());
-        service.report_process(&launch.id, &[ProcessReport::Started { pid: input.pid, at }]).await?;
+        service
+            .report_process(&launch.id, &[ProcessReport::Started { pid: input.pid, at, shim: input.shim() }])
+            .await?;
         Ok(Done::DONE)
     }
 }

@@ -1,13 +1,18 @@
 //! The process at the other end of a Unix socket, and its ancestors.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::domain::peer::Sight;
+use crate::domain::peer::{Executable, Sight};
 
 /// Pid and effective user of whoever connected.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
@@ -30,6 +35,28 @@ pub fn look(pid: i32) -> Sight {
         Some(Err(Errno::SRCH)) => Sight::Gone,
         Some(Ok(()) | Err(_)) | None => Sight::Unreadable,
     })
+}
+
+/// Tells which program a process executes.
+pub fn executable(pid: i32) -> Executable {
+    static OWN: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| inode(Path::new("/proc/self/exe")));
+    static OWN_PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| path(Path::new("/proc/self/exe")));
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    let Some(its) = inode(&link) else { return Executable::Unreadable };
+    // By the path, too: the program may be replaced while a daemon runs.
+    let is_ours = *OWN == Some(its) || (OWN_PATH.is_some() && path(&link) == *OWN_PATH);
+    if is_ours { Executable::Ours } else { Executable::Other }
+}
+
+fn inode(link: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::metadata(link).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+fn path(link: &Path) -> Option<PathBuf> {
+    let target = std::fs::read_link(link).ok()?.into_os_string().into_vec();
+    let target = target.strip_suffix(b" (deleted)").unwrap_or(&target).to_vec();
+    Some(OsString::from_vec(target).into())
 }
 
 /// Reads `pid (name) state ppid …`. The name may hold any bytes, which are not always text; plain numbers follow it.
@@ -89,6 +116,17 @@ mod tests {
         assert_eq!(sight, Sight::Seen { start_ticks: process.start_ticks, name, parent: process.parent });
         assert_eq!(user, Some(nix::unistd::Uid::current().as_raw()));
         assert_eq!(look(pid), Sight::Gone);
+    }
+
+    #[test]
+    fn a_process_that_executes_this_program_is_known_by_it() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let other = i32::try_from(child.id()).unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let seen = [me, other, i32::MAX].map(executable);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(seen, [Executable::Ours, Executable::Other, Executable::Unreadable]);
     }
 
     #[test]

@@ -3,16 +3,19 @@
 //! Weaker than on Linux: an agent's process that has lost its parent has no keeper above it any more. It is known by its session or
 //! its mark, and one that has shed both is taken for a person's.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 
+use nix::libc;
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::processes;
 use crate::domain::instance::MARK_VARIABLE;
-use crate::domain::peer::Sight;
+use crate::domain::peer::{Executable, Sight};
 
 /// Pid of whoever used the other end last, and effective user of whoever connected it.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
@@ -36,6 +39,17 @@ pub fn look(pid: i32) -> Sight {
         Some(Err(Errno::SRCH)) => Sight::Gone,
         Some(Ok(()) | Err(_)) | None => Sight::Unreadable,
     }
+}
+
+/// Tells which program a process executes.
+pub fn executable(pid: i32) -> Executable {
+    let mut path = [0_u8; 4096];
+    let size = u32::try_from(path.len()).expect("a path of some thousand bytes");
+    // SAFETY: the kernel writes up to `size` bytes, which is what is there.
+    let n = unsafe { libc::proc_pidpath(pid, path.as_mut_ptr().cast::<c_void>(), size) };
+    let (Ok(n @ 1..), Ok(own)) = (usize::try_from(n), std::env::current_exe()) else { return Executable::Unreadable };
+    let is_ours = path.get(..n) == Some(own.as_os_str().as_bytes());
+    if is_ours { Executable::Ours } else { Executable::Other }
 }
 
 /// The process whose session shows what it has lost as an ancestor.

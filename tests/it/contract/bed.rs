@@ -16,7 +16,7 @@ use agent_coordinator::domain::{Secret, Timestamp};
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::peer::{LocalPeer, PeerKind};
+use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
 use agent_coordinator::rest::{self, ConfigurationDoor, RestState};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
@@ -373,7 +373,8 @@ impl Here {
             let _in_runtime = self.runtime.enter();
             tokio::net::UnixStream::pair().unwrap()
         };
-        let peer = LocalPeer { kind: PeerKind::Operator, pid: i32::try_from(std::process::id()).unwrap(), uid: 0 };
+        let (kind, pid) = (PeerKind::Operator, i32::try_from(std::process::id()).unwrap());
+        let peer = LocalPeer { kind, pid, uid: 0, lineage: Lineage::default() };
         let (mcp, cancel) = (self.mcp.clone(), self.cancel.child_token());
         self.runtime.spawn(async move {
             let register = ConnectionRegister::new(ConnectionLimits::of(1));

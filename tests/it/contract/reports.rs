@@ -40,6 +40,26 @@ pub fn a_report_may_be_repeated(bed: &Bed) {
     assert_eq!(bed.launch(&launch), seen);
 }
 
+pub fn a_server_asks_for_a_shim_that_it_was_not_told(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let launch = claim(&mut coordinator);
+    let is_asked_for = |coordinator: &mut Caller| {
+        let launches = coordinator.done("wait_for_work", json!({}))["launches"].clone();
+        launches[0].get("is_shim_unknown").cloned()
+    };
+    assert_eq!(is_asked_for(&mut coordinator), None);
+    let started = json!({ "launch_id": launch, "pid": 4242 });
+    assert_eq!(coordinator.done("report_process_started", started), done());
+    assert_eq!(is_asked_for(&mut coordinator), Some(true.into()));
+    // Of another machine.
+    let started = json!({
+        "launch_id": launch, "pid": 4242, "shim_pid": 4241, "shim_start_ticks": 7, "shim_boot_id": "another", "shim_pid_namespace": 7,
+    });
+    assert_eq!(coordinator.done("report_process_started", started), done());
+    assert_eq!(is_asked_for(&mut coordinator), None);
+}
+
 pub fn the_first_reason_of_a_stop_is_the_one_that_counts(bed: &Bed) {
     bed.with_a_task();
     let mut coordinator = bed.coordinator("crd_one");

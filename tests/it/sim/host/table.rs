@@ -27,6 +27,7 @@ impl ProcessLayer for Table {
             stop: folder.stop.map(|(reason, _)| reason),
             is_marked_authenticated: folder.is_marked,
             condition: Condition::default(),
+            shim: None,
         };
         state.folders.iter().map(instance).collect()
     }
