@@ -141,9 +141,10 @@ impl LocalPeer {
         }
     }
 
-    /// Returns whether it is an agent that is certainly below none of the reported shims.
-    pub fn is_below_no_reported_shim(&self) -> bool {
-        self.lineage.is_whole && matches!(self.kind, PeerKind::Agent { launch: None })
+    /// The process and its ancestors, if it is an agent of a launch that nobody reported when it was looked at, and these are all.
+    pub fn ancestors_of_unknown_agent(&self) -> Option<&[ProcessId]> {
+        let is_unknown_agent = matches!(self.kind, PeerKind::Agent { launch: None });
+        (is_unknown_agent && self.lineage.is_whole).then_some(&*self.lineage.processes)
     }
 
     /// From now on, what is below this process is an agent: it is a coordinator, to which the children of a killed shim fall.

@@ -320,8 +320,9 @@ impl Incoming<'_> {
     /// Refuses an agent that shows the session of a launch, and is seen to be outside that launch.
     fn check_own_session(&self, caller: &Caller) -> Result<(), Refusal> {
         let launch = &caller.launch;
-        let is_outside = matches!(&self.sender.peer, Peer::Local(peer) if peer.is_below_no_reported_shim());
-        if is_outside && launch.is_kept() && self.service.has_known_shim(&launch.id) {
+        let Peer::Local(peer) = &self.sender.peer else { return Ok(()) };
+        let Some(processes) = peer.ancestors_of_unknown_agent() else { return Ok(()) };
+        if launch.is_kept() && self.service.is_outside_launch(&launch.id, processes) {
             tracing::info!(launch_id = %launch.id, "an agent of no known launch showed a session token");
             return Err(Refusal::InvalidSession);
         }

@@ -101,7 +101,8 @@ impl fmt::Display for RefusalsOf {
         match self {
             Self::Calls(CallsOf::Launch(launch)) | Self::Guesser(Guesser::Launch(launch)) => write!(f, "{launch}"),
             Self::Calls(CallsOf::Token(_)) => f.write_str("a session"),
-            Self::Guesser(Guesser::User(uid)) => write!(f, "user {uid}"),
+            Self::Calls(CallsOf::Shim(shim)) => write!(f, "the agent below process {}", shim.pid),
+            Self::Calls(CallsOf::User(uid)) | Self::Guesser(Guesser::User(uid)) => write!(f, "user {uid}"),
             Self::Guesser(Guesser::Host(ip)) => write!(f, "host {ip}"),
             Self::Pair(pair) => f.write_str(pair),
         }

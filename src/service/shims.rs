@@ -33,6 +33,11 @@ impl Shims {
         reported.of_process.retain(|_, launch| is_open(launch));
     }
 
+    fn excludes(&self, launch: &LaunchId, processes: &[ProcessId]) -> bool {
+        let shim = self.lock().of_launch.get(launch).copied().flatten();
+        shim.is_some_and(|shim| !processes.contains(&shim))
+    }
+
     /// Notes the shim of a launch. A process that is the shim of another launch stays that one's.
     fn note(&self, launch: &LaunchId, shim: Option<ProcessId>) {
         let mut reported = self.lock();
@@ -69,9 +74,10 @@ impl Service {
         processes.iter().find_map(|process| reported.of_process.get(process).cloned())
     }
 
-    /// Returns whether the shim of this launch is a known process of this machine: the agent of the launch is below it.
-    pub fn has_known_shim(&self, launch: &LaunchId) -> bool {
-        self.shims.lock().of_launch.get(launch).is_some_and(Option::is_some)
+    /// Returns whether the shim of this launch is a known process of this machine that is none of `processes`. One look: the shim may
+    /// be reported while a call goes on.
+    pub fn is_outside_launch(&self, launch: &LaunchId, processes: &[ProcessId]) -> bool {
+        self.shims.excludes(launch, processes)
     }
 }
 
@@ -93,6 +99,9 @@ mod tests {
         shims.note(&ann, Some(process(1)));
         shims.note(&bob, Some(process(1)));
         assert_eq!((of(1), shims.is_reported(&bob)), (Some(ann.clone()), true));
+        let excludes = |launch, pid| shims.excludes(launch, &[process(pid), process(9)]);
+        assert!(!excludes(&ann, 1) && excludes(&ann, 2));
+        assert!(!excludes(&bob, 1) && !excludes(&bob, 2), "no shim of it is known");
         // The same pid at another time is another process.
         assert_eq!(shims.lock().of_process.get(&ProcessId { start_ticks: 2, ..process(1) }), None);
         shims.note(&bob, Some(process(2)));

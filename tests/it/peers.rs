@@ -85,7 +85,9 @@ fn an_agent_is_known_by_its_shim_after_its_store_was_restored() {
     daemon.start();
     check_thief(&daemon, 1);
     daemon.kill();
-    files(&daemon.state()).into_iter().for_each(|file| fs::remove_file(file).unwrap());
+    for file in files(&daemon.state()) {
+        fs::remove_file(file).unwrap();
+    }
     for file in files(backup.path()) {
         fs::copy(&file, daemon.state().join(file.file_name().unwrap())).unwrap();
     }

@@ -77,7 +77,7 @@ pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &Pr
             if let Some(ShimIdentity { pid, start_ticks, boot_id, pid_namespace }) = shim {
                 arguments["shim_pid"] = json!(pid);
                 arguments["shim_start_ticks"] = json!(start_ticks);
-                arguments["shim_boot_id"] = json!(boot_id);
+                arguments["shim_boot"] = json!(boot_id);
                 arguments["shim_pid_namespace"] = json!(pid_namespace);
             }
             "report_process_started"

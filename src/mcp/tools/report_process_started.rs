@@ -34,7 +34,7 @@ pub(in crate::mcp) struct Input {
     /// Boot of the machine in which the shim runs, as its lock file says.
     #[serde(default)]
     #[schemars(with = "String")]
-    shim_boot_id: Option<String>,
+    shim_boot: Option<String>,
     /// Pid namespace in which the shim runs, as its lock file says.
     #[serde(default)]
     #[schemars(with = "u64")]
@@ -47,7 +47,7 @@ impl Input {
         Some(ShimIdentity {
             pid: self.shim_pid?,
             start_ticks: self.shim_start_ticks?,
-            boot_id: self.shim_boot_id.clone()?,
+            boot_id: self.shim_boot.clone()?,
             pid_namespace: self.shim_pid_namespace?,
         })
     }

@@ -54,7 +54,7 @@ pub fn a_server_asks_for_a_shim_that_it_was_not_told(bed: &Bed) {
     assert_eq!(is_asked_for(&mut coordinator), Some(true.into()));
     // Of another machine.
     let started = json!({
-        "launch_id": launch, "pid": 4242, "shim_pid": 4241, "shim_start_ticks": 7, "shim_boot_id": "another", "shim_pid_namespace": 7,
+        "launch_id": launch, "pid": 4242, "shim_pid": 4241, "shim_start_ticks": 7, "shim_boot": "another", "shim_pid_namespace": 7,
     });
     assert_eq!(coordinator.done("report_process_started", started), done());
     assert_eq!(is_asked_for(&mut coordinator), None);
