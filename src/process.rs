@@ -24,14 +24,17 @@ mod entry;
 mod launcher;
 mod orphans;
 mod past;
+mod removal;
 mod shims;
 mod state_dir;
 mod table;
+mod temporary;
 
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
 pub use self::past::remove_old;
 use self::table::Request;
+pub use self::temporary::TemporaryConfig;
 
 /// Where instances live and how they are kept.
 #[derive(Debug, Clone)]
@@ -52,6 +55,8 @@ pub struct ProcessConfig {
     pub descriptors: Option<u64>,
     /// Where each agent gets a control group of its own; without it, none does.
     pub cgroups: Option<cgroup::Delegated>,
+    /// Where launches get folders for temporary files. What an open table has stays.
+    pub temporary: TemporaryConfig,
     /// What one agent may use, as far as its control group can keep it to that.
     pub limits: cgroup::Limits,
 }
@@ -92,6 +97,8 @@ pub enum StartError {
     ProgramNotFound { program: String },
     #[error("could not prepare instance folder `{}`", .path.display())]
     Folder { path: PathBuf, source: io::Error },
+    #[error("could not make the folder for temporary files of launch {launch}")]
+    Temporary { launch: LaunchId, source: io::Error },
     #[error("could not hand over the command of launch {launch}")]
     Order { launch: LaunchId, source: io::Error },
     #[error("could not start shim `{}`", .program.display())]

@@ -161,6 +161,8 @@ impl Providers {
         let user = self.user_of(name, &provider)?;
         let files_in = user.map(|_| self.users_files.join(request.launch.as_str()));
         let mut environment = self.passed_to(&provider);
+        // Each launch gets a folder of its own, unless the entry's `environment` names one.
+        environment.remove("TMPDIR");
         if let Some(user) = user {
             become_of(user, &mut environment);
             // Folders of the daemon's user; what is no path (an address, a model) is for everybody.
@@ -288,7 +290,7 @@ fn holds(value: &str, secret: &Secret, least_part: usize) -> bool {
 
 /// What names the home and the folders of the daemon's user gives way to those of `user`.
 fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
-    environment.retain(|name, _| !name.starts_with("XDG_") && name != "TMPDIR");
+    environment.retain(|name, _| !name.starts_with("XDG_"));
     let AgentUser { run_as: RunAs { name, .. }, home, shell } = user;
     let own = [("HOME", text(home)), ("USER", name.clone()), ("LOGNAME", name.clone()), ("SHELL", text(shell))];
     environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));

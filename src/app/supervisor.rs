@@ -23,7 +23,7 @@ use crate::domain::retention::Retention;
 use crate::domain::stopwatch::{Moment, Steady};
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use crate::nudge::Nudge;
-use crate::process::{self, ProcessConfig, ProcessTable};
+use crate::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
 use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
@@ -73,12 +73,16 @@ pub(super) struct Means {
     /// This program: one that is replaced later has no file of its own any more.
     program: PathBuf,
     cgroups: Option<cgroup::Delegated>,
+    /// Where temporary files may be.
+    temporary: Vec<PathBuf>,
 }
 
 impl Means {
     pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find this program's own file")?;
-        Ok(Self { program, cgroups: isolation::find_cgroups(config) })
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")].into_iter().chain(runtime).collect();
+        Ok(Self { program, cgroups: isolation::find_cgroups(config), temporary })
     }
 }
 
@@ -105,6 +109,10 @@ fn process_config(config: &Config, means: &Means) -> ProcessConfig {
         files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
         descriptors: isolation::descriptors(),
         cgroups: means.cgroups.clone(),
+        temporary: TemporaryConfig {
+            bases: means.temporary.clone(),
+            is_for_others: config.providers.values().any(|provider| provider.run_as.is_some()),
+        },
         limits: isolation::limits(config),
     }
 }

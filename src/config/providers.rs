@@ -11,7 +11,7 @@ use super::templates::{self, Template};
 
 /// Variables that every agent gets from the daemon; a `*` at the end stands for any rest. What is not here and not named in
 /// the configuration stays with the daemon: its environment may hold other programs' secrets.
-const ALWAYS_PASSED: [&str; 25] = [
+const ALWAYS_PASSED: [&str; 24] = [
     "PATH",
     "HOME",
     "USER",
@@ -25,7 +25,6 @@ const ALWAYS_PASSED: [&str; 25] = [
     "TERM",
     "COLORTERM",
     "NO_COLOR",
-    "TMPDIR",
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::adoption;
 use super::shims::Shim;
-use crate::domain::launch::ProcessEnd;
+use crate::domain::launch::{ExitStatus, ProcessEnd};
 use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Timestamp};
 use crate::folder_watch::WatchId;
 use crate::instance_dir::lock::{self, LockState};
@@ -144,6 +144,26 @@ impl Entry {
                 };
                 (None, None, end)
             }
+        }
+    }
+}
+
+/// Logs that an instance gets to this phase.
+pub fn log_phase(instance: &Instance, phase: &Phase) {
+    let Instance { launch, key, .. } = instance;
+    let span = tracing::info_span!(
+        "instance", launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose
+    );
+    let _entered = span.entered();
+    match phase {
+        Phase::Starting => {}
+        Phase::Running { pid, .. } => info!(pid, "agent process started"),
+        Phase::Exited { pid, exit: ExitStatus { exit_code, signal }, .. } => {
+            info!(pid, exit_code, signal, "agent process exited");
+        }
+        Phase::Ended { pid, end, n_leaked, .. } => {
+            let ExitStatus { exit_code, signal } = end.exit().unwrap_or_default();
+            info!(pid, end = end.as_str(), exit_code, signal, n_leaked, "instance ended");
         }
     }
 }

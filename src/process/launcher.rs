@@ -18,6 +18,7 @@ use rustix::process::{Pid, Resource};
 
 use super::orphans::SpawnPermit;
 use super::shims::Child;
+use super::temporary::{self, TemporaryFolders};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
@@ -52,6 +53,7 @@ pub fn spawn(
     config: &ProcessConfig,
     installation_id: &str,
     folders: &Folders,
+    temporary: &TemporaryFolders,
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
     check_spare_descriptors().map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
@@ -65,13 +67,14 @@ pub fn spawn(
         Err(source) => return Err(StartError::Folder { path: dir, source }),
     }
     crash_point::reach(CrashPoint::FolderMade);
-    let spawned = spawn_in(&dir, config, installation_id, folders, request, &programs);
+    let spawned = spawn_in(&dir, config, installation_id, folders, temporary, request, &programs);
     if spawned.is_err() {
         // Best effort: a folder that stays is recognised as "never started" by the next daemon.
         let _ = std::fs::remove_dir_all(&dir);
         if let Some(files) = &request.command.files_in {
             let _ = std::fs::remove_dir_all(files);
         }
+        temporary.remove(&request.launch);
     }
     spawned
 }
@@ -81,6 +84,7 @@ fn spawn_in(
     config: &ProcessConfig,
     installation_id: &str,
     folders: &Folders,
+    temporary: &TemporaryFolders,
     request: &StartRequest,
     programs: &Programs,
 ) -> Result<Spawned, StartError> {
@@ -88,11 +92,12 @@ fn spawn_in(
     let in_order = |source| StartError::Order { launch: request.launch.clone(), source };
     let command = &request.command;
     let lock = lock::take(dir).map_err(in_folder)?;
+    let temporary = make_temporary(temporary, request)?;
     let spec = Spec {
         launch_id: request.launch.clone(),
         key: request.key.clone(),
         program: programs.first.clone(),
-        environment: command.environment.iter().map(|(name, _)| name.clone()).collect(),
+        environment: names_of(command, temporary.as_deref()),
         working_directory: command.working_directory.clone(),
         fuse_boottime_ms: request.fuse,
         files: command.files_in.clone().filter(|_| !command.files.is_empty()),
@@ -111,7 +116,8 @@ fn spawn_in(
     // Before the spawn, so that nothing the shim writes is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
-    let order = order(config, request, programs, &mark, spec.cgroup);
+    let temporary = temporary.map(|path| path.to_string_lossy().into_owned());
+    let order = order(config, request, programs, &mark, temporary.as_deref(), spec.cgroup);
     let unnamed = |name, content: &[u8]| sys::files::unnamed(dir, name, content);
     let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| unnamed("order", &text));
     let prompt = command.stdin.as_ref().map(|text| unnamed("prompt", text.reveal().as_bytes())).transpose();
@@ -119,6 +125,22 @@ fn spawn_in(
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+}
+
+/// Makes the launch's own folder for temporary files, unless its command names another one.
+fn make_temporary(temporary: &TemporaryFolders, request: &StartRequest) -> Result<Option<PathBuf>, StartError> {
+    let StartRequest { launch, command, .. } = request;
+    if command.environment.iter().any(|(name, _)| name == temporary::VARIABLE) {
+        return Ok(None);
+    }
+    let made = temporary.make(launch, command.run_as.as_ref());
+    made.map_err(|source| StartError::Temporary { launch: launch.clone(), source })
+}
+
+/// The names of all variables that the agent gets, but for the mark.
+fn names_of(command: &CommandSpec, temporary: Option<&Path>) -> Vec<String> {
+    let given = command.environment.iter().map(|(name, _)| name.clone());
+    given.chain(temporary.map(|_| temporary::VARIABLE.to_owned())).collect()
 }
 
 /// Fails as an `open` without descriptors would, while there are some left for others. Taken is surer than counted. To be asked
@@ -179,16 +201,19 @@ fn order<'a>(
     request: &'a StartRequest,
     programs: &'a Programs,
     mark: &'a str,
+    temporary: Option<&'a str>,
     cgroup: Option<PathBuf>,
 ) -> Order<'a> {
     let command = &request.command;
     let limits = config.cgroups.as_ref().map(|cgroups| cgroups.kept(config.limits)).unwrap_or_default();
     let reveal = |secret: &'a Secret| Cow::Borrowed(secret.reveal());
     let environment = command.environment.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), reveal(value)));
+    let temporary = temporary.map(|path| (temporary::VARIABLE, path));
+    let more = temporary.into_iter().chain([(MARK_VARIABLE, mark)]);
     Order {
         program: Cow::Borrowed(&programs.first),
         arguments: programs.arguments(command).collect(),
-        environment: environment.chain([(Cow::Borrowed(MARK_VARIABLE), Cow::Borrowed(mark))]).collect(),
+        environment: environment.chain(more.map(|(name, value)| (Cow::Borrowed(name), Cow::Borrowed(value)))).collect(),
         working_directory: Cow::Borrowed(&command.working_directory),
         redact: command.redact.iter().map(reveal).collect(),
         has_prompt: command.stdin.is_some(),

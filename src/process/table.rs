@@ -15,14 +15,15 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::adoption::{self, Found};
-use super::entry::Entry;
+use super::entry::{Entry, log_phase};
 use super::launcher::{self, Spawned};
 use super::shims::{self, Child};
 use super::state_dir::StateDir;
+use super::temporary::TemporaryFolders;
 use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
 use crate::cgroup::{self, Group};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::launch::{ExitStatus, StopReason};
+use crate::domain::launch::StopReason;
 use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir::clock::wall_clock;
@@ -37,6 +38,8 @@ const INBOX: usize = 256;
 const MAX_SPAWNING: usize = 8;
 /// After something could not be read for want of descriptors or the like.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// A daemon that leaves waits so long for temporary files to be removed. The next one goes on.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
 /// What a lost keeper left behind is unkillable when it lives so long after the first KILL.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -61,6 +64,7 @@ struct Table {
     config: Arc<ProcessConfig>,
     state: Arc<StateDir>,
     folders: Folders,
+    temporary: Arc<TemporaryFolders>,
     nudge: Nudge,
     inbox: mpsc::Receiver<Request>,
     snapshot: watch::Sender<Arc<[Instance]>>,
@@ -86,16 +90,17 @@ struct Table {
 }
 
 pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
-    let state_dir = config.state_dir.clone();
+    let (state_dir, temporary) = (config.state_dir.clone(), config.temporary.clone());
     let failed = |source| OpenError::StateDir { path: config.state_dir.clone(), source };
     let stock = tokio::task::spawn_blocking(move || {
         let state = StateDir::own(&state_dir)?;
         let stock = adoption::take_stock(&state_dir);
-        let stock = stock.map_err(|source| OpenError::StateDir { path: state_dir, source })?;
+        let stock = stock.map_err(|source| OpenError::StateDir { path: state_dir.clone(), source })?;
         orphans::become_reaper().map_err(|source| OpenError::Subreaper { source })?;
-        Ok::<_, OpenError>((state, stock))
+        let temporary = TemporaryFolders::open(temporary, &state_dir, &state.installation_id);
+        Ok::<_, OpenError>((state, stock, Arc::new(temporary)))
     });
-    let (state, mut stock) = stock.await.map_err(|panic| failed(panic.into()))??;
+    let (state, mut stock, temporary) = stock.await.map_err(|panic| failed(panic.into()))??;
     crash_point::reach(CrashPoint::StockTaken);
     if let Some(cgroups) = config.cgroups.clone() {
         let installation_id = state.installation_id.clone();
@@ -115,6 +120,7 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         config: Arc::new(config),
         state: Arc::new(state),
         folders: Folders::new().map_err(|source| OpenError::Watch { source })?,
+        temporary,
         nudge,
         inbox: requests,
         snapshot,
@@ -136,6 +142,10 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
         table.adopt(found, &mut adoption);
     }
     crash_point::reach(CrashPoint::InstancesAdopted);
+    let living = table.entries.values().filter(|entry| !entry.instance.phase.is_ended());
+    let living: Vec<LaunchId> = living.map(|entry| entry.instance.launch.clone()).collect();
+    let temporary = Arc::clone(&table.temporary);
+    let _ = tokio::task::spawn_blocking(move || temporary.sweep(living.iter())).await;
     table.publish();
     let owner = tokio::spawn(table.run());
     Ok((ProcessTable { inbox, snapshot: newest, owner: Arc::new(Mutex::new(Some(owner))) }, adoption))
@@ -205,6 +215,8 @@ impl Table {
             }
         }
         self.publish();
+        let temporary = Arc::clone(&self.temporary);
+        let _ = tokio::task::spawn_blocking(move || temporary.finish(REMOVAL_PATIENCE)).await;
     }
 
     /// Also if it is forgotten.
@@ -228,8 +240,8 @@ impl Table {
                 self.answer(reply, ());
             }
             Request::Reconfigure { config, reply } => {
-                let ProcessConfig { state_dir, shim_program, .. } = (*self.config).clone();
-                self.config = Arc::new(ProcessConfig { state_dir, shim_program, ..*config });
+                let ProcessConfig { state_dir, shim_program, temporary, .. } = (*self.config).clone();
+                self.config = Arc::new(ProcessConfig { state_dir, shim_program, temporary, ..*config });
                 self.answer(reply, ());
             }
             // `run` ends with it.
@@ -247,6 +259,7 @@ impl Table {
         entry.files.clone_from(&request.command.files_in);
         let (config, state) = (Arc::clone(&self.config), Arc::clone(&self.state));
         let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
+        let temporary = Arc::clone(&self.temporary);
         self.starts.spawn(async move {
             let launch = request.launch.clone();
             let program = config.shim_program.clone();
@@ -255,7 +268,8 @@ impl Table {
             // A thread of its own, which is nothing beside two processes: where there can't be one, the runtime's pool would panic, and
             // what it keeps for later is memory of a crowd that has gone.
             let thread = thread::Builder::new().name("spawn".to_owned()).spawn(move || {
-                let _ = reply_of_thread.send(launcher::spawn(&config, &state.installation_id, &folders, &request));
+                let id = &state.installation_id;
+                let _ = reply_of_thread.send(launcher::spawn(&config, id, &folders, &temporary, &request));
             });
             let result = match thread {
                 Ok(_) => spawned.await.unwrap_or(Err(StartError::Gone(Gone))),
@@ -417,6 +431,9 @@ impl Table {
             self.folders.unwatch(watch);
             self.watched.remove(&watch);
         }
+        if phase.is_ended() {
+            self.temporary.remove(launch);
+        }
         entry.instance.phase = phase;
         self.is_changed = true;
     }
@@ -563,23 +580,4 @@ impl Table {
 enum Origin {
     Fresh,
     Adopted,
-}
-
-fn log_phase(instance: &Instance, phase: &Phase) {
-    let Instance { launch, key, .. } = instance;
-    let span = tracing::info_span!(
-        "instance", launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose
-    );
-    let _entered = span.entered();
-    match phase {
-        Phase::Starting => {}
-        Phase::Running { pid, .. } => info!(pid, "agent process started"),
-        Phase::Exited { pid, exit: ExitStatus { exit_code, signal }, .. } => {
-            info!(pid, exit_code, signal, "agent process exited");
-        }
-        Phase::Ended { pid, end, n_leaked, .. } => {
-            let ExitStatus { exit_code, signal } = end.exit().unwrap_or_default();
-            info!(pid, end = end.as_str(), exit_code, signal, n_leaked, "instance ended");
-        }
-    }
 }

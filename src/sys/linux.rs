@@ -1,5 +1,6 @@
 //! How Linux does it.
 
+pub mod beneath;
 pub mod birth;
 pub mod clock;
 pub mod events;

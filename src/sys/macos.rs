@@ -1,5 +1,6 @@
 //! How macOS does it, by kqueue, libproc and sysctl. Built and linked by `.ci/check-macos`, and never run so far.
 
+pub mod beneath;
 pub mod birth;
 pub mod clock;
 pub mod events;

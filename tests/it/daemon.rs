@@ -161,6 +161,8 @@ impl Daemon {
     pub fn command(&self) -> Command {
         let mut command = Command::new(PROGRAM);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(self.folder.path());
+        // What it keeps there goes with the test.
+        command.env("TMPDIR", self.folder.path());
         command.arg("--config").arg(self.config());
         if let Some(user) = self.user {
             command.uid(user).gid(user);

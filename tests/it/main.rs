@@ -40,6 +40,7 @@ mod sim;
 mod sockets;
 mod store;
 mod support;
+mod temporary;
 mod units;
 mod usage;
 mod web;

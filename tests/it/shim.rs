@@ -245,7 +245,7 @@ async fn an_agent_has_no_terminal_and_only_its_own_environment() {
     let mut names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
     names.sort_unstable();
-    assert_eq!(names, ["AGENT_COORDINATOR_MARK", "AGENT_ID", "PATH"]);
+    assert_eq!(names, ["AGENT_COORDINATOR_MARK", "AGENT_ID", "PATH", "TMPDIR"]);
     assert!(text.contains(&format!("/{launch}\n")));
     let no_terminal = bed.start_request(bed.request_program("sh", &["-c", ": </dev/tty"])).await;
     assert_ne!(bed.until_ended(&no_terminal), exited(0));

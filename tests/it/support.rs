@@ -16,7 +16,7 @@ use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::process::{self, Adoption, ProcessConfig, ProcessTable, StartRequest};
+use agent_coordinator::process::{self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig};
 use agent_coordinator::sys::processes;
 use tempfile::TempDir;
 
@@ -92,6 +92,7 @@ impl Bed {
             files: 3,
             descriptors: None,
             cgroups: None,
+            temporary: TemporaryConfig { bases: vec![state.path().to_owned()], is_for_others: false },
             limits: Limits::default(),
         };
         change(&mut config);
