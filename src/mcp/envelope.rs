@@ -131,8 +131,11 @@ impl Who for Visitor {
         let arguments = ["session_token", "token", "coordinator_token"];
         let given = arguments.map(|name| incoming.text(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
         for token in given.into_iter().flatten().chain(incoming.sender.bearer.clone()) {
-            if incoming.is_good(&token).await? {
-                return Ok(Self { is_known: true });
+            let checked = async { incoming.is_good(&token).await?.then_some(()).ok_or(Refusal::InvalidSession.into()) };
+            match incoming.gate.check_token(&incoming.sender.peer, &token, checked).await {
+                Ok(()) => return Ok(Self { is_known: true }),
+                Err(CallError::Service(ServiceError::Refused(Refusal::InvalidSession))) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(Self { is_known: false })
