@@ -1,9 +1,10 @@
 //! Decides whether the MCP socket takes another connection, and whether a client's requests may hold more memory.
 //!
-//! Connections are counted per client: a launch, the agents of a user whose launch is unknown, or the operators. A client that
-//! reaches a limit displaces only its own idle connections. No client displaces a connection of another client.
+//! Connections are counted per client: a launch, a shim whose launch is unknown, the other agents of a user, or the operators. A
+//! client that reaches a limit displaces only its own idle connections. No client displaces a connection of another client.
 
 use super::LaunchId;
+use super::peer::ProcessId;
 
 /// The connections that count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -12,7 +13,9 @@ pub enum Client {
     Operators,
     /// All processes of one launch.
     Launch(LaunchId),
-    /// Agents of this user id whose launch is unknown.
+    /// All processes below this shim, whose launch is unknown.
+    Shim(ProcessId),
+    /// Agents of this user id whose launch and shim are unknown.
     User(u32),
 }
 
@@ -90,7 +93,9 @@ impl ConnectionLimits {
     pub fn admit(&self, client: &Client, now: Occupancy, has_idle: impl FnOnce() -> bool) -> Admission {
         let (is_full, others_are_full) = match client {
             Client::Operators => (now.of_client >= self.of_operators, false),
-            Client::Launch(_) | Client::User(_) => (now.of_client >= self.per_agent, now.of_agents >= self.of_agents),
+            Client::Launch(_) | Client::Shim(_) | Client::User(_) => {
+                (now.of_client >= self.per_agent, now.of_agents >= self.of_agents)
+            }
         };
         match (is_full, others_are_full || now.in_all >= self.in_all) {
             (false, false) => Admission::Granted,
@@ -104,7 +109,7 @@ impl ConnectionLimits {
     pub const fn bytes_of(&self, client: &Client) -> usize {
         match client {
             Client::Operators => self.bytes_of_operators,
-            Client::Launch(_) | Client::User(_) => self.bytes_per_agent,
+            Client::Launch(_) | Client::Shim(_) | Client::User(_) => self.bytes_per_agent,
         }
     }
 }

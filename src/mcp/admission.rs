@@ -132,7 +132,9 @@ fn client_of(peer: &LocalPeer) -> Client {
     match &peer.kind {
         PeerKind::Operator => Client::Operators,
         PeerKind::Agent { launch: Some(launch) } => Client::Launch(launch.clone()),
-        PeerKind::Agent { launch: None } | PeerKind::Stranger => Client::User(peer.uid),
+        PeerKind::Agent { launch: None } | PeerKind::Stranger => {
+            peer.lineage.outermost_shim.map_or(Client::User(peer.uid), Client::Shim)
+        }
     }
 }
 

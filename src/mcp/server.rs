@@ -1,5 +1,6 @@
 //! The one way in which every tool is called, whatever the transport: a span, the caller, the call, the form of the answer.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -48,6 +49,12 @@ pub struct McpServer {
 }
 
 impl McpServer {
+    /// The peer, with the launch that it is an agent of if that launch's shim was reported.
+    pub(super) fn with_launch<'a>(&self, peer: &'a LocalPeer) -> Cow<'a, LocalPeer> {
+        let found = peer.with_launch(|processes| self.service.find_launch_of(processes));
+        found.map_or(Cow::Borrowed(peer), Cow::Owned)
+    }
+
     /// `coordinator_token` is what a coordinator shows where it is not known by its process.
     pub fn new(service: Arc<Service>, coordinator_token: Secret) -> Self {
         Self {

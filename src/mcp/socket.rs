@@ -88,7 +88,7 @@ async fn talk(
             return;
         }
     };
-    let registered = register.register(&peer);
+    let registered = register.register(&server.with_launch(&peer));
     drop(turn);
     match registered {
         Ok(connection) => converse(stream, peer, connection, server, close).await,

@@ -181,7 +181,7 @@ mod tests {
         fs::write(folder.path().join("closed/inner/most/file"), "x").unwrap();
         fs::write(folder.path().join(".3"), "x").unwrap();
         for name in ["closed/inner/most", "closed/inner", "closed"] {
-            fs::set_permissions(folder.path().join(name), Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o0)).unwrap();
         }
         check_emptied(folder.path());
     }

@@ -53,7 +53,7 @@ impl Service {
         let mut directories = Directories::new();
         match self.store.projects().await {
             Ok(projects) => {
-                resolve(projects.into_iter().map(|project| project.working_directory), &mut directories).await
+                resolve(projects.into_iter().map(|project| project.working_directory), &mut directories).await;
             }
             Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories"),
         }

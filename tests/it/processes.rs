@@ -377,7 +377,7 @@ async fn output_that_is_no_file_holds_up_nobody_who_follows_it() {
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(instance_dir::rotated_log(&dir, 1), "older").unwrap();
         replace(&dir.join(instance_dir::OUTPUT_LOG), kind);
-        let output = read_output(state.path(), &launch, false).unwrap().unwrap();
+        let output = read_output(state.path(), &launch, None).unwrap().unwrap();
         let read: Vec<_> = output.map(Result::unwrap).collect().await;
         assert_eq!(read.concat(), b"older", "{kind}");
     }

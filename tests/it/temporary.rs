@@ -27,7 +27,7 @@ async fn temporary_files_of_a_launch_go_with_its_last_process() {
     let launch = bed.start(&[FILLS, "wait-for:go"]).await;
     let named = PathBuf::from(bed.written("named").trim());
     assert!(named.as_os_str().len() <= 60, "{}", named.display());
-    assert_eq!(folders(&bed.config.state_dir), [named.clone()]);
+    assert_eq!(folders(&bed.config.state_dir), std::slice::from_ref(&named));
     let found = fs::metadata(&named).unwrap();
     assert_eq!((found.mode() & 0o7777, found.uid()), (0o700, rustix::process::geteuid().as_raw()));
     fs::write(bed.file("go"), "").unwrap();

@@ -2,7 +2,7 @@ use futures::FutureExt as _;
 
 use super::*;
 use crate::domain::Secret;
-use crate::peer::LocalPeer;
+use crate::peer::{Lineage, LocalPeer};
 
 const ANN: Guesser = Guesser::User(1);
 const BOB: Guesser = Guesser::User(2);
@@ -119,7 +119,7 @@ fn a_token_that_was_right_or_just_issued_needs_no_slot() {
 
 #[test]
 fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
-    let local = |kind| Peer::Local(LocalPeer { kind, pid: 1, uid: 1000 });
+    let local = |kind| Peer::Local(LocalPeer { kind, pid: 1, uid: 1000, lineage: Lineage::default() });
     let launch = |id: &str| local(PeerKind::Agent { launch: Some(id.parse().unwrap()) });
     assert_eq!(Admission::of(&local(PeerKind::Operator)), Admission::Always);
     assert_eq!(Admission::of(&launch("lch_a")), Admission::NeedsSlot);

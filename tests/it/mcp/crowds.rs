@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::admission::{ConnectionLimits, Refused};
+use agent_coordinator::domain::peer::ProcessId;
 use agent_coordinator::domain::{LaunchId, Secret};
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::peer::{LocalPeer, PeerKind};
+use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
 use agent_coordinator::service::Service;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::store::sqlite::SqliteStore;
@@ -41,7 +42,10 @@ impl Bed {
     }
 
     fn try_connect(&self, kind: &PeerKind) -> Result<Wire, Refused> {
-        let peer = LocalPeer { kind: kind.clone(), pid: 1, uid: 1 };
+        self.try_connect_as(LocalPeer { kind: kind.clone(), pid: 1, uid: 1, lineage: Lineage::default() })
+    }
+
+    fn try_connect_as(&self, peer: LocalPeer) -> Result<Wire, Refused> {
         let connection = self.register.register(&peer)?;
         let (ours, theirs) = UnixStream::pair().unwrap();
         tokio::spawn(mcp::socket::converse(theirs, peer, connection, self.server.clone(), CancellationToken::new()));
@@ -104,6 +108,20 @@ async fn a_launch_displaces_its_own_idle_connections_and_no_others() {
         assert!(wire.is_served().await, "it has waited longer than any of the crowd");
     }
     assert!(bed.connect(&other).is_served().await);
+}
+
+#[tokio::test]
+async fn agents_below_different_shims_count_apart_before_their_launches_are_known() {
+    let bed = Bed::new(4096).await;
+    let below = |pid| {
+        let mut lineage = Lineage::default();
+        lineage.outermost_shim = Some(ProcessId { pid, start_ticks: 1 });
+        LocalPeer { kind: PeerKind::Agent { launch: None }, pid: 1, uid: 1, lineage }
+    };
+    let mut other = bed.try_connect_as(below(7)).unwrap();
+    let mut crowd: Vec<_> = (0..100).map(|_| bed.try_connect_as(below(8)).unwrap()).collect();
+    assert!(other.is_served().await, "it has waited longer than any of the crowd");
+    assert!(!crowd[0].is_served().await, "a crowd displaces its own");
 }
 
 #[tokio::test]
