@@ -40,7 +40,7 @@ use crate::service::Service;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
 pub use connect::{ConnectError, connect, is_open_to_others, read_token};
-pub use signal::is_paused;
+pub use signal::pause_file;
 pub use wire::{Host, HostError};
 
 /// A question to a forge.
@@ -242,15 +242,14 @@ fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &N
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
     parts.spawn(async move { settling.settle_forge_items().await });
+    let (paused, settings, poll_interval) = (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
+    let all = pokes.clone();
+    parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
     if config.hosts.is_empty() {
-        service.hold_starts(false);
         return parts;
     }
     let contexts = Arc::new(contexts::Contexts::new(state_dir));
     parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
-    let (paused, settings, poll_interval) = (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
-    let all = pokes.clone();
-    parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
     let habits = judge::Habits {
         poll_interval: config.poll_interval,
         task_stop: config.task_stop.clone(),

@@ -79,7 +79,7 @@ impl Server {
         let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
         // Before anything can be started.
-        service.hold_starts(!config.forges.hosts.is_empty() && forge::is_paused(&config.forges.pause_resume));
+        service.hold_starts(forge::pause_file(&config.forges.pause_resume));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
         let locks = [lock, store_lock];

@@ -10,11 +10,8 @@ use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
 
 /// A line for each host, and one for each repository that has a problem; `None` where there is nothing to tell.
-pub(super) fn of_hosts(hosts: &[ForgeBody], has_pause_file: bool, now: Timestamp) -> Option<String> {
+pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
     let mut told = Vec::new();
-    if has_pause_file {
-        told.push("The pause file is there: nothing is started, and work of forges is paused.".to_owned());
-    }
     for host in hosts {
         let until = host.limited_until.map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
         let error = host.last_error.as_ref().filter(|_| host.health != "ok");

@@ -94,6 +94,11 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
     format!("parked: {provider} ({reason}): {until}")
 }
 
+/// Says that the pause file keeps agents from starting, and how to end that.
+pub(super) fn pause_file_line(path: &str) -> String {
+    format!("The pause file `{path}` exists: no agent is started, and work of forges is paused. Remove it to go on.")
+}
+
 fn describe(status: &StatusBody) -> String {
     let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
@@ -116,7 +121,8 @@ fn describe(status: &StatusBody) -> String {
         let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
         parts.push(parked.join("\n"));
     }
-    parts.extend(forge_items::of_hosts(&status.forges, status.pause_file, status.at));
+    parts.extend(status.pause_file_path.as_deref().map(pause_file_line));
+    parts.extend(forge_items::of_hosts(&status.forges, status.at));
     if !status.forge_items.is_empty() {
         parts.push(lines(&forge_items::item_rows(&status.forge_items, status.at)));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::output::print_line;
-use super::status::parked_line;
+use super::status::{parked_line, pause_file_line};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::operate::{StoppedBody, TargetRequest};
@@ -125,6 +125,9 @@ impl ResumeArguments {
         print_line("resumed")?;
         // That is a trouble of its own, and not undone by the way.
         let status: StatusBody = client.get("/status").await?;
+        if let Some(path) = &status.pause_file_path {
+            print_line(&pause_file_line(path))?;
+        }
         status.parked.iter().try_for_each(|parked| print_line(&format!("still {}", parked_line(parked, status.at))))
     }
 }

@@ -6,7 +6,7 @@ use super::output::{Form, ago, lines, print_json, print_line, table};
 use super::status::parked_line;
 use crate::domain::pair::StartReason;
 use crate::domain::{AgentId, ProjectId, Purpose};
-use crate::rest::routes::why::WhyBody;
+use crate::rest::routes::why::{RuleBody, WhyBody};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WhyArguments {
@@ -48,7 +48,7 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     let mut rules = table(&["RULE", "", "UNTIL"]);
     for rule in &why.rules {
         rules.add_row([
-            demand(rule.rule, why.purpose).to_owned(),
+            demand(rule, why.purpose).to_owned(),
             match &rule.detail {
                 Some(detail) => format!("no: {} ({detail})", rule.rule),
                 None if rule.keeps => format!("no: {}", rule.rule),
@@ -61,8 +61,8 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
 }
 
 /// What the rule with this reason asks for.
-const fn demand(reason: StartReason, purpose: Purpose) -> &'static str {
-    match reason {
+const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
+    match rule.rule {
         StartReason::Ready => "nothing keeps it",
         StartReason::Unknown => "agent and project exist",
         StartReason::NotAssigned => "the agent is assigned to the project",
@@ -76,6 +76,8 @@ const fn demand(reason: StartReason, purpose: Purpose) -> &'static str {
         StartReason::Suspended => "it has not failed too often (`resume` ends that)",
         StartReason::Misconfigured => "it can work as it is configured (`resume` after mending it ends that)",
         StartReason::Parked => "the account of its provider works (`resume --provider` ends that)",
+        // The detail names the pause file, which `resume` does not remove.
+        StartReason::Paused if rule.detail.is_some() => "starts are not paused",
         StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
         StartReason::Backoff => "it does not wait after a failure",
         StartReason::NoFreeSlot => "a slot is free",

@@ -1,4 +1,4 @@
-//! The pause file: while it is there nothing is started, and work on items of forges is paused. When it is gone, work goes on.
+//! The pause file: while it exists no agent is started, and work on items of forges is paused. It also works without a forge.
 //!
 //! Heard of at once where its folder can be watched, and looked at now and then in any case.
 
@@ -16,9 +16,9 @@ use crate::nudge::Nudges;
 use crate::service::Service;
 use crate::telemetry::ErrorChain;
 
-/// Whether the pause file is there. One that can't be looked at isn't: a folder without rights must not stop everything.
-pub fn is_paused(settings: &PauseResume) -> bool {
-    settings.enabled && settings.signal_file.exists()
+/// Returns the pause file if it exists. One that can't be looked at doesn't: a folder without rights must not stop everything.
+pub fn pause_file(settings: &PauseResume) -> Option<&Path> {
+    Some(settings.signal_file.as_path()).filter(|file| settings.enabled && file.exists())
 }
 
 /// Follows the file as long as it is polled. Cancel-safe.
@@ -31,13 +31,14 @@ pub(super) async fn follow(
     let look_interval = poll_interval * settings.check_interval;
     let folders = settings.signal_file.parent().and_then(watched);
     loop {
-        let is_held = is_paused(settings);
-        if service.hold_starts(is_held) {
+        let pause_file = pause_file(settings);
+        let is_held = pause_file.is_some();
+        if service.hold_starts(pause_file) {
             let file = settings.signal_file.display();
             if is_held {
-                tracing::warn!(%file, "the pause file is there: nothing is started, and work of forges is paused");
+                tracing::warn!(%file, "the pause file exists: no agent is started, and work of forges is paused");
             } else {
-                tracing::info!(%file, "the pause file is gone: work goes on");
+                tracing::info!(%file, "the pause file is gone: agents are started again");
                 pokes.wake_where(|_| true);
             }
         }

@@ -1,8 +1,8 @@
-//! How the forges are, as those who talk to them said last; and whether the pause file is there. In memory: it is said again after
+//! How the forges are, as those who talk to them said last; and whether the pause file exists. In memory: it is said again after
 //! the next look.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::forge::ForgeKind;
@@ -56,12 +56,17 @@ pub struct RepositoryStatus {
 #[derive(Debug, Default)]
 pub(super) struct ForgeBoard {
     hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
-    is_held: AtomicBool,
+    /// The pause file, while it exists.
+    pause_file: Mutex<Option<PathBuf>>,
 }
 
 impl ForgeBoard {
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<usize, ForgeStatus>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pause_file(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.pause_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,9 +101,10 @@ impl Service {
         self.forges.hosts().values().cloned().collect()
     }
 
-    /// Starts nothing while the pause file is there, or starts again. Answers whether that is news.
-    pub fn hold_starts(&self, is_held: bool) -> bool {
-        let is_news = self.forges.is_held.swap(is_held, Ordering::AcqRel) != is_held;
+    /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
+    pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
+        let before = std::mem::replace(&mut *self.forges.pause_file(), pause_file.map(Path::to_owned));
+        let is_news = before.is_some() != pause_file.is_some();
         if is_news {
             self.waiting.coordinators.wake();
             self.waiting.forges.wake();
@@ -108,7 +114,12 @@ impl Service {
 
     /// Whether the pause file keeps agents from starting.
     pub fn are_starts_held(&self) -> bool {
-        self.forges.is_held.load(Ordering::Acquire)
+        self.forges.pause_file().is_some()
+    }
+
+    /// The pause file, if it keeps agents from starting.
+    pub fn pause_file(&self) -> Option<PathBuf> {
+        self.forges.pause_file().clone()
     }
 
     /// The facts of a key, with the pause file among them.

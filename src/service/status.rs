@@ -1,6 +1,7 @@
 //! What is going on, for everyone who looks: the store's launches beside what each coordinator last said of its processes.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,8 +133,8 @@ pub struct StatusView {
     pub held: Vec<PairRecord>,
     /// Accounts whose agents are not started.
     pub parked: Vec<Account>,
-    /// The pause file is there.
-    pub are_starts_held: bool,
+    /// The pause file, if it exists.
+    pub pause_file: Option<PathBuf>,
     pub forges: Vec<ForgeStatus>,
     /// Items for which there is something to do.
     pub forge_items: Vec<ForgeItem>,
@@ -155,7 +156,7 @@ impl Service {
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
             parked: self.store.parked_accounts().await?,
-            are_starts_held: self.are_starts_held(),
+            pause_file: self.pause_file(),
             forges: self.forges(),
             forge_items: self.forge_items().await?,
         })

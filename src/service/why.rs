@@ -1,5 +1,7 @@
 //! `why`: each rule that lets a pair start or keeps it from starting.
 
+use std::path::PathBuf;
+
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
@@ -19,6 +21,8 @@ pub struct Why {
     pub n_failures: u32,
     /// Of the agent's provider.
     pub account: Account,
+    /// The pause file, if it exists.
+    pub pause_file: Option<PathBuf>,
 }
 
 impl Service {
@@ -35,7 +39,8 @@ impl Service {
             let facts = self.while_held(self.store.pair_facts(&key).await?);
             let rulings = facts.rulings(self.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
-            all.push(Why { n_failures: facts.record.n_failures, account: facts.account, key, at, rulings, deferred });
+            let (n_failures, account, pause_file) = (facts.record.n_failures, facts.account, self.pause_file());
+            all.push(Why { n_failures, account, pause_file, key, at, rulings, deferred });
         }
         Ok(all)
     }

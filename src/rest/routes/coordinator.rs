@@ -74,6 +74,7 @@ impl From<CoordinatorLook> for StatusBody {
             parked: Vec::new(),
             pause_file: false,
             forges: Vec::new(),
+            pause_file_path: None,
             forge_items: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,

@@ -52,12 +52,15 @@ pub struct StatusBody {
     /// Providers whose accounts failed, and wait.
     #[serde(default)]
     pub parked: Vec<ParkedBody>,
-    /// The pause file is there: nothing is started, and work of forges is paused.
+    /// The pause file exists: no agent is started, and work of forges is paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause_file: bool,
     /// The forges that are watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forges: Vec<ForgeBody>,
+    /// The path of the pause file, if it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_file_path: Option<String>,
     /// Their items for which there is something to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forge_items: Vec<ForgeItemBody>,
@@ -224,7 +227,8 @@ impl From<StatusView> for StatusBody {
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
             parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
-            pause_file: view.are_starts_held,
+            pause_file: view.pause_file.is_some(),
+            pause_file_path: view.pause_file.map(|path| path.display().to_string()),
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
             forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),

@@ -39,7 +39,7 @@ pub struct RuleBody {
     pub keeps: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The figures behind it, where there are any.
+    /// The figures or the file behind it, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -53,6 +53,11 @@ impl From<Ruling> for RuleBody {
 impl From<Why> for WhyBody {
     fn from(why: Why) -> Self {
         let mut rules: Vec<RuleBody> = why.rulings.into_iter().map(RuleBody::from).collect();
+        if let Some(path) = why.pause_file
+            && let Some(paused) = rules.iter_mut().find(|rule| rule.rule == StartReason::Paused)
+        {
+            paused.detail = Some(format!("the pause file `{}` exists; remove it", path.display()));
+        }
         // The server's own reasons are told by its rules, and may have changed since a coordinator repeated them.
         let before = rules.len();
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {

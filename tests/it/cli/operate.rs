@@ -49,6 +49,30 @@ fn why_names_each_rule_and_the_one_that_decides() {
 }
 
 #[test]
+fn the_pause_file_works_without_a_forge_and_is_named() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "report:success"]);
+    let file = daemon.state().join("contexts/pause_signal");
+    until("the folder of the pause file is made", || file.parent().unwrap().is_dir());
+    std::fs::write(&file, "").unwrap();
+    until("the file is noticed", || daemon.status()["pause_file"] == true);
+    daemon.task("tsk", "prj", "agt");
+    until("the agent waits for its end", || reason(&daemon, "agt") == "paused");
+    let why = daemon.done(&["why", "agt", "prj", "--purpose", "task"]);
+    let path = file.to_str().unwrap();
+    assert!(why.contains(path) && !why.contains("`resume` without arguments"), "{why}");
+    let resumed = daemon.done(&["resume"]);
+    assert!(resumed.contains(path), "{resumed}");
+    assert_eq!(reason(&daemon, "agt"), "paused");
+    assert!(daemon.done(&["status"]).contains(path));
+
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    assert!(!daemon.done(&["resume"]).contains(path));
+}
+
+#[test]
 fn a_pause_keeps_what_runs_and_starts_nothing() {
     let daemon = Daemon::running("");
     daemon.project("prj");
