@@ -28,6 +28,7 @@ use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::AbortOnDropHandle;
 
+pub use http::kept_port;
 pub use inherited::{Inherited, InheritedError};
 pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
 pub use lock::InUse;

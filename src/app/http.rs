@@ -1,7 +1,7 @@
 //! The door for HTTP: which address it gets, and what is behind it.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -19,7 +19,8 @@ use crate::sys::regular_file;
 
 /// Most connections at the same time, where descriptors allow it: a thousand agents may wait for messages.
 const MAX_CONNECTIONS: usize = 2048;
-/// In `state_dir`: the port that was chosen for port 0, so that clients find it again after a restart.
+/// In `state_dir`: the port that was chosen instead of port 0, or instead of a default port that was in use. Clients find it again
+/// after a restart.
 const PORT_FILE: &str = "http_port";
 
 /// An address that is listened on, not served yet.
@@ -35,8 +36,8 @@ impl Door {
     /// When the address is taken, isn't one of this machine, or its port can't be kept.
     pub(super) async fn open(settings: &Http, state_dir: &Path) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = settings.listen else { return Ok(None) };
-        let listener = if wanted.port() == 0 {
-            listen_on_kept_port(wanted.ip(), &state_dir.join(PORT_FILE)).await?
+        let listener = if wanted.port() == 0 || settings.is_listen_default {
+            listen_on_kept_port(wanted, state_dir).await?
         } else {
             TcpListener::bind(wanted).await.with_context(|| {
                 format!(
@@ -95,23 +96,78 @@ pub(super) fn mcp_url(address: SocketAddr) -> String {
     format!("{}/mcp", http::local_url(address))
 }
 
-/// The port of the last time, else another, which is kept for the next.
-async fn listen_on_kept_port(ip: IpAddr, file: &Path) -> anyhow::Result<TcpListener> {
-    let kept = match regular_file::read_small_text(file) {
-        Ok(text) => text.trim().parse().ok().filter(|port| *port != 0),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error).with_context(|| format!("could not read `{}`", file.display())),
-    };
-    if let Some(port) = kept {
+/// Reads the port that the server keeps, if there is one.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn kept_port(state_dir: &Path) -> io::Result<Option<u16>> {
+    match regular_file::read_small_text(&state_dir.join(PORT_FILE)) {
+        Ok(text) => Ok(text.trim().parse().ok().filter(|port| *port != 0)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Listens on the kept port, else on the port of `wanted` unless that is 0, else on any free port, which is kept from then on.
+async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Result<TcpListener> {
+    let (ip, file) = (wanted.ip(), state_dir.join(PORT_FILE));
+    if let Some(port) = kept_port(state_dir).with_context(|| format!("could not read `{}`", file.display()))? {
         match TcpListener::bind((ip, port)).await {
             Ok(listener) => return Ok(listener),
             Err(error) => tracing::warn!(%error, port, "the port of the last time is taken; choosing another for HTTP"),
         }
     }
+    if wanted.port() != 0 {
+        match TcpListener::bind(wanted).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let port = wanted.port();
+                tracing::warn!(
+                    port,
+                    "the default port for HTTP is in use; choosing another, which is kept (http.listen)"
+                );
+            }
+            Err(error) => return Err(error).with_context(|| format!("could not listen on {wanted}")),
+        }
+    }
     let listener = TcpListener::bind((ip, 0)).await.with_context(|| format!("could not listen on {ip}"))?;
     let port = listener.local_addr().context("could not learn the port for HTTP")?.port();
-    regular_file::make_anew(file)
+    regular_file::make_anew(&file)
         .and_then(|mut made| writeln!(made, "{port}"))
         .with_context(|| format!("could not keep the port in `{}`", file.display()))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn another_port_is_chosen_for_a_default_one_in_use_and_kept() {
+        let in_the_way = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let taken = in_the_way.local_addr().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let open = async |settings: &Http| {
+            Door::open(settings, state.path()).await.map(|door| door.map(|door| door.address()))
+        };
+        let default = Http { listen: Some(taken), ..Http::default() };
+        let configured = Http { is_listen_default: false, ..default.clone() };
+        assert!(open(&configured).await.is_err(), "a configured port is the only one");
+        let chosen = open(&default).await.unwrap().unwrap();
+        assert_ne!(chosen.port(), taken.port());
+        drop(in_the_way);
+        assert_eq!(open(&default).await.unwrap(), Some(chosen), "it is kept although the default is free");
+        assert_eq!(default.expected_address(kept_port(state.path()).unwrap()), Some(chosen));
+        assert_eq!(open(&configured).await.unwrap(), Some(taken));
+        assert_eq!(configured.expected_address(Some(chosen.port())), Some(taken));
+    }
+
+    #[tokio::test]
+    async fn a_default_port_that_is_free_is_used_and_not_kept() {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let settings = Http { listen: Some(free), ..Http::default() };
+        assert_eq!(Door::open(&settings, state.path()).await.unwrap().unwrap().address(), free);
+        assert_eq!(kept_port(state.path()).unwrap(), None);
+    }
 }

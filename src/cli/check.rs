@@ -39,7 +39,10 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     if let Some(warning) = warning {
         print_line(&format!("warning: {warning}"))?;
     }
-    let url = config.http.listen.map(|address| format!("http://{address}/mcp"));
+    let kept_port = app::kept_port(&config.state_dir).map_err(|error| {
+        CliError::File(format!("agent-coordinator: could not read the kept port for HTTP: {error}\n"))
+    })?;
+    let url = config.http.expected_address(kept_port).map(|address| format!("http://{address}/mcp"));
     let http = match &url {
         Some(url) if config.http.agents => url.clone(),
         Some(url) => format!("{url} (not for agents)"),

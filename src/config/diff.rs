@@ -237,7 +237,7 @@ fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
 }
 
 fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
-    let Http { listen, allowed_hosts, public_url, agents } = old;
+    let Http { listen, is_listen_default: _, allowed_hosts, public_url, agents } = old;
     let address = |address: &Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
     changes.shown(Applies::AfterRestart, "http.listen", (listen, &new.listen), address);
     changes.shown(Applies::AfterRestart, "http.allowed_hosts", (allowed_hosts, &new.allowed_hosts), |hosts| {

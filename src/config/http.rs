@@ -12,6 +12,8 @@ use super::report::Problem;
 pub struct Http {
     /// `None` is off. Port 0 is chosen once and kept in `state_dir`.
     pub listen: Option<SocketAddr>,
+    /// Whether nobody configured `listen`: if its port is in use, another one is chosen and kept.
+    pub is_listen_default: bool,
     /// Names and addresses, beside loopback and the one that is listened on, that requests may be for.
     pub allowed_hosts: Vec<HostName>,
     /// How browsers call the server where a proxy stands before it. One of `https` makes cookies that go no other way.
@@ -31,6 +33,7 @@ impl Default for Http {
     fn default() -> Self {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))),
+            is_listen_default: true,
             allowed_hosts: Vec::new(),
             public_url: None,
             agents: true,
@@ -39,6 +42,16 @@ impl Default for Http {
 }
 
 impl Http {
+    /// The address that the server will listen on, if the port that it kept last time is `kept` and that port is free. `None` if
+    /// HTTP is off.
+    pub fn expected_address(&self, kept: Option<u16>) -> Option<SocketAddr> {
+        let mut address = self.listen?;
+        if let Some(port) = kept.filter(|_| self.is_listen_default || address.port() == 0) {
+            address.set_port(port);
+        }
+        Some(address)
+    }
+
     pub(super) fn read(mut section: Section<'_, '_>, token: Token) -> Self {
         let listen = section.field("listen");
         let allowed_hosts = section.field("allowed_hosts").map_or_else(Vec::new, Field::list);
@@ -69,7 +82,8 @@ impl Http {
             }
         }
         let agents = section.one_of("agents", true, &[("on", true), ("off", false)]);
-        Self { listen: parsed.unwrap_or(Self::default().listen), allowed_hosts, public_url, agents }
+        let (listen, is_listen_default) = (parsed.unwrap_or(Self::default().listen), parsed.is_none());
+        Self { listen, is_listen_default, allowed_hosts, public_url, agents }
     }
 }
 

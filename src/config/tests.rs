@@ -178,6 +178,7 @@ fn every_setting_arrives() {
         store: StoreUrl::Sqlite(PathBuf::from("/etc/ac/other.db")),
         http: Http {
             listen: Some("[::]:80".parse().expect("an address")),
+            is_listen_default: false,
             allowed_hosts: ["coordinator.example", "10.0.0.7:80"].map(|host| host.parse().expect("a host")).into(),
             public_url: Some("https://a.example".parse().expect("an origin")),
             agents: false,
@@ -421,6 +422,8 @@ fn the_example_shows_every_default() {
         .into(),
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
         forges: forge::of_the_example(),
+        // The address is the default one, but written down.
+        http: Http { is_listen_default: false, ..Http::default() },
         secret_variables: config.secret_variables.clone(),
         ..defaults()
     };
