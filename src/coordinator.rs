@@ -95,6 +95,8 @@ pub struct Coordinator<C, P> {
     look_again_at: Option<Timestamp>,
     /// Attempts to reach the server that failed in a row; told when it becomes or stops being 0.
     n_failed: u32,
+    /// The run of the server that was seen last.
+    run: String,
     /// Cycles in a row after which something had to be told again.
     n_incomplete: u32,
     /// Started with another provider; each is told once.
@@ -137,6 +139,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             reported: None,
             look_again_at: None,
             n_failed: 0,
+            run: String::new(),
             n_incomplete: 0,
             unknown_ai_types: Mutex::default(),
         }
@@ -258,17 +261,20 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Ok(()) = other_mode.changed() => return Ok(Some(Duration::ZERO)),
             observed = self.observe(mode) => observed?,
         };
-        if self.n_failed > 0 {
-            self.n_failed = 0;
+        let was_away = std::mem::take(&mut self.n_failed) > 0;
+        if was_away {
             tracing::info!("the server answers again");
         }
+        let is_new_run = std::mem::replace(&mut self.run, run.clone()) != run;
         self.ears.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
         let Snapshot { now, instances, launches, limits, .. } = snapshot;
         self.seen_last = Some((launches, limits));
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
         let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
-        if woken_by == WokenBy::Poll && !is_announced && self.control.announces() {
+        // A server that has just come back announces what happened before only when it is listened to again.
+        let is_back = was_away || is_new_run;
+        if woken_by == WokenBy::Poll && !is_announced && !is_back && self.control.announces() {
             self.count_found_by_poll(&plan);
         }
         log_stops(&plan);
