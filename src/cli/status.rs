@@ -127,7 +127,10 @@ fn describe(status: &StatusBody) -> String {
         parts.push(lines(&forge_items::item_rows(&status.forge_items, status.at)));
     }
     if status.server.is_none() && status.coordinators.is_empty() {
-        parts.push("No coordinator has come yet: nothing is started until one does.".to_owned());
+        parts.push(match status.unlisted_coordinator_at {
+            Some(at) => format!("A coordinator that does not report its status asked {} ago.", ago(at, status.at)),
+            None => "No coordinator has come yet: nothing is started until one does.".to_owned(),
+        });
     }
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());

@@ -292,8 +292,9 @@ impl Who for Coordinator {
         }
         let id = incoming.parsed("coordinator_id")?;
         let incarnation = incoming.parsed("coordinator_incarnation")?;
-        if let Some(id) = &id {
-            incoming.service.hear_coordinator(id, incarnation)?;
+        match &id {
+            Some(id) => incoming.service.hear_coordinator(id, incarnation)?,
+            None => incoming.service.hear_unnamed_coordinator(),
         }
         // Scripts that use these tools do not say which start they are.
         if let (Some(_), Peer::Local(peer)) = (incarnation, &incoming.sender.peer) {

@@ -288,6 +288,11 @@ impl Service {
         self.coordinators.heard_from(coordinator, self.now());
         Ok(())
     }
+
+    /// Notes that a coordinator without an id asked for something.
+    pub fn hear_unnamed_coordinator(&self) {
+        self.coordinators.heard_from_unlisted(self.now());
+    }
 }
 
 fn millis(duration: Duration) -> Option<u64> {

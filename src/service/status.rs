@@ -40,7 +40,11 @@ pub struct Counters {
 /// The newest word of each coordinator, and when it last asked for anything. In memory: a coordinator says it again after its
 /// next cycle.
 #[derive(Debug, Default)]
-pub(super) struct CoordinatorBoard(Mutex<BTreeMap<CoordinatorId, OnBoard>>);
+pub(super) struct CoordinatorBoard {
+    coordinators: Mutex<BTreeMap<CoordinatorId, OnBoard>>,
+    /// When a coordinator that does not report its status last asked for anything.
+    unlisted_at: Mutex<Option<Timestamp>>,
+}
 
 #[derive(Debug)]
 struct OnBoard {
@@ -67,10 +71,15 @@ impl CoordinatorBoard {
     }
 
     pub(super) fn heard_from(&self, coordinator: &CoordinatorId, at: Timestamp) {
-        // Whoever only asks and never says how it stands (a script, a seed's client) is not kept in mind.
-        if let Some(known) = self.lock().get_mut(coordinator) {
-            known.heard_at = at;
+        match self.lock().get_mut(coordinator) {
+            Some(known) => known.heard_at = at,
+            None => self.heard_from_unlisted(at),
         }
+    }
+
+    /// A coordinator of an older form, or a script, asked for something. It is not listed.
+    pub(super) fn heard_from_unlisted(&self, at: Timestamp) {
+        *self.unlisted_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     /// Whether it is there: somebody will do what is wanted of it.
@@ -90,6 +99,10 @@ impl CoordinatorBoard {
         there.flat_map(|known| &known.status.deferred).find(|deferred| deferred.key == *key).cloned()
     }
 
+    fn unlisted_at(&self) -> Option<Timestamp> {
+        *self.unlisted_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {
         let board = self.lock();
         let view = |known: &OnBoard| CoordinatorView {
@@ -101,7 +114,7 @@ impl CoordinatorBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CoordinatorId, OnBoard>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.coordinators.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,6 +140,8 @@ pub struct StatusView {
     pub at: Timestamp,
     pub paused_since: Option<Timestamp>,
     pub coordinators: Vec<CoordinatorView>,
+    /// When a coordinator that does not report its status last asked for anything.
+    pub unlisted_coordinator_at: Option<Timestamp>,
     pub open: Vec<Launch>,
     /// The last ones, the newest first.
     pub ended: Vec<Launch>,
@@ -152,6 +167,7 @@ impl Service {
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
+            unlisted_coordinator_at: self.coordinators.unlisted_at(),
             open: self.open_launches().await?,
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,

@@ -47,6 +47,9 @@ pub struct StatusBody {
     /// Who starts agents for this server.
     #[serde(default)]
     pub coordinators: Vec<CoordinatorBody>,
+    /// When a coordinator that does not report its status, and so is not listed, last asked for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted_coordinator_at: Option<Timestamp>,
     pub instances: Vec<InstanceBody>,
     pub deferred: Vec<DeferredBody>,
     /// Providers whose accounts failed, and wait.
@@ -55,12 +58,12 @@ pub struct StatusBody {
     /// The pause file exists: no agent is started, and work of forges is paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause_file: bool,
-    /// The forges that are watched.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forges: Vec<ForgeBody>,
     /// The path of the pause file, if it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_file_path: Option<String>,
+    /// The forges that are watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forges: Vec<ForgeBody>,
     /// Their items for which there is something to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forge_items: Vec<ForgeItemBody>,
@@ -224,6 +227,7 @@ impl From<StatusView> for StatusBody {
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),
+            unlisted_coordinator_at: view.unlisted_coordinator_at,
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
             parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
