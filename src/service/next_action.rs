@@ -99,7 +99,8 @@ impl Service {
         }
     }
 
-    async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
+    /// The next step of a task agent, with the task that it is about.
+    pub(super) async fn task_step_of(&self, launch: &Launch) -> Result<(TaskStep, Option<Task>), ServiceError> {
         let notices = match launch.n_notices {
             0 => Vec::new(),
             _ => self.open_notices_of(&launch.id).await?,
@@ -127,6 +128,11 @@ impl Service {
             _ => None,
         };
         let action = match step {
+        Ok((step, about))
+    }
+
+    async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
+        let (step, about) = self.task_step_of(launch).await?;
             TaskStep::WaitForSubtasks => return Ok(Look::Wait { action: "wait_for_subtasks", until: None }),
             TaskStep::GetNotifications => "get_notifications",
             TaskStep::GetMyTask => "get_my_task",

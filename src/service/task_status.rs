@@ -1,10 +1,12 @@
 //! `update_task_status`: an agent moves a task, and is told what comes next (seed 001).
 
 use crate::domain::id::TaskId;
+use crate::domain::launch::ReportResult;
 use crate::domain::limits;
+use crate::domain::next_action::TaskStep;
 use crate::domain::task::Actor;
 use crate::domain::{Refusal, Task, TaskStatus};
-use crate::store::{Commit, StoreError, TaskFilter};
+use crate::store::Commit;
 
 use super::task_rules::TaskChange;
 use super::{Caller, Service, ServiceError};
@@ -47,22 +49,21 @@ impl Service {
             })
             .await?;
         let instruction = match change.task.status {
-            TaskStatus::Done => Some(self.after_done(caller).await?),
+            TaskStatus::Done => Some(self.instruction_after_done(caller).await?),
             _ => None,
         };
         Ok(StatusChange { instruction, ..change })
     }
 
-    async fn after_done(&self, caller: &Caller) -> Result<&'static str, StoreError> {
-        let key = &caller.session.key;
-        let filter = TaskFilter {
-            project: Some(key.project.clone()),
-            assignee: Some(key.agent.clone()),
-            only_open: true,
-            ..TaskFilter::default()
-        };
-        let remains = !self.store.tasks(&filter).await?.is_empty();
-        Ok(if remains { self.guidance().work_remains() } else { self.guidance().all_work_done() })
+    /// What the agent is told after done; it agrees with what `get_next_action` answers next.
+    async fn instruction_after_done(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
+        let (step, _) = self.task_step_of(&caller.launch).await?;
+        Ok(match step {
+            TaskStep::ReportCompleted(ReportResult::Success) | TaskStep::LogOut | TaskStep::Exit => {
+                self.guidance().all_work_done()
+            }
+            _ => self.guidance().work_remains(),
+        })
     }
 
     /// What it takes to give a task another status; nothing if it has it.

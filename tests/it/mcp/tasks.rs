@@ -8,7 +8,7 @@ use crate::redacted::redacted;
 
 #[test]
 fn the_seeds_wording_is_spoken_in_japanese() {
-    let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: todo }}\n");
+    let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: in_progress }}\n");
     let daemon = Daemon::crowded("language: ja", &world(&tasks));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     let instruction = |answer: serde_json::Value| answer["instruction"].as_str().unwrap().to_owned();
@@ -23,7 +23,10 @@ fn the_seeds_wording_is_spoken_in_japanese() {
     );
     assert_eq!(instruction(ann.report("success")), "タスクが完了しました。セッションを終了します。");
     let none = ByHand::authenticate(&daemon, "agt_b").get_my_task();
-    assert_eq!(instruction(none), "現在割り当てられたタスクはありません");
+    assert_eq!(
+        instruction(none),
+        "現在割り当てられたタスクはありません。logout を呼び出してプロセスを終了してください。"
+    );
 }
 
 #[test]
@@ -94,13 +97,13 @@ fn after_done_it_is_said_what_comes_next() {
     );
     let daemon = Daemon::crowded("", &world(&tasks));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    // Nobody has started the task in the backlog.
     assert_eq!(
         ann.set("tsk", "done"),
         json!({
             "success": true,
             "task": { "id": "tsk", "title": "Login page", "previous_status": "in_progress", "new_status": "done" },
-            "instruction": "Check the state of your remaining tasks with get_my_task_progress and go on with the work that \
-                            is needed.",
+            "instruction": "All tasks assigned to you are finished. Call report_completed.",
         })
     );
     assert_eq!(
@@ -115,6 +118,22 @@ fn after_done_it_is_said_what_comes_next() {
     // The work in another project and that of others don't count.
     assert_eq!(daemon.task_status("tsk_elsewhere"), "todo");
     assert_eq!(ann.set("tsk_next", "done")["instruction"], all_done);
+}
+
+#[test]
+fn what_is_said_after_done_agrees_with_the_next_action() {
+    for (status, action) in
+        [("todo", "report_completed"), ("backlog", "report_completed"), ("in_progress", "get_my_task")]
+    {
+        let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: {status} }}\n");
+        let daemon = Daemon::crowded("", &world(&tasks));
+        let mut ann = ByHand::authenticate(&daemon, "agt_a");
+        ann.get_my_task();
+        let done = ann.set("tsk", "done");
+        let says_report = done["instruction"].as_str().unwrap().contains("report_completed");
+        assert_eq!(says_report, action == "report_completed", "{status}: {done}");
+        assert_eq!(ann.call("get_next_action", json!({}))["action"], action, "{status}");
+    }
 }
 
 #[test]
