@@ -80,7 +80,10 @@ impl Guidance {
 
     /// After `get_my_task` without one (seed 004).
     pub const fn no_task(self) -> &'static str {
-        self.0.either("There is no task assigned to you at present.", "現在割り当てられたタスクはありません")
+        self.0.either(
+            "There is no task for you at present. Call logout and exit.",
+            "現在割り当てられたタスクはありません。logout を呼び出してプロセスを終了してください。",
+        )
     }
 
     /// After `report_completed` (seed 004 for success).

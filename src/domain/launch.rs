@@ -297,18 +297,22 @@ impl Launch {
         self.coordinator.is_some()
     }
 
-    /// How the end of this launch counts. A task launch that never asked for its task left it as it was, whatever it reported:
-    /// without a pause it would be started again at once, without end.
-    pub fn verdict(&self, outcome: &Outcome) -> Verdict {
+    /// How the end of this launch counts. A task launch that never took its task left it as it was, whatever it reported: without a
+    /// pause it would be started again at once, without end. If there is no work for its pair any more (`leaves_work`), there was
+    /// nothing to take, and to exit was right.
+    pub fn verdict(&self, outcome: &Outcome, leaves_work: bool) -> Verdict {
         let was_idle = self.key.purpose == Purpose::Task && self.task.is_none();
         match outcome {
             Outcome::Stopped(_) => Verdict::Fine,
             Outcome::Completed | Outcome::Blocked => {
-                if was_idle {
+                if was_idle && leaves_work {
                     Verdict::Failure
                 } else {
                     Verdict::Fine
                 }
+            }
+            Outcome::ExitedWithoutReport if was_idle && !leaves_work && self.activity.failure.is_none() => {
+                Verdict::Fine
             }
             Outcome::Failed
             | Outcome::ExitedWithoutReport

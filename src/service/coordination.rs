@@ -316,7 +316,7 @@ pub(super) fn log_end(launch: &Launch) {
         };
     }
     // What holds a pair back is for an operator's eyes.
-    match launch.verdict(outcome) {
+    match launch.verdict(outcome, true) {
         Verdict::Fine => log!(info),
         Verdict::Failure | Verdict::AccountFailed | Verdict::Misconfigured => log!(warn),
     }

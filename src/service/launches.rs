@@ -70,7 +70,11 @@ impl Service {
             let was_suspended = record.suspended_since.is_some();
             let limit = self.settings().start_limit;
             let record = match after.key.purpose {
-                Purpose::Task => record.after_end(after.verdict(outcome), after.claimed_at, *at, limit),
+                Purpose::Task => {
+                    let leaves_work =
+                        after.task.is_some() || self.store.pair_facts(&after.key).await?.waiting_since.is_some();
+                    record.after_end(after.verdict(outcome, leaves_work), after.claimed_at, *at, limit)
+                }
                 Purpose::Chat => {
                     let (record, seen) = self.chat_record_after(record, &after, outcome, *at).await?;
                     expect.push(seen);

@@ -218,6 +218,18 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_ends() {
 }
 
 #[test]
+fn an_agent_whose_task_is_taken_away_before_it_asks_may_exit() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "write:there", "wait-for:go", "get-my-task"]);
+    daemon.written_pid("there");
+    daemon.done(&["task", "set", "tsk", "--status", "blocked"]);
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("agt");
+    let why = daemon.json(&["why", "agt", "prj", "--purpose", "task"])[0].clone();
+    assert_eq!((&why["reason"], &why["n_failures"]), (&"no_work".into(), &0.into()), "{why}");
+}
+
+#[test]
 fn a_report_without_a_look_at_the_task_counts_for_it() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&["authenticate", "report:success"]);

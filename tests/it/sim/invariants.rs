@@ -80,7 +80,8 @@ impl Watch {
             let was_sent_away =
                 matches!(outcome, Outcome::Stopped(_)) || row.stop_reason == Some(StopReason::ChatEnded);
             let verdicts = match row.key.purpose {
-                Purpose::Task => vec![row.verdict(outcome)],
+                // Whether it left work behind counts, too.
+                Purpose::Task => vec![row.verdict(outcome, true), row.verdict(outcome, false)],
                 Purpose::Chat if was_sent_away => vec![Verdict::Fine],
                 Purpose::Chat if row.authenticated_at.is_none() => vec![row.failed_verdict()],
                 // It also counts whether messages were left behind, then.
