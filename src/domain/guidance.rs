@@ -303,7 +303,7 @@ impl Guidance {
             (Purpose::Chat, Language::English) => vec![
                 format!("Authenticate with {authenticate}"),
                 "The system_prompt of the answer is your role. Act according to it".to_owned(),
-                "This is a chat. Call get_next_action() and do what it says; it waits until there is a message".to_owned(),
+                "This is a chat. Call get_next_action() and do what it says, also when it says to call it again".to_owned(),
                 format!("Answer the messages with respond_chat(content) (current directory: {directory})"),
                 "Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit"
                     .to_owned(),
@@ -311,7 +311,7 @@ impl Guidance {
             (Purpose::Chat, Language::Japanese) => vec![
                 format!("{authenticate} で認証"),
                 "返された system_prompt があなたの役割です。その役割に従って行動してください".to_owned(),
-                "これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）"
+                "これはチャットです。get_next_action() を呼び出し、その指示に従ってください（再度呼び出すよう指示された場合も同様です）"
                     .to_owned(),
                 format!("respond_chat(content) でメッセージに応答（カレントディレクトリ: {directory}）"),
                 "3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください"

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::id::TaskId;
-use super::launch::{Launch, LaunchState, ReportResult};
+use super::launch::{Launch, LaunchState, ReportResult, StopReason};
 use super::notice::{Notice, NoticeDemand, NoticeKind};
 use super::task::{Task, TaskStatus};
 
@@ -160,8 +160,14 @@ pub struct ChatFacts<'a> {
 
 /// The next step of an agent in a chat.
 pub fn chat_step(facts: ChatFacts<'_>) -> ChatStep {
-    if !matches!(facts.launch.state, LaunchState::Running { .. }) {
-        return ChatStep::Exit;
+    match facts.launch.state {
+        LaunchState::Running { .. } => {}
+        // The chat ended between two questions; the agent still has its session.
+        LaunchState::Stopping { reason: StopReason::ChatIdle, .. } => return ChatStep::LogOut,
+        LaunchState::Starting { .. }
+        | LaunchState::Stopping { .. }
+        | LaunchState::Ending
+        | LaunchState::Ended { .. } => return ChatStep::Exit,
     }
     match facts.unread {
         Some(newest) if newest > facts.handed_out || facts.is_overdue => ChatStep::GetPendingMessages,

@@ -188,6 +188,28 @@ impl Who for AgentSession {
     }
 }
 
+/// An agent that asks what to do next; `None` if its chat is over.
+pub(super) struct Asker(pub(super) Option<Box<Caller>>);
+
+impl Who for Asker {
+    const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+
+    async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
+        let token = incoming.session_token()?;
+        let presenter = incoming.sender.presenter();
+        let identified = async { Ok(incoming.service.identify_unless_over(&token, presenter).await?) };
+        let Some(caller) = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await? else {
+            return Ok(Self(None));
+        };
+        incoming.check_own_session(&caller)?;
+        Ok(Self(Some(Box::new(noted(caller)))))
+    }
+
+    fn has_notices(&self) -> bool {
+        self.0.as_ref().is_some_and(|caller| caller.launch.n_notices > 0)
+    }
+}
+
 /// An agent with an open session for a task.
 pub(super) struct TaskSession(pub(super) Box<Caller>);
 

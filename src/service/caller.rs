@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::{Presenter, SessionEndReason, Transport};
-use crate::domain::{Launch, LaunchState, Refusal, Secret, Session, SessionId, Timestamp};
+use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::{Service, ServiceError};
 use crate::store::Expect;
@@ -92,6 +92,22 @@ impl Service {
         let caller = self.find_caller(token, presenter).await?;
         self.check_alive(&caller)?;
         Ok(caller)
+    }
+
+    /// As [`Service::identify`]; `None` for the agent of a chat whose session has ended.
+    ///
+    /// # Errors
+    /// As [`Service::identify`].
+    pub async fn identify_unless_over(
+        &self,
+        token: &Secret,
+        presenter: Presenter<'_>,
+    ) -> Result<Option<Caller>, ServiceError> {
+        let caller = self.find_caller(token, presenter).await?;
+        match self.check_alive(&caller) {
+            Err(Refusal::SessionEnded) if caller.session.key.purpose == Purpose::Chat => Ok(None),
+            checked => Ok(checked.map(|()| Some(caller))?),
+        }
     }
 
     /// The agent behind `token`, whose session may have been ended by its own report: `report_completed` gives the same

@@ -31,7 +31,7 @@ pub struct NextAction {
 /// After so long an agent that was given a message, and asks for the next action without having answered, is given it again.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
 /// How long an agent is to wait between two questions that are not held (seed 003).
-const PAUSE_BETWEEN_POLLS: u64 = 5;
+pub(super) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
 /// One look at the world.
 enum Look {
@@ -79,12 +79,13 @@ impl Service {
 
     fn wait_action(&self, action: &'static str) -> NextAction {
         let is_held = !self.settings().chat.poll_hold.is_zero();
-        let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS };
+        let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS.as_secs() };
         let instruction = self.guidance().wait(pause);
         NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
     }
 
-    fn exit_action(&self) -> NextAction {
+    /// The answer to an agent whose session is over.
+    pub fn exit_action(&self) -> NextAction {
         let instruction = self.guidance().next_of_chat(ChatStep::Exit);
         NextAction { action: "exit", instruction, task: None, messages: Vec::new(), wait_seconds: None }
     }
@@ -127,12 +128,12 @@ impl Service {
             }
             _ => None,
         };
-        let action = match step {
         Ok((step, about))
     }
 
     async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
         let (step, about) = self.task_step_of(launch).await?;
+        let action = match step {
             TaskStep::WaitForSubtasks => return Ok(Look::Wait { action: "wait_for_subtasks", until: None }),
             TaskStep::GetNotifications => "get_notifications",
             TaskStep::GetMyTask => "get_my_task",

@@ -11,6 +11,7 @@ use crate::store::{ChatEnd, MessageFilter};
 
 use super::chat::visible;
 use super::clocks::{Look, Subject};
+use super::next_action::PAUSE_BETWEEN_POLLS;
 use super::{Service, ServiceError};
 
 impl Service {
@@ -36,7 +37,8 @@ impl Service {
             }
         }
         for launch in self.store.open_launches().await? {
-            match self.chat_left(&launch).await? {
+            let left = self.chat_left(&launch).await?;
+            match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
                     self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger).await?;
@@ -47,6 +49,11 @@ impl Service {
         }
         self.end_look(Look::Overdue, began);
         Ok(next)
+    }
+
+    /// How long an agent whose questions are not held needs to ask again, and be told to log out, after the end of its chat.
+    fn time_to_ask_again(&self) -> Duration {
+        if self.settings().chat.poll_hold.is_zero() { 2 * PAUSE_BETWEEN_POLLS } else { Duration::ZERO }
     }
 
     /// How much silence a running chat has left.

@@ -56,7 +56,7 @@ fn a_chat_is_begun_with_a_prompt_of_its_own() {
     Steps:
     1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
     2. The system_prompt of the answer is your role. Act according to it
-    3. This is a chat. Call get_next_action() and do what it says; it waits until there is a message
+    3. This is a chat. Call get_next_action() and do what it says, also when it says to call it again
     4. Answer the messages with respond_chat(content) (current directory: /proj_a)
     5. Repeat from 3. Don't end by yourself: only when the action is logout call logout(), and when it is exit, exit
     "#);
@@ -69,7 +69,7 @@ fn a_chat_is_begun_with_a_prompt_of_its_own() {
     手順:
     1. authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a") で認証
     2. 返された system_prompt があなたの役割です。その役割に従って行動してください
-    3. これはチャットです。get_next_action() を呼び出し、その指示に従ってください（メッセージが届くまでサーバー側で待機します）
+    3. これはチャットです。get_next_action() を呼び出し、その指示に従ってください（再度呼び出すよう指示された場合も同様です）
     4. respond_chat(content) でメッセージに応答（カレントディレクトリ: /proj_a）
     5. 3 に戻って繰り返してください。自分から終了せず、action が logout のときだけ logout() を呼び出し、exit のときはプロセスを終了してください
     "#);

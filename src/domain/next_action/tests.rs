@@ -162,6 +162,16 @@ fn messages_come_before_the_idle_limit_and_once_given_are_waited_for() {
     check_chat(None, true, false, ChatStep::LogOut);
 }
 
+#[test]
+fn an_agent_whose_chat_has_ended_by_silence_logs_out() {
+    let step = |reason| {
+        let launch = Launch { state: LaunchState::Stopping { reason, ladder_at: NOW }, ..running(None) };
+        chat_step(ChatFacts { launch: &launch, unread: None, handed_out: 5, is_idle: true, is_overdue: false })
+    };
+    assert_eq!(step(StopReason::ChatIdle), ChatStep::LogOut);
+    assert_eq!(step(StopReason::ChatEnded), ChatStep::Exit);
+}
+
 fn state() -> impl Strategy<Value = LaunchState> {
     select(vec![
         LaunchState::Starting { deadline: NOW },

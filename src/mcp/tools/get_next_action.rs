@@ -8,7 +8,7 @@ use super::chat_message::ChatMessage;
 use super::{Effect, ToolSpec};
 use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
-use crate::mcp::envelope::AgentSession;
+use crate::mcp::envelope::Asker;
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct GetNextAction;
@@ -51,13 +51,16 @@ impl ToolSpec for GetNextAction {
                                 in a chat, call it again and again.";
     const EFFECT: Effect = Effect::ChangesOnce;
     const WAITS: bool = true;
-    type Who = AgentSession;
+    type Who = Asker;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(service: &Service, Asker(caller): Asker, input: Input) -> Result<Output, ServiceError> {
         let patience = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        let next = service.next_action(&caller, patience).await?;
+        let next = match caller {
+            Some(caller) => service.next_action(&caller, patience).await?,
+            None => service.exit_action(),
+        };
         let task = next.task.map(|task| Task {
             task_id: task.id,
             title: task.title,

@@ -72,6 +72,33 @@ fn without_held_polls_an_agent_is_told_to_come_back_in_five_seconds() {
 }
 
 #[test]
+fn without_held_polls_an_agent_at_rest_is_told_to_log_out() {
+    let daemon = quiet("chat: { poll_hold: 0, idle_timeout: 1s }");
+    let mut ann = Talker::in_chat(&daemon);
+    let mut last = Value::Null;
+    until("the silence has lasted", || {
+        last = ann.call("get_next_action", json!({}));
+        last["action"] != "wait_for_messages"
+    });
+    assert_eq!(last["action"], "logout", "{last}");
+    assert_eq!(ann.call("logout", json!({}))["success"], true);
+    assert_eq!(super::until_ended(&daemon)["outcome"], "completed");
+}
+
+#[test]
+fn an_agent_between_two_polls_is_told_to_exit_after_people_have_ended_its_chat() {
+    for hold in ["0", "45s"] {
+        let daemon = quiet(&format!("chat: {{ poll_hold: {hold} }}"));
+        let mut ann = Talker::in_chat(&daemon);
+        super::end(&daemon);
+        super::until_ended(&daemon);
+        let next = ann.call("get_next_action", json!({}));
+        assert_eq!((&next["success"], &next["action"]), (&true.into(), &"exit".into()), "{next}");
+        assert_eq!(ann.call("get_pending_messages", json!({}))["error_code"], "session_ended");
+    }
+}
+
+#[test]
 fn messages_are_read_in_pages() {
     let daemon = quiet("");
     let ids: Vec<String> = (0..5).map(|n| say(&daemon, &n.to_string())).collect();
