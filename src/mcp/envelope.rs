@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gate::Gate;
+use super::tools::Entry;
 use crate::domain::credential::CredentialKind;
+use crate::domain::printable::excerpt;
 use crate::domain::session::{Presenter, Transport};
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
@@ -20,6 +22,8 @@ use crate::telemetry::ErrorChain;
 
 /// The tool by which an agent comes in: its refusals end the agent, and wrong passkeys are held back.
 pub(super) const AUTHENTICATE: &str = "authenticate";
+/// Characters of the description of wrong arguments, which quotes them.
+const LONGEST_PROBLEM: usize = 400;
 
 /// Who sent a call, as far as its transport knows.
 #[derive(Debug, Clone)]
@@ -76,7 +80,7 @@ pub(super) struct Incoming<'a> {
 /// Why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The call is malformed: a JSON-RPC error.
+    /// The arguments are wrong. The text may quote what was sent.
     Arguments(String),
     Service(ServiceError),
 }
@@ -434,17 +438,33 @@ pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&st
             ("unavailable", Some("the coordinator can't answer just now; wait a little and call again"))
         }
     };
-    let mut object = json!({ "success": false, "error": error.to_string(), "error_code": code });
+    let mut object = refusal(&error.to_string(), code, hint, notification);
+    // Whoever is refused here has nothing to wait for, unless it came too often.
+    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing()) {
+        object["action"] = "exit".into();
+    }
+    error_result(object)
+}
+
+/// The refusal of a call with wrong arguments. A model can read it and correct the call; many clients keep JSON-RPC errors
+/// from their models (MCP 2025-11-25, SEP-1303).
+pub(super) fn refused_arguments(tool: &Entry, problem: &str, notification: Option<&str>) -> CallToolResult {
+    let problem = excerpt(problem, LONGEST_PROBLEM);
+    error_result(refusal(&problem, "invalid_arguments", Some(&tool.arguments_hint()), notification))
+}
+
+fn refusal(error: &str, code: &str, hint: Option<&str>, notification: Option<&str>) -> Value {
+    let mut object = json!({ "success": false, "error": error, "error_code": code });
     if let Some(hint) = hint {
         object["hint"] = hint.into();
     }
     if let Some(notification) = notification {
         object["notification"] = notification.into();
     }
-    // Whoever is refused here has nothing to wait for, unless it came too often.
-    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing()) {
-        object["action"] = "exit".into();
-    }
+    object
+}
+
+fn error_result(object: Value) -> CallToolResult {
     let mut result = CallToolResult::error(vec![ContentBlock::text(object.to_string())]);
     result.structured_content = Some(object);
     result

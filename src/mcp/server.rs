@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::envelope::{CallError, Incoming, Sender, answer, refused};
+use super::envelope::{CallError, Incoming, Sender, answer, refused, refused_arguments};
 use super::gate::Gate;
 use super::patience::Patience;
 use super::refusals::RefusalLog;
@@ -31,8 +31,6 @@ use crate::domain::printable::excerpt;
 use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
 
-/// Characters of what is said of a malformed call, which quotes it.
-const LONGEST_PROBLEM: usize = 400;
 /// Characters of a name that an error quotes.
 const LONGEST_NAME: usize = 80;
 
@@ -140,7 +138,7 @@ impl Connection {
         );
         // On the heap: each layer around a future has a place for it of its own, and a thousand calls may wait.
         let answered = async {
-            let answered = patience.spend(tool.waits, Box::pin(self.answer(&tool, &incoming))).await;
+            let answered = patience.spend(tool.waits, Box::pin(self.answer(tool, &incoming))).await;
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");
                 // Nobody reads it.
@@ -176,8 +174,8 @@ impl Connection {
             }
             Err(CallError::Arguments(problem)) => {
                 // Without the words, which may hold what was sent: a passkey, perhaps.
-                tracing::debug!("malformed tool call");
-                Err(ErrorData::invalid_params(format!("{name}: {}", excerpt(&problem, LONGEST_PROBLEM)), None))
+                tracing::debug!("tool call with wrong arguments");
+                Ok(refused_arguments(tool, &problem, notification).into())
             }
         }
     }

@@ -31,6 +31,7 @@ mod update_task_status;
 mod wait_for_work;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -132,12 +133,30 @@ pub(super) struct Called {
 }
 
 /// What the envelope needs to know of a tool.
-#[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
     /// [`ToolSpec::WAITS`].
     pub(super) waits: bool,
     pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
+    /// The schema of its arguments.
+    schema: Arc<JsonObject>,
+}
+
+impl Entry {
+    /// Tells a caller with wrong arguments which ones the tool takes.
+    pub(super) fn arguments_hint(&self) -> String {
+        let required = self.schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let names = self.schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let (required, optional): (Vec<&str>, Vec<&str>) =
+            names.map(String::as_str).partition(|name| required.iter().any(|each| each == name));
+        let mut hint = "correct the arguments and call again".to_owned();
+        for (kind, names) in [("required", required), ("optional", optional)] {
+            if !names.is_empty() {
+                let _ = write!(hint, "; {kind}: {}", names.join(", "));
+            }
+        }
+        hint
+    }
 }
 
 /// A tool in the list.
@@ -159,24 +178,25 @@ impl Tool {
             .destructive(false)
             .idempotent(T::EFFECT != Effect::Changes)
             .open_world(false);
-        let definition = Definition::new(T::NAME, T::TEXT, Arc::new(input_schema::<T>())).with_annotations(annotations);
-        let entry = Entry { name: T::NAME, waits: T::WAITS, call: |incoming| Box::pin(run::<T>(incoming)) };
+        let schema = Arc::new(input_schema::<T>());
+        let definition = Definition::new(T::NAME, T::TEXT, Arc::clone(&schema)).with_annotations(annotations);
+        let entry = Entry { name: T::NAME, waits: T::WAITS, call: |incoming| Box::pin(run::<T>(incoming)), schema };
         Self { definition, entry }
     }
 }
 
 impl Tools {
     fn of<const N: usize>(tools: [Tool; N]) -> Self {
-        let entries = tools.iter().map(|tool| (tool.entry.name, tool.entry)).collect();
-        Self { in_order: tools.into_iter().map(|tool| tool.definition).collect(), entries }
+        let (in_order, entries): (Vec<_>, Vec<_>) = tools.into_iter().map(|tool| (tool.definition, tool.entry)).unzip();
+        Self { in_order, entries: entries.into_iter().map(|entry| (entry.name, entry)).collect() }
     }
 
     pub(super) fn definitions(&self) -> &[Definition] {
         &self.in_order
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Entry> {
-        self.entries.get(name).copied()
+    pub(super) fn find(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
     }
 }
 

@@ -12,7 +12,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use crate::contract::bed::{Bed, Door, TOKEN};
 use crate::contract::client::{Answer, Client};
 
-const MALFORMED: i64 = -32602;
+/// The code of the refusal of wrong arguments.
+const INVALID: &str = "invalid_arguments";
 /// As long as a message may be, nearly.
 const TOO_LONG: usize = 1_000_000;
 /// Longest answer to it: nobody gets their own megabyte back.
@@ -143,7 +144,7 @@ struct Mistake {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What no such argument can be: an error that names the tool and the argument.
+    /// What no such argument can be: a refusal that names the argument.
     Form,
     /// Refused in either way.
     TooLong,
@@ -154,13 +155,15 @@ enum Kind {
 
 impl Mistake {
     #[track_caller]
-    fn check(&self, tool: &str, answer: Answer) {
+    fn check(&self, answer: Answer) {
         let length = format!("{answer:?}").len();
         assert!(length < MAX_WORDS, "{}: an answer of {length} bytes", self.what);
         match (self.kind, answer) {
-            (_, Answer::Error { code: MALFORMED, message }) => {
-                let is_named = message.starts_with(&format!("{tool}: ")) && message.contains(&self.argument);
-                assert!(is_named, "{}: {message}", self.what);
+            (_, Answer::Refusal(object)) if object["error_code"] == INVALID => {
+                let message = object["error"].as_str().unwrap();
+                assert!(message.contains(&self.argument), "{}: {message}", self.what);
+                assert!(object["hint"].as_str().unwrap().contains(&self.argument), "{}: {object}", self.what);
+                assert!(object["action"].is_null(), "{}: {object}", self.what);
                 assert!(!message.chars().any(char::is_control), "{}: {message:?}", self.what);
                 assert!(self.kind != Kind::Unknown, "{}: {message}", self.what);
             }
@@ -179,7 +182,9 @@ impl Mistake {
 /// That a refusal is about the call and not about how often it was made.
 #[track_caller]
 fn check_fair(what: &str, refusal: &Value) {
-    assert!(refusal["error_code"] != "rate_limited" && refusal["error_code"] != "unavailable", "{what}: {refusal}");
+    for unfair in ["rate_limited", "unavailable", INVALID] {
+        assert_ne!(refusal["error_code"], unfair, "{what}: {refusal}");
+    }
 }
 
 fn shortened(value: &Value) -> String {
@@ -246,7 +251,7 @@ fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
         for mistakes in [of_form, others] {
             let asked: Vec<u64> = mistakes.iter().map(|mistake| client.begin(&tool.name, &mistake.arguments)).collect();
             for (mistake, id) in mistakes.iter().zip(asked) {
-                mistake.check(&tool.name, client.answer(id));
+                mistake.check(client.answer(id));
             }
         }
         check_unchanged(&before, &dump(&bed), &tool.name);
@@ -267,8 +272,7 @@ fn an_optional_argument_that_is_null_is_not_there() {
             // A report by the agent of before ended its launch.
             arguments["session_token"] = "sess_unknown".into();
         }
-        let answer = bed.client().call(&tool.name, &arguments);
-        assert!(!matches!(answer, Answer::Error { .. }), "{}: {answer:?}", tool.name);
+        check_read(&tool.name, &bed.client().call(&tool.name, &arguments));
     }
     // With a session, so that they come to be read.
     let mut agent = bed.agent_with("agt_a", &ticket);
@@ -276,11 +280,20 @@ fn an_optional_argument_that_is_null_is_not_there() {
     for tool in all.iter().filter(|tool| tool.is_for_sessions() && !is_last_word(&tool.name)) {
         let mut arguments = tool.sample(agent.shows("session_token"));
         arguments.as_object_mut().unwrap().extend(nulls.as_object().unwrap().clone());
-        let answer = agent.call(&tool.name, arguments);
-        assert!(!matches!(answer, Answer::Error { .. }), "{}: {answer:?}", tool.name);
+        check_read(&tool.name, &agent.call(&tool.name, arguments));
     }
     let last = json!({ "result": "success", "summary": null, "next_steps": null });
     agent.done("report_completed", last);
+}
+
+/// That the arguments of a call were taken.
+#[track_caller]
+fn check_read(tool: &str, answer: &Answer) {
+    match answer {
+        Answer::Refusal(object) => check_fair(tool, object),
+        Answer::Success(_) => {}
+        Answer::Error { .. } => panic!("{tool}: {answer:?}"),
+    }
 }
 
 fn is_last_word(tool: &str) -> bool {
@@ -329,15 +342,10 @@ fn ten_calls_of_a_tool_at_once_are_all_answered() {
         let mut client = bed.client();
         let asked: Vec<u64> = (0..10).map(|_| client.begin(&tool.name, &arguments)).collect();
         for id in asked {
-            match client.answer(id) {
-                Answer::Refusal(object) => check_fair(&tool.name, &object),
-                Answer::Success(_) => {}
-                error @ Answer::Error { .. } => panic!("{}: {error:?}", tool.name),
-            }
+            check_read(&tool.name, &client.answer(id));
         }
         // And once more, when all is said.
-        let again = client.call(&tool.name, &arguments);
-        assert!(!matches!(again, Answer::Error { .. }), "{}: {again:?}", tool.name);
+        check_read(&tool.name, &client.call(&tool.name, &arguments));
         let task = bed.task("tsk");
         let n_executions = task["executions"].as_array().unwrap().len();
         assert!(n_executions <= 1, "{}: {task}", tool.name);

@@ -23,7 +23,8 @@ macro_rules! contract {
                 an_answer_is_the_same_as_structure_and_as_text
                 a_refusal_has_one_form
                 a_negative_answer_is_no_refusal
-                a_malformed_call_names_the_tool_and_the_argument
+                a_malformed_call_names_the_argument
+                a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices
                 what_no_tool_asked_for_is_no_mistake
                 an_unknown_tool_and_params_that_are_none_are_told_so
                 an_id_has_a_grammar

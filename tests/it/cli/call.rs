@@ -87,7 +87,10 @@ fn a_refusal_is_printed_and_fails() {
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said.code, &answer["error_code"]), (1, &"invalid_session".into()));
     assert_eq!(said.stderr, "agent-coordinator: get_my_task: Invalid session token\n");
-    check_fails(&daemon, &["call", "get_my_task"], 1, "get_my_task: argument `session_token` is missing");
+    let said = daemon.cli(&["call", "get_my_task"]);
+    let answer: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((said.code, &answer["error_code"]), (1, &"invalid_arguments".into()));
+    assert_eq!(said.stderr, "agent-coordinator: get_my_task: argument `session_token` is missing\n");
     check_fails(&daemon, &["call", "no_such_tool"], 1, "unknown tool `no_such_tool`; there are: health_check");
 }
 

@@ -111,15 +111,6 @@ impl Answer {
             other => panic!("not refused with {error_code}: {other:?}"),
         }
     }
-
-    /// The words of the error with this code.
-    #[track_caller]
-    pub fn error(self, expected: i64) -> String {
-        match self {
-            Self::Error { code, message } if code == expected => message,
-            other => panic!("no error {expected}: {other:?}"),
-        }
-    }
 }
 
 /// One connection.

@@ -113,9 +113,7 @@ pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
     // Others, and who doesn't say which start it is, are none of that.
     start("crd_two", "1.1").done("wait_for_work", json!({}));
     bed.coordinator("crd_one").done("wait_for_work", json!({}));
-    let error = start("crd_one", "8").call("wait_for_work", json!({})).error(-32602);
-    assert!(
-        error.contains("argument `coordinator_incarnation`: `8` is no incarnation: expected NUMBER.MARK"),
-        "{error}"
-    );
+    let refusal = start("crd_one", "8").call("wait_for_work", json!({})).refusal("invalid_arguments");
+    let words = "argument `coordinator_incarnation`: `8` is no incarnation: expected NUMBER.MARK";
+    assert!(refusal["error"].as_str().unwrap().contains(words), "{refusal}");
 }

@@ -37,14 +37,17 @@ pub fn a_negative_answer_is_no_refusal(bed: &Bed) {
 
 const MALFORMED: i64 = -32602;
 
-pub fn a_malformed_call_names_the_tool_and_the_argument(bed: &Bed) {
+pub fn a_malformed_call_names_the_argument(bed: &Bed) {
     bed.with_a_task();
     let token = bed.agent("agt_a").shows("session_token").to_owned();
     let mut client = bed.client();
     let mut check = |tool: &str, mut arguments: Value, expected: &str| {
         arguments["coordinator_token"] = TOKEN.into();
-        let words = client.call(tool, &arguments).error(MALFORMED);
-        assert_eq!(words, format!("{tool}: {expected}"));
+        let refusal = client.call(tool, &arguments).refusal("invalid_arguments");
+        assert_eq!(refusal["error"], expected, "{tool}");
+        assert!(refusal["hint"].as_str().unwrap().starts_with("correct the arguments and call again"), "{refusal}");
+        // The agent can call again with other arguments.
+        assert_eq!((&refusal["action"], &refusal["notification"]), (&Value::Null, &Value::Null), "{refusal}");
     };
     check("authenticate", json!({}), "arguments: missing field `agent_id`");
     check("authenticate", json!({ "agent_id": "a", "project_id": "p" }), "arguments: missing field `passkey`");
@@ -85,6 +88,23 @@ pub fn a_malformed_call_names_the_tool_and_the_argument(bed: &Bed) {
     );
 }
 
+pub fn a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices(bed: &Bed) {
+    bed.with_a_task();
+    let mut agent = bed.agent("agt_a");
+    agent.done("get_my_task", json!({}));
+    bed.set_task("tsk", "blocked");
+    let refusal = agent.call("report_completed", json!({ "result": "great", "summary": "s" }));
+    let expected = json!({
+        "success": false,
+        "error": "argument `result`: unknown variant `great`, expected one of `success`, `failed`, `blocked`",
+        "error_code": "invalid_arguments",
+        "hint": "correct the arguments and call again; required: result, session_token; optional: next_steps, summary",
+        "notification": "There is a notification. Call get_notifications and read it.",
+    });
+    assert_eq!(refusal.refusal("invalid_arguments"), expected);
+    agent.done("report_completed", json!({ "result": "blocked" }));
+}
+
 /// Older and newer clients send more.
 pub fn what_no_tool_asked_for_is_no_mistake(bed: &Bed) {
     bed.with_a_task();
@@ -120,10 +140,11 @@ pub fn an_id_has_a_grammar(bed: &Bed) {
     let mut ask =
         |project: &str| coordinator.call("should_start", json!({ "agent_id": "agt_a", "project_id": project }));
     for project in ["", "../etc", "_x", "-x", ".x", "a b", "a/b", "é", "a\u{202e}", &"x".repeat(65)] {
-        let words = ask(project).error(MALFORMED);
+        let refusal = ask(project).refusal("invalid_arguments");
+        let words = refusal["error"].as_str().unwrap();
         let expected = "is not a valid project id: expected 1 to 64 of letters, digits, `.`, `_`, `-`, beginning with a \
                         letter or digit";
-        assert!(words.starts_with("should_start: argument `project_id`: `") && words.ends_with(expected), "{words}");
+        assert!(words.starts_with("argument `project_id`: `") && words.ends_with(expected), "{words}");
     }
     for project in ["x", "7", "X._-9", &"x".repeat(64)] {
         assert_eq!(ask(project).success()["reason"], "unknown", "{project}");

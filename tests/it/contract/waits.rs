@@ -209,8 +209,8 @@ pub fn who_waits_says_its_name(bed: &Bed) {
         ("list_stop_requests", json!({})),
         ("report_status", json!({ "max_concurrent": 1 })),
     ] {
-        let words = nameless.call(tool, arguments).error(-32602);
-        assert_eq!(words, format!("{tool}: argument `coordinator_id` is missing"));
+        let refusal = nameless.call(tool, arguments).refusal("invalid_arguments");
+        assert_eq!(refusal["error"], "argument `coordinator_id` is missing", "{tool}");
     }
 }
 

@@ -208,10 +208,10 @@ fn malformed_older_calls_say_what_was_expected() {
     let token = agent.token.clone();
     let mut check = |tool: &str, mut arguments: Value, expected: &str| {
         arguments["session_token"] = token.as_str().into();
-        let answer = agent.client.call_raw(tool, &arguments);
-        assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.starts_with(&format!("{tool}: {expected}")), "{message}");
+        let answer = agent.client.call(tool, &arguments);
+        assert_eq!(answer["error_code"], "invalid_arguments", "{answer}");
+        let message = answer["error"].as_str().unwrap();
+        assert!(message.starts_with(expected), "{tool}: {message}");
     };
     check("report_execution_start", json!({}), "arguments: missing field `task_id`");
     check("report_execution_start", json!({ "task_id": "../x" }), "argument `task_id`: `../x` is not a valid task id");
@@ -221,8 +221,8 @@ fn malformed_older_calls_say_what_was_expected() {
     check("get_agent_action", json!({ "agent_id": "agt_a" }), "arguments: missing field `project_id`");
     check("get_agent_action", json!({ "agent_id": "", "project_id": "p" }), "argument `agent_id`: `` is not a valid");
     check("should_start", json!({ "agent_id": "agt_a", "project_id": 7 }), "argument `project_id`: invalid type");
-    let missing = daemon.client().call_raw("get_pending_tasks", &json!({}));
-    assert_eq!(missing["error"]["message"], "get_pending_tasks: argument `session_token` is missing");
+    let missing = call(&daemon, "get_pending_tasks", json!({}));
+    assert_eq!(missing["error"], "argument `session_token` is missing");
     let stranger = json!({ "session_token": "sess_x" });
     check_refused(&call(&daemon, "get_pending_tasks", stranger), "invalid_session", "Invalid session token");
 }

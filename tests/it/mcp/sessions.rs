@@ -87,7 +87,7 @@ fn no_secret_is_in_the_log() {
     let ticket = super::claim(&daemon, "agt_a");
     let by_ticket = ByHand::with(&daemon, "agt_a", &ticket);
     let mistyped = json!({ "agent_id": "agt_a", "passkey": 271_828_182, "project_id": "prj" });
-    assert_eq!(daemon.client().call_raw("authenticate", &mistyped)["error"]["code"], -32602);
+    assert_eq!(daemon.client().call("authenticate", &mistyped)["error_code"], "invalid_arguments");
     let log = daemon.log();
     for secret in ["key_a", &ann.token, &ticket, &by_ticket.token, "271828182", "a summary"] {
         let line = log.lines().find(|line| line.contains(secret));
