@@ -22,6 +22,7 @@ pub mod key;
 pub mod language;
 pub mod launch;
 pub mod limits;
+pub mod nearest;
 pub mod next_action;
 pub mod notice;
 pub mod older_clients;

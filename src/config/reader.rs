@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::domain::Secret;
+use crate::domain::nearest::nearest;
 use crate::domain::printable::is_unprintable;
 
 use super::environment::Environment;
@@ -558,17 +559,4 @@ fn clean(message: &impl Display) -> String {
 fn shown(c: char) -> impl Iterator<Item = char> {
     let (plain, escaped) = if is_unprintable(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
     plain.into_iter().chain(escaped.into_iter().flatten())
-}
-
-/// The known word that `word` was probably meant to be.
-pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    if word.len() > MAX_QUOTED {
-        return None;
-    }
-    let word = word.to_ascii_lowercase().replace('-', "_");
-    known
-        .map(|known| (strsim::normalized_damerau_levenshtein(&word, known), known))
-        .filter(|(likeness, _)| *likeness >= 0.6)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, known)| known)
 }

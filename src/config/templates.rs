@@ -3,7 +3,7 @@
 //!
 //! A text in braces that is none of these words, nor nearly one, is left as it is: JSON and shell patterns need no quoting.
 
-use super::reader::nearest;
+use crate::domain::nearest::nearest;
 
 /// What a word in braces stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
