@@ -3,6 +3,7 @@
 //! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
 //! `service` and `domain`.
 
+mod arguments;
 mod cancels;
 mod deprecated;
 mod envelope;

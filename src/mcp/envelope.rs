@@ -10,6 +10,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::arguments::UnknownArguments;
 use super::gate::Gate;
 use super::tools::Entry;
 use crate::domain::credential::CredentialKind;
@@ -75,6 +76,8 @@ pub(super) struct Incoming<'a> {
     pub(super) sender: &'a Sender,
     pub(super) coordinator_token: &'a Secret,
     pub(super) arguments: &'a JsonObject,
+    /// The schema of the tool's arguments.
+    pub(super) schema: &'a JsonObject,
 }
 
 /// Why a call has no result.
@@ -101,12 +104,19 @@ impl From<Refusal> for CallError {
 pub(super) trait Who: Sized + Send {
     /// The arguments by which the caller shows who it is; every tool for this kind of caller has them.
     const ARGUMENTS: &'static [IdentityArgument];
+    /// What tools for this kind of caller do with arguments that they do not know.
+    const UNKNOWN: UnknownArguments;
 
     fn find(incoming: &Incoming<'_>) -> impl Future<Output = Result<Self, CallError>> + Send;
 
+    /// The agent behind it, if it has shown a session.
+    fn caller(&self) -> Option<&Caller> {
+        None
+    }
+
     /// Whether it was told something that it hasn't dealt with (seed 000).
     fn has_notices(&self) -> bool {
-        false
+        self.caller().is_some_and(|caller| caller.launch.n_notices > 0)
     }
 }
 
@@ -127,6 +137,7 @@ pub(super) struct Visitor {
 
 impl Who for Visitor {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
+    const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         if incoming.sender.peer.kind().is_some() {
@@ -161,6 +172,7 @@ impl Newcomer {
 
 impl Who for Newcomer {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         Ok(Self { transport: incoming.sender.transport(), launch: incoming.sender.launch().cloned() })
@@ -178,6 +190,7 @@ const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
 
 impl Who for AgentSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
@@ -187,8 +200,8 @@ impl Who for AgentSession {
         Ok(Self(Box::new(noted(caller))))
     }
 
-    fn has_notices(&self) -> bool {
-        self.0.launch.n_notices > 0
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.0)
     }
 }
 
@@ -197,6 +210,7 @@ pub(super) struct Asker(pub(super) Option<Box<Caller>>);
 
 impl Who for Asker {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
@@ -209,8 +223,8 @@ impl Who for Asker {
         Ok(Self(Some(Box::new(noted(caller)))))
     }
 
-    fn has_notices(&self) -> bool {
-        self.0.as_ref().is_some_and(|caller| caller.launch.n_notices > 0)
+    fn caller(&self) -> Option<&Caller> {
+        self.0.as_deref()
     }
 }
 
@@ -219,14 +233,15 @@ pub(super) struct TaskSession(pub(super) Box<Caller>);
 
 impl Who for TaskSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let AgentSession(caller) = AgentSession::find(incoming).await?;
         Ok(Self(for_purpose(Purpose::Task, "get_next_action", caller)?))
     }
 
-    fn has_notices(&self) -> bool {
-        self.0.launch.n_notices > 0
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.0)
     }
 }
 
@@ -235,10 +250,15 @@ pub(super) struct ChatSession(pub(super) Box<Caller>);
 
 impl Who for ChatSession {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let AgentSession(caller) = AgentSession::find(incoming).await?;
         Ok(Self(for_purpose(Purpose::Chat, "get_my_task", caller)?))
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.0)
     }
 }
 
@@ -253,6 +273,7 @@ pub(super) struct Reporter(pub(super) Box<Caller>);
 
 impl Who for Reporter {
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
+    const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
@@ -262,8 +283,8 @@ impl Who for Reporter {
         Ok(Self(for_purpose(Purpose::Task, "logout", Box::new(noted(caller)))?))
     }
 
-    fn has_notices(&self) -> bool {
-        self.0.launch.n_notices > 0
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.0)
     }
 }
 
@@ -285,6 +306,7 @@ pub(super) struct Coordinator {
 }
 
 impl Who for Coordinator {
+    const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
     const ARGUMENTS: &'static [IdentityArgument] = &[
         IdentityArgument {
             name: "coordinator_token",
@@ -334,6 +356,7 @@ impl Who for Coordinator {
 pub(super) struct NamedCoordinator(pub(super) CoordinatorId);
 
 impl Who for NamedCoordinator {
+    const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
     const ARGUMENTS: &'static [IdentityArgument] = &[
         Coordinator::ARGUMENTS[0],
         IdentityArgument { is_required: true, ..Coordinator::ARGUMENTS[1] },

@@ -125,6 +125,7 @@ impl Connection {
             sender,
             coordinator_token: &coordinator_token,
             arguments: &arguments,
+            schema: tool.schema(),
         };
         let span = tracing::info_span!(
             "tool_call",

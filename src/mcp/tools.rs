@@ -42,8 +42,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::arguments::{UnknownArguments, count_unknown, describe_foreign, describe_unknown};
 use super::envelope::{CallError, Incoming, Who};
 use crate::service::{Service, ServiceError};
+use crate::telemetry::counters;
 
 /// The list.
 pub(super) fn all() -> Tools {
@@ -100,6 +102,8 @@ pub(super) trait ToolSpec {
     const WAITS: bool = false;
     /// Whether it deals with what its caller was told: its answer doesn't tell once more.
     const IS_ABOUT_NOTICES: bool = false;
+    /// Arguments that older clients send, and that its schema does not have.
+    const OLDER_ARGUMENTS: &'static [&'static str] = &[];
     type Who: Who;
     type Input: DeserializeOwned + JsonSchema + Send;
     type Output: Serialize;
@@ -143,6 +147,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    pub(super) fn schema(&self) -> &JsonObject {
+        &self.schema
+    }
+
     /// Tells a caller with wrong arguments which ones the tool takes.
     pub(super) fn arguments_hint(&self) -> String {
         let required = self.schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -213,6 +221,7 @@ async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
 }
 
 async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
+    check_names::<T>(incoming, &who)?;
     // Clients fill in what a model leaves out: an argument that is null is not there.
     let given = incoming.arguments.iter().filter(|(_, value)| !value.is_null());
     let input = Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect());
@@ -222,6 +231,23 @@ async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<Js
         Ok(Value::Object(object)) => Ok(object),
         other => unreachable!("the output of {} is an object, not {other:?}", T::NAME),
     }
+}
+
+/// Refuses arguments that the tool does not know, or counts them, and refuses those that name another agent or project.
+fn check_names<T: ToolSpec>(incoming: &Incoming<'_>, who: &T::Who) -> Result<(), CallError> {
+    let Incoming { arguments, schema, .. } = incoming;
+    let problem = match T::Who::UNKNOWN {
+        UnknownArguments::Refuse => describe_unknown(arguments, schema, T::OLDER_ARGUMENTS),
+        UnknownArguments::Ignore => {
+            let n_unknown = count_unknown(arguments, schema);
+            if n_unknown > 0 {
+                counters::UNKNOWN_ARGUMENTS.add_many(T::NAME, u64::try_from(n_unknown).unwrap_or(u64::MAX));
+            }
+            None
+        }
+    };
+    let foreign = || describe_foreign(arguments, &who.caller()?.session.key);
+    problem.or_else(foreign).map_or(Ok(()), |problem| Err(CallError::Arguments(problem)))
 }
 
 /// Names the argument and what was expected.
@@ -254,7 +280,21 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
         }
     }
     schema.entry("properties").or_insert_with(|| json!({}));
+    if T::Who::UNKNOWN == UnknownArguments::Refuse {
+        close(&mut schema);
+    }
     schema
+}
+
+/// Says of the objects of a schema that they have no other properties.
+fn close(schema: &mut JsonObject) {
+    if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
+        close(items);
+    }
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().filter_map(Value::as_object_mut).for_each(close);
+        schema.insert("additionalProperties".to_owned(), false.into());
+    }
 }
 
 /// Takes from the arguments of a schema, and from those within them, what some clients don't take.

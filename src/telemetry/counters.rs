@@ -28,6 +28,13 @@ pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
 pub static FORGOTTEN: ByWord =
     ByWord::new("agent_coordinator_forgotten_total", "What was too old to be kept, by what it was.", "what");
 
+/// Arguments of calls that a tool for coordinators does not know and ignored, by tool.
+pub static UNKNOWN_ARGUMENTS: ByWord = ByWord::new(
+    "agent_coordinator_unknown_arguments_total",
+    "Arguments of calls that a tool for coordinators does not know and ignored, by tool.",
+    "tool",
+);
+
 /// A counter for each word of a small set.
 #[derive(Debug)]
 pub struct ByWord {
@@ -88,7 +95,7 @@ impl Exposition {
     /// Everything that this process counts.
     pub fn of_process() -> Self {
         let mut text = Self::default();
-        for by_word in [&ENDS, &FORGOTTEN] {
+        for by_word in [&ENDS, &FORGOTTEN, &UNKNOWN_ARGUMENTS] {
             let counts = by_word.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
             text.family(by_word.name, by_word.help, "counter");
             for (word, n) in counts {

@@ -276,10 +276,13 @@ fn an_optional_argument_that_is_null_is_not_there() {
     }
     // With a session, so that they come to be read.
     let mut agent = bed.agent_with("agt_a", &ticket);
-    let nulls = json!({ "timeout_seconds": 0, "reason": null, "token": null });
+    let nulls = json!({ "reason": null, "token": null, "no_such_argument": null });
     for tool in all.iter().filter(|tool| tool.is_for_sessions() && !is_last_word(&tool.name)) {
         let mut arguments = tool.sample(agent.shows("session_token"));
         arguments.as_object_mut().unwrap().extend(nulls.as_object().unwrap().clone());
+        if tool.arguments.contains_key("timeout_seconds") {
+            arguments["timeout_seconds"] = 0.into();
+        }
         check_read(&tool.name, &agent.call(&tool.name, arguments));
     }
     let last = json!({ "result": "success", "summary": null, "next_steps": null });
@@ -350,6 +353,26 @@ fn ten_calls_of_a_tool_at_once_are_all_answered() {
         let n_executions = task["executions"].as_array().unwrap().len();
         assert!(n_executions <= 1, "{}: {task}", tool.name);
         assert_eq!(bed.client().call("health_check", &json!({})).success()["status"], "ok");
+    }
+}
+
+#[test]
+fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
+    let bed = Bed::behind(Door::InProcess);
+    let ticket = at_work(&bed);
+    let agent = bed.agent_with("agt_a", &ticket);
+    for tool in tools(&mut bed.client()) {
+        let mut arguments = tool.sample(agent.shows("session_token"));
+        arguments["no_such_argument"] = 1.into();
+        // A chat's tools are refused before their arguments are read.
+        match bed.client().call(&tool.name, &arguments) {
+            Answer::Refusal(object) if object["error_code"] == INVALID => {
+                assert!(tool.is_for_sessions() || tool.name == "authenticate", "{}: {object}", tool.name);
+                assert_eq!(object["error"], "argument `no_such_argument` is unknown", "{}", tool.name);
+            }
+            Answer::Refusal(object) if object["error_code"] == "wrong_purpose" => {}
+            other => assert!(!tool.is_for_sessions() && tool.name != "authenticate", "{}: {other:?}", tool.name),
+        }
     }
 }
 

@@ -135,3 +135,13 @@ fn the_numbers_are_there_for_monitoring() {
     fs::write(daemon.work().join("go"), "").unwrap();
     daemon.until_ended("other");
 }
+
+#[test]
+fn arguments_that_a_tool_of_coordinators_ignores_are_counted() {
+    let daemon = Daemon::running("");
+    let name = "agent_coordinator_unknown_arguments_total{tool=\"should_start\"}";
+    assert_eq!(sample(&daemon.done(&["metrics"]), name), None);
+    let arguments = json!({ "agent_id": "agt", "project_id": "prj", "newer": 1, "newest": true, "none": null });
+    assert_eq!(daemon.client().call("should_start", &arguments)["reason"], "unknown");
+    assert_eq!(sample(&daemon.done(&["metrics"]), name), Some(2));
+}

@@ -17,6 +17,10 @@ pub(in crate::mcp) struct CreateTasksBatch;
 pub(in crate::mcp) struct Input {
     /// The tasks, at most 100. All of them are added, or none.
     tasks: Vec<Entry>,
+    /// The task that those tasks are part of which don't say it themselves: yours, or a part of that.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    parent_task_id: Option<TaskId>,
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -30,7 +34,7 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "String")]
     description: Option<String>,
-    /// The task it is part of: a local_id of this call, or the id of a task of yours. Leave it out for something that isn't part of your work.
+    /// The task it is part of: a local_id of this call, or the id of a task of yours. Without one here or for all tasks, it is something that isn't part of your work.
     #[serde(default)]
     #[schemars(with = "String")]
     parent_task_id: Option<String>,
@@ -80,7 +84,13 @@ impl ToolSpec for CreateTasksBatch {
     type Output = Output;
 
     async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
-        let drafts: Vec<Draft> = input.tasks.into_iter().map(Draft::from).collect();
+        let mut drafts: Vec<Draft> = input.tasks.into_iter().map(Draft::from).collect();
+        if let Some(parent) = input.parent_task_id {
+            let parent = String::from(parent);
+            for draft in drafts.iter_mut().filter(|draft| draft.parent.is_none()) {
+                draft.parent = Some(parent.clone());
+            }
+        }
         let created = service.create_tasks(&caller, &drafts).await?;
         tracing::info!(n_tasks = created.tasks.len(), "agent added tasks");
         Ok(Output {

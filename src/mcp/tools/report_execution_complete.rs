@@ -16,7 +16,7 @@ pub(in crate::mcp) struct ReportExecutionComplete;
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
     /// The execution_id that report_execution_start returned.
-    #[serde(default)]
+    #[serde(default, alias = "execution_log_id")]
     #[schemars(with = "String")]
     execution_id: Option<ExecutionId>,
     /// 0: the task is done; anything else: it failed.
@@ -41,6 +41,7 @@ impl ToolSpec for ReportExecutionComplete {
     const TEXT: &'static str =
         "Deprecated: use report_completed. Reports how your work ended and ends your session; exit afterwards.";
     const EFFECT: Effect = Effect::ChangesOnce;
+    const OLDER_ARGUMENTS: &'static [&'static str] = &["execution_log_id", "duration_seconds", "log_file_path"];
     type Who = Reporter;
     type Input = Input;
     type Output = Output;

@@ -105,13 +105,48 @@ pub fn a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices(bed: &Bed) {
     agent.done("report_completed", json!({ "result": "blocked" }));
 }
 
-/// Older and newer clients send more.
-pub fn what_no_tool_asked_for_is_no_mistake(bed: &Bed) {
+/// Coordinators of other versions may send more.
+pub fn a_tool_of_coordinators_ignores_what_it_does_not_know(bed: &Bed) {
     bed.with_a_task();
     let more = json!({ "verbose": true, "coordinator_id": "crd_x", "session_token": "sess_x", "limit": "many" });
     assert_eq!(bed.client().call("health_check", &more).success()["status"], "ok");
-    let more = json!({ "result": "success", "agent_id": "agt_b", "since": [1, { "a": null }] });
-    assert_eq!(bed.agent("agt_a").done("get_my_task", more)["task"]["task_id"], "tsk");
+    let mut coordinator = bed.coordinator("crd_x");
+    let more = json!({ "verbose": true, "agent_id": "agt_b", "project_id": "prj", "since": [1, { "a": null }] });
+    assert_eq!(coordinator.done("list_active_projects_with_agents", more.clone())["success"], true);
+    assert_eq!(coordinator.done("should_start", more)["reason"], "no_work");
+}
+
+pub fn a_tool_of_agents_refuses_what_it_does_not_know(bed: &Bed) {
+    bed.with_a_task();
+    let mut agent = bed.agent("agt_a");
+    let mut check = |tool: &str, arguments: Value, expected: &str| {
+        let refusal = agent.call(tool, arguments).refusal("invalid_arguments");
+        assert_eq!(refusal["error"], expected, "{tool}");
+    };
+    let unknown = "argument `parent_id` is unknown, the nearest is `parent_task_id`";
+    check("create_task", json!({ "title": "t", "parent_id": "tsk" }), unknown);
+    let part = json!({ "local_id": "a", "title": "t", "parent_id": "tsk" });
+    let unknown = "argument `tasks[0].parent_id` is unknown, the nearest is `parent_task_id`";
+    check("create_tasks_batch", json!({ "tasks": [part] }), unknown);
+    check("get_my_task", json!({ "verbose": true }), "argument `verbose` is unknown");
+    check("logout", json!({ "since": [1, { "a": null }] }), "argument `since` is unknown");
+    let misspelt = "argument `sumary` is unknown, the nearest is `summary`";
+    check("report_completed", json!({ "result": "success", "sumary": "s" }), misspelt);
+    let foreign = "argument `agent_id`: this session is of `agt_a`, not of `agt_b`; leave the argument out";
+    check("get_my_task", json!({ "agent_id": "agt_b" }), foreign);
+    let foreign = "argument `project_id`: this session is of `prj`, not of `prj_2`; leave the argument out";
+    check("report_completed", json!({ "result": "success", "project_id": "prj_2" }), foreign);
+
+    let mut arguments = credentials("agt_b", "key_b", "prj");
+    arguments["role"] = "admin".into();
+    let refusal = bed.client().call("authenticate", &arguments).refusal("invalid_arguments");
+    assert_eq!((&refusal["error"], &refusal["action"]), (&"argument `role` is unknown".into(), &Value::Null));
+
+    // What says who calls is accepted by every tool, and null is absent.
+    let more = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_token": null, "verbose": null });
+    assert_eq!(agent.done("get_my_task", more)["task"]["task_id"], "tsk");
+    let more = json!({ "coordinator_token": TOKEN, "token": "x", "wait_for_previous": true });
+    assert_eq!(agent.done("get_my_task_progress", more)["tasks"][0]["id"], "tsk");
 }
 
 pub fn an_unknown_tool_and_params_that_are_none_are_told_so(bed: &Bed) {
@@ -209,7 +244,10 @@ pub fn a_schema_has_nothing_that_some_client_does_not_take(bed: &Bed) {
             assert!(shape["type"].is_string() && shape["description"].is_string(), "{name}, {argument}: {shape}");
         }
         let required = schema["required"].as_array().cloned().unwrap_or_default();
-        assert_eq!(required.contains(&"session_token".into()), !for_others.contains(&name), "{name}: {text}");
+        let is_for_sessions = !for_others.contains(&name);
+        assert_eq!(required.contains(&"session_token".into()), is_for_sessions, "{name}: {text}");
+        let is_closed = schema["additionalProperties"] == false;
+        assert_eq!(is_closed, is_for_sessions || name == "authenticate", "{name}: {text}");
         assert!(tool["description"].as_str().unwrap().len() > 20 && tool["outputSchema"].is_null(), "{tool}");
     }
 }

@@ -137,7 +137,8 @@ pub fn a_session_reaches_its_own_work_only(bed: &Bed) {
     set("tsk_elsewhere").refusal("task_not_found");
     set("tsk_nowhere").refusal("task_not_found");
     // Bob's token is Bob, whatever else is said.
-    bob.done("report_completed", json!({ "result": "failed", "agent_id": "agt_a", "task_id": "tsk" }));
+    bob.call("report_completed", json!({ "result": "failed", "agent_id": "agt_a" })).refusal("invalid_arguments");
+    bob.done("report_completed", json!({ "result": "failed", "agent_id": "agt_b" }));
     let statuses = (bed.task("tsk")["status"].clone(), bed.task("tsk_bobs")["status"].clone());
     assert_eq!(statuses, ("in_progress".into(), "blocked".into()));
     ann.done("report_completed", json!({ "result": "success" }));

@@ -92,6 +92,23 @@ fn a_batch_is_made_whole_with_real_ids_for_local_ones() {
 }
 
 #[test]
+fn a_parent_of_the_whole_batch_is_that_of_the_tasks_without_one() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let tasks = [entry("branch", "", &[]), entry("leaf", "branch", &[])];
+    let answer = ann.call("create_tasks_batch", json!({ "parent_task_id": "tsk", "tasks": tasks }));
+    let branch = json!({
+        "id": answer["local_id_to_real_id"]["branch"], "title": "branch", "status": "todo", "parent_task_id": "tsk",
+        "assignee_id": "agt_a",
+    });
+    assert_eq!(answer["tasks"][0], branch, "{answer}");
+    assert_eq!(answer["tasks"][1]["parent_task_id"], branch["id"], "{answer}");
+    let unknown = json!({ "parent_task_id": "tsk_x", "tasks": [entry("a", "", &[])] });
+    let error = "Task `a` of the batch: There is no task tsk_x in project prj";
+    check_refused(&ann.call("create_tasks_batch", unknown), "task_not_found", error);
+}
+
+#[test]
 fn a_batch_that_cannot_be_is_not_made_at_all() {
     let daemon = Daemon::crowded("", &world(MINE));
     let n_tasks = || daemon.json(&["task", "list"]).as_array().unwrap().len();

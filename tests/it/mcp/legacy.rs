@@ -106,6 +106,9 @@ fn an_older_coordinator_and_its_agent_get_through() {
         })
     );
     assert_eq!(agent.call("report_execution_complete", ended), completed);
+    // The name that the standalone runner has for it.
+    let again = json!({ "execution_log_id": execution, "exit_code": 0, "duration_seconds": 1.5 });
+    assert_eq!(agent.call("report_execution_complete", again), completed);
     assert_eq!(daemon.task_status("tsk"), "done");
     let task = daemon.json(&["task", "show", "tsk"]);
     assert_eq!(task["executions"].as_array().unwrap().len(), 1, "{task}");
