@@ -30,7 +30,8 @@ pub enum Refusal {
     SessionOfSocket { socket: PathBuf },
     #[error("Agents are not served over HTTP here (`http.agents` is off)")]
     AgentsNotOverHttp,
-    #[error("Session has ended")]
+    /// It begins with words by which older clients know that they have to authenticate again.
+    #[error("Invalid session: it has ended")]
     SessionEnded,
     #[error("Session has expired")]
     SessionExpired,

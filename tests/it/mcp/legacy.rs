@@ -125,6 +125,68 @@ fn an_older_coordinator_and_its_agent_get_through() {
     );
 }
 
+/// A client of the older system that polls: it authenticates again if the words of a refusal contain `invalid` or `expired`, in
+/// whatever case, and does one task at a time.
+struct Poller<'a> {
+    daemon: &'a Daemon,
+    token: Option<Value>,
+}
+
+impl Poller<'_> {
+    fn authenticate(&mut self) {
+        let opened = call(self.daemon, "authenticate", json!({ "agent_id": "agt_b", "passkey": "key_b" }));
+        assert_eq!(opened["success"], true, "{opened}");
+        self.token = Some(opened["session_token"].clone());
+    }
+
+    fn call(&self, tool: &str, mut arguments: Value) -> Value {
+        arguments["session_token"] = self.token.clone().unwrap();
+        call(self.daemon, tool, arguments)
+    }
+
+    /// One turn of its loop; the task that it did.
+    fn turn(&mut self) -> Option<String> {
+        if self.token.is_none() {
+            self.authenticate();
+        }
+        let mut pending = self.call("get_pending_tasks", json!({}));
+        if pending["success"] == false {
+            let error = pending["error"].as_str().unwrap().to_lowercase();
+            assert!(error.contains("invalid") || error.contains("expired"), "it would never come back: {error}");
+            self.authenticate();
+            pending = self.call("get_pending_tasks", json!({}));
+        }
+        let task = pending["tasks"].as_array().unwrap().first()?["task_id"].as_str().unwrap().to_owned();
+        let begun = self.call("report_execution_start", json!({ "task_id": task }));
+        assert_eq!(begun["success"], true, "{begun}");
+        let done = json!({
+            "execution_log_id": begun["execution_id"], "exit_code": 0, "duration_seconds": 0.1, "log_file_path": "/log",
+        });
+        let done = self.call("report_execution_complete", done);
+        assert_eq!(done["success"], true, "{done}");
+        Some(task)
+    }
+}
+
+#[test]
+fn an_older_client_that_polls_does_task_after_task() {
+    let task = |id: &str, priority: &str| {
+        format!("  {id}: {{ project: prj, title: t, assignee: agt_b, status: in_progress, priority: {priority} }}\n")
+    };
+    let daemon = Daemon::crowded("", &world(&[task("tsk_1", "high"), task("tsk_2", "low")].concat()));
+    let mut poller = Poller { daemon: &daemon, token: None };
+    let done = [poller.turn(), poller.turn(), poller.turn()];
+    assert_eq!(done, [Some("tsk_1".to_owned()), Some("tsk_2".to_owned()), None]);
+    // What people start while it polls is done in its present session.
+    daemon.task("tsk_3", "prj", "agt_b");
+    assert_eq!(poller.turn().as_deref(), Some("tsk_3"));
+    for task in ["tsk_1", "tsk_2", "tsk_3"] {
+        assert_eq!(daemon.task_status(task), "done", "{task}");
+    }
+    let refused = poller.call("get_pending_tasks", json!({}));
+    check_refused(&refused, "session_ended", "Invalid session: it has ended");
+}
+
 #[test]
 fn an_exit_code_other_than_0_is_a_failure() {
     let daemon = Daemon::crowded("", &world(MINE));

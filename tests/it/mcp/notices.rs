@@ -139,7 +139,7 @@ fn an_agent_that_ignores_a_notice_is_stopped_and_it_shows_why() {
     until("the launch is ended", || daemon.open("agt_a").is_empty());
     let ended = daemon.json(&["status"])["ended"][0].clone();
     assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"notice_ignored".into()), "{ended}");
-    check_refused(&ann.get_my_task(), "session_ended", "Session has ended");
+    check_refused(&ann.get_my_task(), "session_ended", "Invalid session: it has ended");
 }
 
 #[test]

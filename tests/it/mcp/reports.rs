@@ -34,7 +34,7 @@ fn a_report_moves_the_task_and_ends_the_session() {
         assert_eq!(task["status"], status);
         assert_eq!(task["blocked_reason"], if status == "blocked" { "a summary".into() } else { Value::Null });
         assert_eq!(daemon.ended("agt_a")[0]["outcome"], outcome);
-        check_refused(&ann.get_my_task(), "session_ended", "Session has ended");
+        check_refused(&ann.get_my_task(), "session_ended", "Invalid session: it has ended");
         // The answer may have been lost: asked again it is the same, and nothing changes.
         assert_eq!(ann.report("failed"), said(instruction));
         assert_eq!(daemon.json(&["task", "show", "tsk"]), task);

@@ -43,5 +43,9 @@ fn an_ended_session_saves_nothing() {
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     ann.get_my_task();
     ann.report("success");
-    check_refused(&ann.call("save_context", json!({ "progress": "x" })), "session_ended", "Session has ended");
+    check_refused(
+        &ann.call("save_context", json!({ "progress": "x" })),
+        "session_ended",
+        "Invalid session: it has ended",
+    );
 }

@@ -65,7 +65,7 @@ fn a_token_that_was_replaced_opens_nothing_even_after_the_report_of_its_successo
     check_revoked(&daemon, &first.token, "invalid_session");
     // Its own report may be repeated, and nothing else.
     assert_eq!(second.report("success")["success"], true);
-    check_refused(&second.get_my_task(), "session_ended", "Session has ended");
+    check_refused(&second.get_my_task(), "session_ended", "Invalid session: it has ended");
     assert_eq!(daemon.task_status("tsk"), "blocked");
 }
 
