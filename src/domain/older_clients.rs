@@ -65,7 +65,8 @@ pub struct ReportedBy<'a> {
     pub coordinator: Option<&'a CoordinatorId>,
 }
 
-/// Finds it among the launches of the pair. A launch whose process is known is meant by that process and no other; one whose
+/// Finds it among the launches of the pair. If none is open, the agent may have ended its launch by its own report, which its client
+/// doesn't know. A launch whose process is known is meant by that process and no other; one whose
 /// process nobody told of is meant only by a client that could have started it: a pair that another coordinator keeps must not
 /// be freed while its agent lives.
 ///
@@ -85,7 +86,12 @@ pub fn launch_to_report(launches: &[Launch], by: ReportedBy<'_>) -> Result<Launc
     let possible: Vec<&Launch> = of_pair().filter(|launch| is_possible(launch)).collect();
     match possible[..] {
         [only] => Ok(only.id.clone()),
-        [] => Err(Refusal::NoOpenLaunch { agent: by.agent.clone(), project: by.project.clone(), pid: by.pid }),
+        [] => {
+            let was_reported = |launch: &&Launch| launch.report.is_some() && (by.pid.is_none() || launch.pid.is_none());
+            let latest = of_pair().filter(|launch| !launch.is_open()).max_by_key(|launch| launch.claimed_at);
+            let none = || Refusal::NoOpenLaunch { agent: by.agent.clone(), project: by.project.clone(), pid: by.pid };
+            latest.filter(was_reported).map(|launch| launch.id.clone()).ok_or_else(none)
+        }
         _ => Err(Refusal::AmbiguousLaunch {
             agent: by.agent.clone(),
             project: by.project.clone(),

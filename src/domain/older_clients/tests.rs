@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::account::Account;
 use crate::domain::agent::AgentStatus;
 use crate::domain::key::{InstanceKey, Purpose};
-use crate::domain::launch::{Outcome, StopReason};
+use crate::domain::launch::{Outcome, ReportResult, StopReason};
 use crate::domain::pair::{OpenLaunch, PairRecord};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -128,6 +128,25 @@ fn a_known_process_means_its_own_launch_and_no_other() {
     // A process id that came back.
     let again = launch("lch_again", Purpose::Task, Some(7), None);
     check_found(&[ended(task), again, chat], Some(7), "lch_again");
+}
+
+#[test]
+fn a_report_after_that_of_the_agent_is_about_the_launch_that_the_agent_has_ended() {
+    let reported = |id: &str, coordinator: Option<&str>, at: i64| Launch {
+        report: Some(ReportResult::Success),
+        claimed_at: Timestamp::from_millis(at),
+        ..ended(launch(id, Purpose::Task, None, coordinator))
+    };
+    let both = [reported("lch_1", None, 1), reported("lch_2", None, 2)];
+    check_found(&both, None, "lch_2");
+    check_found(&both, Some(7), "lch_2");
+    // A newer launch is meant while it is open; one that ended otherwise is not meant, nor does it make an older one meant.
+    let open = launch("lch_open", Purpose::Task, None, None);
+    check_found(&[both[0].clone(), open.clone()], None, "lch_open");
+    check_refused(&[both[0].clone(), ended(open)], None, "No launch of agt in prj is open");
+    check_refused(&[reported("lch", Some("crd_keeper"), 1)], None, "No launch of agt in prj is open");
+    let of_process = Launch { pid: Some(8), ..reported("lch", None, 1) };
+    check_refused(&[of_process], Some(7), "No launch of agt in prj is open that process 7 could be of");
 }
 
 #[test]

@@ -188,6 +188,20 @@ fn an_older_client_that_polls_does_task_after_task() {
 }
 
 #[test]
+fn an_older_coordinator_may_report_the_exit_after_the_agent_s_own_report() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
+    assert_eq!(call(&daemon, "should_start", pair)["should_start"], true);
+    assert_eq!(ByHand::authenticate(&daemon, "agt_a").report("success")["success"], true);
+    let exit = json!({ "agent_id": "agt_a", "project_id": "prj", "exit_code": 0 });
+    for _ in 0..2 {
+        assert_eq!(call(&daemon, "report_process_exit", exit.clone()), json!({ "success": true }));
+    }
+    let ended = daemon.json(&["status"])["ended"][0].clone();
+    assert_eq!((&ended["agent_id"], &ended["outcome"]), (&"agt_a".into(), &"completed".into()), "{ended}");
+}
+
+#[test]
 fn an_exit_code_other_than_0_is_a_failure() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut agent = ByHand::authenticate(&daemon, "agt_a");
