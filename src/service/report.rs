@@ -30,13 +30,13 @@ impl Service {
         let next_steps = self.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
         let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
-            return Ok(self.guidance().reported(earlier));
+            return self.answer_to_report(&caller.launch, earlier).await;
         }
         self.transact(|| async move {
             let now = self.now();
             let latest = self.store.launch(&caller.launch.id).await?;
-            if let Some(earlier) = latest.and_then(|launch| launch.report) {
-                return Ok((Commit::default(), self.guidance().reported(earlier)));
+            if let Some((launch, earlier)) = latest.and_then(|launch| launch.report.map(|earlier| (launch, earlier))) {
+                return Ok((Commit::default(), self.answer_to_report(&launch, earlier).await?));
             }
             let (launch, mut expect) = self.fence(caller).await?;
             // An agent that never asked for its task reports on the one it was started for.
@@ -44,6 +44,7 @@ impl Service {
                 Some(_) => (launch, Vec::new()),
                 None => self.bind_unasked(launch, report, now).await?,
             };
+            let answer = self.answer_to_report(&launch, report.result).await?;
             if let Some(moved) = self.move_reported_task(&launch, report).await? {
                 expect.extend(moved.expect);
                 changes.extend(moved.changes);
@@ -69,13 +70,25 @@ impl Service {
             let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings().linger };
             let of_launch = self.commit_by(&launch, &event, now).await?;
             expect.extend(of_launch.expect);
-            Ok((
-                Commit { expect, changes: merged(changes, of_launch.changes) },
-                self.guidance().reported(report.result),
-            ))
+            Ok((Commit { expect, changes: merged(changes, of_launch.changes) }, answer))
         })
         .await
         .inspect(|_| crash_point::reach(CrashPoint::ReportTaken))
+    }
+
+    /// Returns the answer to a report. A success is not said to complete a task that people have blocked, cancelled or reassigned.
+    async fn answer_to_report(&self, launch: &Launch, result: ReportResult) -> Result<&'static str, ServiceError> {
+        let task = match &launch.task {
+            Some(task) => self.store.task(task).await?,
+            None => None,
+        };
+        let is_completed = |task: &Task| task.status == TaskStatus::Done || is_still_theirs(task, launch);
+        match result {
+            ReportResult::Success if task.is_some_and(|task| !is_completed(&task)) => {
+                Ok(self.guidance().reported(ReportResult::Blocked))
+            }
+            _ => Ok(self.guidance().reported(result)),
+        }
     }
 
     /// The launch with the task it would have been given, and the record of its work.

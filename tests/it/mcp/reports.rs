@@ -53,7 +53,8 @@ fn what_a_person_decided_meanwhile_wins() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut ann = at_work(&daemon, "agt_a");
     daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
-    assert_eq!(ann.report("success"), said(COMPLETED));
+    assert_eq!(ann.report("success"), said(RECORDED));
+    assert_eq!(ann.report("success"), said(RECORDED), "once more");
     assert_eq!(daemon.task_status("tsk"), "cancelled");
 
     daemon.done(&["task", "set", "tsk", "--status", "todo"]);
