@@ -18,6 +18,7 @@ impl ToolSpec for Logout {
     const NAME: &'static str = "logout";
     const TEXT: &'static str = "Ends your session without a report; for a task use report_completed instead.";
     const EFFECT: Effect = Effect::Changes;
+    const IS_ABOUT_NOTICES: bool = true;
     type Who = AgentSession;
     type Input = NoInput;
     type Output = Output;

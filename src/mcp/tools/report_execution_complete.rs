@@ -41,6 +41,7 @@ impl ToolSpec for ReportExecutionComplete {
     const TEXT: &'static str =
         "Deprecated: use report_completed. Reports how your work ended and ends your session; exit afterwards.";
     const EFFECT: Effect = Effect::ChangesOnce;
+    const IS_ABOUT_NOTICES: bool = true;
     const OLDER_ARGUMENTS: &'static [&'static str] = &["execution_log_id", "duration_seconds", "log_file_path"];
     type Who = Reporter;
     type Input = Input;

@@ -102,7 +102,8 @@ fn a_pause_and_an_unassignment_ask_the_agent_to_leave() {
     assert_eq!(actions(&mut ann), ["stop unassigned"]);
     let next = ann.call("get_next_action", json!({}));
     assert_eq!(next["action"], "logout");
-    assert_eq!(ann.call("logout", json!({}))["success"], true);
+    let out = ann.call("logout", json!({}));
+    assert_eq!((&out["success"], notified(&out)), (&true.into(), None), "{out}");
     let ended = daemon.json(&["status"])["ended"][0].clone();
     assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"noticed".into()), "{ended}");
     assert_eq!(daemon.json(&["task", "show", "tsk"])["status"], "in_progress");
