@@ -15,6 +15,7 @@ use super::gate::Gate;
 use super::tools::Entry;
 use crate::domain::credential::CredentialKind;
 use crate::domain::printable::excerpt;
+use crate::domain::secret::SESSION_TOKEN_PREFIX;
 use crate::domain::session::{Presenter, Transport};
 use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
@@ -133,6 +134,8 @@ pub(super) struct IdentityArgument {
 pub(super) struct Visitor {
     /// Whether it is a process of this machine, or has shown a token: a coordinator's, an operator's, or that of a session.
     pub(super) is_known: bool,
+    /// Whether it is an agent that has notices.
+    has_notices: bool,
 }
 
 impl Who for Visitor {
@@ -141,19 +144,23 @@ impl Who for Visitor {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         if incoming.sender.peer.kind().is_some() {
-            return Ok(Self { is_known: true });
+            return Ok(Self { is_known: true, has_notices: incoming.has_notices().await });
         }
         let arguments = ["session_token", "token", "coordinator_token"];
         let given = arguments.map(|name| incoming.text(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
         for token in given.into_iter().flatten().chain(incoming.sender.bearer.clone()) {
             let checked = async { incoming.is_good(&token).await?.then_some(()).ok_or(Refusal::InvalidSession.into()) };
             match incoming.gate.check_token(&incoming.sender.peer, &token, checked).await {
-                Ok(()) => return Ok(Self { is_known: true }),
+                Ok(()) => return Ok(Self { is_known: true, has_notices: incoming.has_notices().await }),
                 Err(CallError::Service(ServiceError::Refused(Refusal::InvalidSession))) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { is_known: false })
+        Ok(Self { is_known: false, has_notices: false })
+    }
+
+    fn has_notices(&self) -> bool {
+        self.has_notices
     }
 }
 
@@ -380,6 +387,31 @@ impl Incoming<'_> {
             return Err(Refusal::InvalidSession);
         }
         Ok(())
+    }
+
+    /// Returns whether an agent that a tool did not let in has notices.
+    pub(super) async fn has_notices_despite(&self, error: &CallError) -> bool {
+        match error {
+            CallError::Arguments(_)
+            | CallError::Service(ServiceError::Refused(Refusal::WrongPurpose { .. } | Refusal::CoordinatorOnly)) => {
+                self.has_notices().await
+            }
+            // It has no session, or the answer is not to cost a look into the store.
+            CallError::Service(_) => false,
+        }
+    }
+
+    /// Returns whether there are notices for the session whose token the call shows, or else for the launch that the caller's process
+    /// belongs to.
+    async fn has_notices(&self) -> bool {
+        let token = self.session_token().ok();
+        let Some(token) = token.filter(|token| token.reveal().starts_with(SESSION_TOKEN_PREFIX)) else {
+            let Some(launch) = self.sender.launch() else { return false };
+            return self.service.launch(launch).await.is_ok_and(|launch| launch.n_notices > 0);
+        };
+        let identified = async { Ok(self.service.identify(&token, self.sender.presenter()).await?) };
+        let caller = self.gate.check_token(&self.sender.peer, &token, identified).await;
+        caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
 
     /// The token of a session; seed 004's overview calls it `token`.

@@ -216,7 +216,7 @@ async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
             let result = run_for::<T>(incoming, who).await;
             Called { is_notified: has_notices && (result.is_err() || !T::IS_ABOUT_NOTICES), result }
         }
-        Err(error) => Called { result: Err(error), is_notified: false },
+        Err(error) => Called { is_notified: incoming.has_notices_despite(&error).await, result: Err(error) },
     }
 }
 

@@ -25,6 +25,7 @@ macro_rules! contract {
                 a_negative_answer_is_no_refusal
                 a_malformed_call_names_the_argument
                 a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices
+                every_answer_to_an_agent_tells_of_its_notices
                 a_tool_of_coordinators_ignores_what_it_does_not_know
                 a_tool_of_agents_refuses_what_it_does_not_know
                 an_unknown_tool_and_params_that_are_none_are_told_so

@@ -105,6 +105,28 @@ pub fn a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices(bed: &Bed) {
     agent.done("report_completed", json!({ "result": "blocked" }));
 }
 
+/// Also the answers of tools that are not for the agent.
+pub fn every_answer_to_an_agent_tells_of_its_notices(bed: &Bed) {
+    bed.with_a_task();
+    let mut agent = bed.agent("agt_a");
+    agent.done("get_my_task", json!({}));
+    assert_eq!(agent.done("health_check", json!({}))["notification"], Value::Null);
+    bed.set_task("tsk", "blocked");
+    let notification = "There is a notification. Call get_notifications and read it.";
+    assert_eq!(agent.done("health_check", json!({}))["notification"], notification);
+    let token = agent.shows("session_token").to_owned();
+    let refused = agent.call("respond_chat", json!({ "content": "x" })).refusal("wrong_purpose");
+    assert_eq!(refused["notification"], notification, "{refused}");
+    let refused = agent.call("list_managed_agents", json!({ "coordinator_token": token })).refusal("coordinator_only");
+    assert_eq!(refused["notification"], notification, "{refused}");
+    // Others are told nothing of that.
+    assert_eq!(bed.client().call("health_check", &json!({})).success()["notification"], Value::Null);
+    assert_eq!(bed.agent("agt_b").done("health_check", json!({}))["notification"], Value::Null);
+    assert_eq!(bed.coordinator("crd_x").done("health_check", json!({}))["notification"], Value::Null);
+    agent.done("report_completed", json!({ "result": "blocked" }));
+    assert_eq!(agent.done("health_check", json!({}))["notification"], Value::Null);
+}
+
 /// Coordinators of other versions may send more.
 pub fn a_tool_of_coordinators_ignores_what_it_does_not_know(bed: &Bed) {
     bed.with_a_task();
