@@ -245,8 +245,8 @@ impl Guidance {
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
             self.0.either(
-                "There is nothing to do yet. Call get_next_action again now: it waits for you.",
-                "まだ作業はありません。すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
+                "There is nothing to do yet. Call get_next_action again now, with the turn of this answer: it waits for you.",
+                "まだ作業はありません。この応答の turn を指定して、すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
             )
         } else {
             self.0

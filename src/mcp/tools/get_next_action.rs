@@ -19,6 +19,11 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "u32")]
     timeout_seconds: Option<u32>,
+    /// The turn of the answer before, if it has one: no two calls in a row should be the same.
+    // Some CLIs end an agent that makes the same call five times in a row (qwen), and a waiting agent has nothing else to say.
+    #[serde(default)]
+    #[schemars(with = "u32")]
+    turn: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -35,6 +40,9 @@ pub(in crate::mcp) struct Output {
     /// With an action to wait: seconds until the next question.
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_seconds: Option<u64>,
+    /// With an action to wait that was held: the `turn` of the next question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +77,7 @@ impl ToolSpec for GetNextAction {
         });
         let messages = next.messages.into_iter().map(ChatMessage::from).collect();
         let (action, instruction, wait_seconds) = (next.action, next.instruction, next.wait_seconds);
-        Ok(Output { success: true, action, instruction, task, messages, wait_seconds })
+        let turn = (wait_seconds == Some(0)).then(|| input.turn.unwrap_or(0).wrapping_add(1));
+        Ok(Output { success: true, action, instruction, task, messages, wait_seconds, turn })
     }
 }

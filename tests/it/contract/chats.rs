@@ -29,6 +29,13 @@ pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {
     let mut ann = in_chat(bed);
     let wait = ann.done("get_next_action", json!({ "timeout_seconds": 0 }));
     assert_eq!((&wait["action"], &wait["wait_seconds"]), (&"wait_for_messages".into(), &0.into()), "{wait}");
+    // It is asked for a turn, so that it makes no two calls that are the same.
+    for turn in 1..4 {
+        let wait = ann.done("get_next_action", json!({ "timeout_seconds": 0, "turn": turn }));
+        assert_eq!((&wait["action"], &wait["turn"]), (&"wait_for_messages".into(), &(turn + 1).into()), "{wait}");
+        assert!(wait["instruction"].as_str().unwrap().contains("with the turn of this answer"), "{wait}");
+    }
+    assert_eq!(wait["turn"], 1);
     let one = say(bed, "What is the progress?");
     let expected = json!({
         "success": true, "action": "get_pending_messages", "messages": [message(&one, "user", "What is the progress?")],

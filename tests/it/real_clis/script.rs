@@ -125,7 +125,17 @@ fn chat(latest: &str, token: &str) -> Step {
         }
         Some("logout") => Step::Coordinator("logout", json!({ "session_token": token })),
         Some("exit") => Step::Say("Good-bye.".to_owned()),
-        _ => Step::Coordinator("get_next_action", json!({ "session_token": token })),
+        _ => {
+            let mut question = json!({ "session_token": token });
+            // A waiting agent is asked to repeat it.
+            let turn = latest.split_once("\"turn\":").map(|(_, rest)| rest.trim_start());
+            if let Some(turn) =
+                turn.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok())
+            {
+                question["turn"] = turn.into();
+            }
+            Step::Coordinator("get_next_action", question)
+        }
     }
 }
 
