@@ -92,6 +92,8 @@ fn settings(run: &Run<'_>) -> String {
     let mut settings = json!({
         "mcpServers": { SERVER_NAME: entry },
         "security": { "auth": { "selectedType": login(run) } },
+        // It would end an agent at its fifth call with the same arguments, and a waiting agent polls with the same ones.
+        "model": { "disableLoopDetection": true },
     });
     if run.telemetry == Telemetry::Off {
         settings["general"] = json!({ "enableAutoUpdate": false, "enableAutoUpdateNotification": false });

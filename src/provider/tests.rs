@@ -288,6 +288,19 @@ fn gemini_keeps_the_login_of_its_user() {
     check(&[home, ("GEMINI_CLI_HOME", "/srv/agents")], "/srv/agents/.gemini", "oauth-personal");
 }
 
+/// The settings that gemini gets for a launch.
+fn gemini_settings(command: &CommandSpec) -> serde_json::Value {
+    let file = command.files.iter().find(|file| file.path.ends_with("settings.json")).expect("a file");
+    let FileContent::Text(settings) = &file.content else { panic!("no settings in {file:?}") };
+    serde_json::from_str(settings).expect("JSON")
+}
+
+#[test]
+fn gemini_lets_an_agent_repeat_a_call_as_often_as_it_waits() {
+    let settings = gemini_settings(&command(&providers([]), "gemini"));
+    assert_eq!(settings["model"]["disableLoopDetection"], true);
+}
+
 #[test]
 fn paths_with_anything_in_them_are_quoted() {
     let path = r#"/a b/"quoted"\'é"#;

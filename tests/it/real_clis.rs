@@ -459,6 +459,20 @@ fn gemini_obeys_the_policies_of_its_user() {
     assert_eq!(bed.strays(), [""; 0]);
 }
 
+/// Gemini's own limit is five.
+#[test]
+fn gemini_waits_in_a_chat_for_any_number_of_polls() {
+    let Some(program) = find("gemini") else { return };
+    let mut bed = Bed::new("gemini", &program, Plot::Chat, "{}", None);
+    bed.daemon.configure(&format!("{}\nchat: {{ poll_hold: 1s }}", settings("{}")));
+    bed.start_with_agent("gemini", Server::Own);
+    bed.daemon.done(&["chat", "send", "agt", "prj", "What is it?"]);
+    bed.until("it has polled ten times", || (bed.model.seen.lock().unwrap().len() >= 14).then_some(()));
+    assert_eq!(bed.daemon.open("agt").len(), 1, "{}", bed.said());
+    bed.daemon.done(&["chat", "end", "agt", "prj"]);
+    assert_eq!(bed.until_ended()["outcome"], "completed", "{}", bed.said());
+}
+
 #[test]
 fn qwen_does_its_task_and_edits_nothing_outside_its_project() {
     let Some(strays) = live("qwen", "{}", None) else { return };
