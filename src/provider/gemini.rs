@@ -47,7 +47,7 @@ fn compose(run: &Run<'_>) -> Composition {
         let link = |name| LaunchFile { path: folder.join(name), content: FileContent::Link(real.join(name)) };
         files.extend(REAL.map(link));
     }
-    let mut arguments: Vec<String> = ["-o", "stream-json", "--skip-trust"].map(str::to_owned).into();
+    let mut arguments: Vec<String> = ["-o", "stream-json"].map(str::to_owned).into();
     match run.permissions {
         Permissions::Project => {
             files.push(text(PathBuf::from(POLICY), SHELL_POLICY.to_owned()));
@@ -65,8 +65,10 @@ fn compose(run: &Run<'_>) -> Composition {
     arguments.extend_from_slice(run.extra);
     // A process fewer, a hundred MiB less, and one that ends when it is told to.
     let no_relaunch = ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned());
+    // `--skip-trust` does the same only after the settings were read, those of the project left out.
+    let trust = ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned());
     let home = (HOME, run.files.to_string_lossy().into_owned());
-    Composition { arguments, environment: vec![home, no_relaunch], files }
+    Composition { arguments, environment: vec![home, no_relaunch, trust], files }
 }
 
 /// Without this, a shell command is for a person to allow, and with redirection even where it is allowed. Any rule of the user

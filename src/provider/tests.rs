@@ -301,6 +301,18 @@ fn gemini_lets_an_agent_repeat_a_call_as_often_as_it_waits() {
     assert_eq!(settings["model"]["disableLoopDetection"], true);
 }
 
+/// `--skip-trust` would come too late: gemini has read the settings of the project by then, and left them out.
+#[test]
+fn gemini_trusts_its_project_before_it_reads_settings() {
+    let command = self::command(&providers([]), "gemini");
+    assert_eq!(variable(&command, "GEMINI_CLI_TRUST_WORKSPACE"), Some("true"));
+    let given = BTreeMap::from([("GEMINI_CLI_TRUST_WORKSPACE".to_owned(), Secret::new("false"))]);
+    let entry = ProviderConfig { environment: given, ..ProviderConfig::of_preset(Preset::Gemini) };
+    let command = self::command(&providers([("gemini", entry)]), "gemini");
+    assert_eq!(variable(&command, "GEMINI_CLI_TRUST_WORKSPACE"), Some("false"));
+    assert!(!command.arguments.iter().any(|argument| argument == "--skip-trust"), "{:?}", command.arguments);
+}
+
 #[test]
 fn paths_with_anything_in_them_are_quoted() {
     let path = r#"/a b/"quoted"\'é"#;

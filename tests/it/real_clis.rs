@@ -459,6 +459,19 @@ fn gemini_obeys_the_policies_of_its_user() {
     assert_eq!(bed.strays(), [""; 0]);
 }
 
+#[test]
+fn gemini_uses_the_settings_of_its_project() {
+    let Some(program) = find("gemini") else { return };
+    let mut bed = Bed::new("gemini", &program, Plot::Work, "{}", None);
+    fs::create_dir(bed.daemon.work().join(".gemini")).unwrap();
+    let settings = json!({ "tools": { "exclude": ["web_fetch"] } }).to_string();
+    fs::write(bed.daemon.work().join(".gemini/settings.json"), settings).unwrap();
+    let ended = bed.run("gemini", Server::Own);
+    bed.check(&ended, Server::Own);
+    let requests: String = bed.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
+    assert!(requests.contains("write_file") && !requests.contains("\"name\":\"web_fetch\""), "{requests}");
+}
+
 /// Gemini's own limit is five.
 #[test]
 fn gemini_waits_in_a_chat_for_any_number_of_polls() {
