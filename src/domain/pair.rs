@@ -115,8 +115,8 @@ pub struct StartLimit {
     pub interval: Duration,
 }
 
-/// How long a pair waits after failures: `initial`, doubled by each further one, at most `max`; then up to a quarter more, always the
-/// same for one pair, so that pairs that failed together don't start together.
+/// How long a pair waits after failures: `initial`, doubled by each further one, and up to a quarter more, which is always the same for
+/// one pair, so that pairs that failed together don't start together. The whole wait is at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     pub initial: Duration,
@@ -137,7 +137,8 @@ impl Backoff {
     /// then or is now, and a pair must not wait for a year because of it.
     pub fn until(self, pair: &PairRecord, now: Timestamp) -> Option<Timestamp> {
         let ended = pair.last_end_at.filter(|ended| pair.n_failures > 0 && *ended <= now)?;
-        Some(ended + jittered(self.delay(pair.n_failures), &pair.key)).filter(|until| now < *until)
+        let wait = jittered(self.delay(pair.n_failures), &pair.key).min(self.max);
+        Some(ended + wait).filter(|until| now < *until)
     }
 }
 

@@ -150,6 +150,15 @@ fn a_stable_run_begins_the_row_anew() {
 }
 
 #[test]
+fn no_pair_waits_longer_than_the_maximum() {
+    for name in ["a", "b", "c", "d", "agt_build", "reviewer"] {
+        let key = InstanceKey { agent: name.parse().expect("an id"), ..key() };
+        let record = PairRecord { n_failures: 40, last_end_at: Some(NOW), ..PairRecord::new(key) };
+        assert_eq!(BACKOFF.until(&record, NOW), Some(NOW + BACKOFF.max), "{name}");
+    }
+}
+
+#[test]
 fn pairs_that_failed_together_wait_for_different_times() {
     let other = InstanceKey { purpose: Purpose::Chat, ..key() };
     let delay = Duration::from_mins(1);
