@@ -206,6 +206,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                         WokenBy::Nudge
                     }
                     () = self.wakeups.woken() => WokenBy::Nudge,
+                    () = self.ears.login_refused() => WokenBy::Nudge,
                     () = sleep_until(deadline) => WokenBy::Deadline,
                     _ = poll.tick() => WokenBy::Poll,
                     // Only to show that it still can.
@@ -325,6 +326,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches: view.launches,
             instances,
             elapsed,
+            refused: self.ears.refused(),
             limits,
             free,
         };
@@ -340,9 +342,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let (steady_now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
         let elapsed = self.clocks.look((steady_now, now), &instances, &launches, &self.ears, state_dir, &limits);
         let coordinator = self.config.id.clone();
-        let (startable, free) = (Vec::new(), Resources::default());
+        let (startable, refused, free) = (Vec::new(), BTreeSet::new(), Resources::default());
         let instances = instances.to_vec();
-        let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, limits, free };
+        let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, refused, limits, free };
         let is_over = |action: &Action| {
             matches!(action, Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. })
         };

@@ -110,7 +110,7 @@ fn words(fact: OutputFact) -> Option<String> {
         OutputFact::Failed(Failure { class, resets_at: Some(at) }) => Some(format!("! {class} until {at}")),
         OutputFact::Failed(Failure { class, resets_at: None }) => Some(format!("! {class}")),
         OutputFact::Total { usage, .. } => Some(format!("= {}", used(UsageBody::of(usage).as_ref()))),
-        OutputFact::Step { .. } | OutputFact::Recovered => None,
+        OutputFact::Step { .. } | OutputFact::LoginRefused | OutputFact::Recovered => None,
     }
 }
 

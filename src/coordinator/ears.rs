@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -47,13 +47,26 @@ struct Wanted {
 pub(super) struct Ears {
     wanted: watch::Sender<Wanted>,
     questions: mpsc::Sender<Question>,
-    heard_at: HeardAt,
+    heard: Arc<Shared>,
     /// Aborted with the handle.
     _task: JoinSet<()>,
 }
 
-/// When each of those that are followed printed something; at first, since when it is followed.
-type HeardAt = Arc<Mutex<BTreeMap<LaunchId, Instant>>>;
+/// What the handle reads of the listener.
+#[derive(Default)]
+struct Shared {
+    /// Of those that are followed.
+    heard: Mutex<BTreeMap<LaunchId, Heard>>,
+    /// Another login was refused.
+    refusal: Notify,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    /// When it printed something; at first, since when it is followed.
+    at: Instant,
+    is_login_refused: bool,
+}
 
 /// Read it to its end; what does it amount to?
 struct Question {
@@ -66,7 +79,7 @@ impl Ears {
     pub(super) fn new<C: ControlPlane>(state_dir: PathBuf, control: Arc<C>) -> Self {
         let (wanted, wanted_seen) = watch::channel(Wanted::default());
         let (questions, asked) = mpsc::channel(INBOX);
-        let heard_at = HeardAt::default();
+        let heard = Arc::<Shared>::default();
         let mut task = JoinSet::new();
         match Folders::new() {
             Ok(folders) => {
@@ -81,7 +94,7 @@ impl Ears {
                     look_at: Instant::now(),
                     retry_at: None,
                     telling: JoinSet::new(),
-                    heard_at: Arc::clone(&heard_at),
+                    heard: Arc::clone(&heard),
                 };
                 task.spawn(listener.run(wanted_seen, asked));
             }
@@ -89,7 +102,7 @@ impl Ears {
                 tracing::warn!(error = %ErrorChain(&error), "could not watch the agents' output; usage is not known");
             }
         }
-        Self { wanted, questions, heard_at, _task: task }
+        Self { wanted, questions, heard, _task: task }
     }
 
     /// Follows these and no others; those that have no folder yet are not followed.
@@ -107,11 +120,22 @@ impl Ears {
     /// How long ago each printed anything at `now`, at least; `None` for one that isn't followed. What was printed since the last look
     /// is not heard yet.
     pub(super) fn quiet_for(&self, now: Instant) -> impl Fn(&LaunchId) -> Option<Duration> {
-        let heard_at = lock(&self.heard_at).clone();
+        let heard = self.heard.lock().clone();
         move |launch| {
-            let heard_at = *heard_at.get(launch)?;
+            let heard_at = heard.get(launch)?.at;
             Some(now.saturating_duration_since(heard_at).saturating_sub(2 * PAUSE))
         }
+    }
+
+    /// Those whose login is refused for good, as far as they were heard.
+    pub(super) fn refused(&self) -> BTreeSet<LaunchId> {
+        let heard = self.heard.lock();
+        heard.iter().filter(|(_, heard)| heard.is_login_refused).map(|(launch, _)| launch.clone()).collect()
+    }
+
+    /// Returns when another login was refused since the last return. Cancel-safe.
+    pub(super) async fn login_refused(&self) {
+        self.heard.refusal.notified().await;
     }
 
     /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.
@@ -150,11 +174,13 @@ struct Listener<C> {
     /// When the server is told what it didn't take.
     retry_at: Option<Instant>,
     telling: JoinSet<(LaunchId, bool)>,
-    heard_at: HeardAt,
+    heard: Arc<Shared>,
 }
 
-fn lock(heard_at: &HeardAt) -> MutexGuard<'_, BTreeMap<LaunchId, Instant>> {
-    heard_at.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Heard>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<C: ControlPlane> Listener<C> {
@@ -199,7 +225,7 @@ impl<C: ControlPlane> Listener<C> {
             self.ears.keys().filter(|launch| !wanted.launches.contains(*launch)).cloned().collect();
         for launch in gone {
             self.stirred.remove(&launch);
-            lock(&self.heard_at).remove(&launch);
+            self.heard.lock().remove(&launch);
             if let Some(ear) = self.ears.remove(&launch) {
                 self.folders.unwatch(ear.watch);
                 self.watched.remove(&ear.watch);
@@ -226,7 +252,8 @@ impl<C: ControlPlane> Listener<C> {
             (Ok(watch), Ok(reader)) => {
                 self.watched.insert(watch, launch.clone());
                 self.stirred.insert(launch.clone());
-                lock(&self.heard_at).insert(launch.clone(), Instant::now());
+                let heard = Heard { at: Instant::now(), is_login_refused: false };
+                self.heard.lock().insert(launch.clone(), heard);
                 let ear = Ear {
                     reader,
                     watch,
@@ -250,8 +277,14 @@ impl<C: ControlPlane> Listener<C> {
             let Some(ear) = self.ears.get_mut(&launch) else { continue };
             let n_before = ear.n_read;
             let read = ear.read(MAX_LOOK).await;
-            if ear.n_read > n_before {
-                lock(&self.heard_at).insert(launch.clone(), Instant::now());
+            if let Some(heard) = self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before) {
+                heard.at = Instant::now();
+                let is_login_refused = ear.tally.is_login_refused();
+                if is_login_refused && !heard.is_login_refused {
+                    tracing::info!(launch_id = %launch, "the model's service refuses the login of the agent");
+                    self.heard.refusal.notify_one();
+                }
+                heard.is_login_refused = is_login_refused;
             }
             match read {
                 Ok(Read::All) => {}

@@ -186,6 +186,8 @@ pub enum OutputFact {
         usage: Usage,
     },
     Failed(Failure),
+    /// The model's service refuses its login, and further attempts of the CLI will not change that.
+    LoginRefused,
     /// It goes on: whatever was wrong is so no more.
     Recovered,
 }
@@ -200,6 +202,7 @@ pub struct Tally {
     sessions: BTreeMap<Mark, SessionTally>,
     progress: Option<String>,
     failure: Option<Failure>,
+    is_login_refused: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -221,7 +224,8 @@ impl Tally {
                 session.total = session.total.at_least(usage);
             }
             OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
-            OutputFact::Recovered => self.failure = None,
+            OutputFact::LoginRefused => self.is_login_refused = true,
+            OutputFact::Recovered => (self.failure, self.is_login_refused) = (None, false),
         }
         self
     }
@@ -233,6 +237,11 @@ impl Tally {
             progress: self.progress.clone(),
             failure: self.failure,
         }
+    }
+
+    /// Returns whether it is certain that the agent cannot reach its model with this login.
+    pub const fn is_login_refused(&self) -> bool {
+        self.is_login_refused
     }
 
     fn add_step(&mut self, session: Mark, step: Mark, usage: Usage) {

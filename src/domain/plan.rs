@@ -99,6 +99,8 @@ pub struct Snapshot {
     pub instances: Vec<Instance>,
     /// How long they last, of those that live.
     pub elapsed: BTreeMap<LaunchId, Elapsed>,
+    /// Those whose login the model's service refuses, as their agents say.
+    pub refused: BTreeSet<LaunchId>,
     pub limits: Limits,
     pub free: Resources,
 }
@@ -230,7 +232,8 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
         LaunchState::Starting { deadline } => {
             let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_deadline);
             let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
-            if left.is_zero() {
+            // An agent without its model never authenticates here.
+            if left.is_zero() || snapshot.refused.contains(id) {
                 plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
             } else {
                 plan.wake(now + left);

@@ -158,6 +158,22 @@ fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
     assert_eq!((&lines[0]["reason"], &lines[0]["provider"]), (&"auth".into(), &"claude".into()));
 }
 
+/// As claude, which goes on trying for three minutes.
+#[test]
+fn an_agent_whose_login_is_refused_ends_before_its_start_timeout() {
+    let daemon = Daemon::running("parking: { initial: 1h, max: 1h }\nstart: { timeout: 1h }\npolling_interval: 1h");
+    daemon.project("prj");
+    give_work(&daemon, "agt", "claude", &[&print("claude_auth.jsonl"), "sleep:600"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(
+        (&ended["outcome"], &ended["failure"]["class"]),
+        (&json!("never_authenticated"), &json!("auth")),
+        "{ended}"
+    );
+    until("the account is parked", || parked(&daemon) == [("claude".to_owned(), "auth".to_owned())]);
+    daemon.until_nothing_is_left();
+}
+
 #[test]
 fn one_agent_tries_a_parked_account_before_the_others_follow() {
     let daemon = Daemon::running("max_concurrent: 9\nparking: { initial: 2s, max: 1h }");

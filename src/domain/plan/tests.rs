@@ -8,6 +8,7 @@ use crate::domain::id::SessionId;
 use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 
+mod refused;
 mod shims;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -79,6 +80,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         launches: Vec::new(),
         instances: Vec::new(),
         elapsed: BTreeMap::new(),
+        refused: BTreeSet::new(),
         limits: Limits::of(max_concurrent, Duration::from_secs(30)),
         free: Resources::default(),
     }

@@ -41,7 +41,10 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
             let attempt = number(&line["attempt"]);
             let error = line["error"].as_str().unwrap_or("an error");
             let told = said(&format!("attempt {attempt} failed: {error}"));
-            told.into_iter().chain(class_of(line, "error_status").map(trouble::failed)).collect()
+            // After the first refusal, claude may renew a login that has expired. It retries for three minutes in any case.
+            let is_final = attempt >= 2 && class_of_word(error) == Some(FailureClass::Auth);
+            let failed = class_of(line, "error_status").map(trouble::failed);
+            told.into_iter().chain(failed).chain(is_final.then_some(OutputFact::LoginRefused)).collect()
         }
         Some("permission_denied") => {
             said(&format!("not allowed: {}", line["message"].as_str().unwrap_or_default())).into_iter().collect()
@@ -115,7 +118,11 @@ fn read_limit(limit: &Value) -> Option<OutputFact> {
 
 /// By the word for the error, which is finer than the status, else by that.
 fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
-    let by_word = match line["error"].as_str()? {
+    class_of_word(line["error"].as_str()?).or_else(|| trouble::of_status(number(&line[status])))
+}
+
+fn class_of_word(error: &str) -> Option<FailureClass> {
+    match error {
         "authentication_failed"
         | "oauth_org_not_allowed"
         | "account_on_hold"
@@ -125,8 +132,7 @@ fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
         "overloaded" | "server_error" => Some(FailureClass::Overload),
         "invalid_request" | "model_not_found" => Some(FailureClass::Config),
         _ => None,
-    };
-    by_word.or_else(|| trouble::of_status(number(&line[status])))
+    }
 }
 
 fn tokens(usage: &Value) -> Usage {

@@ -72,6 +72,7 @@ fn shown(fact: &OutputFact) -> String {
         OutputFact::Step { usage, .. } => format!("step of {} tokens", usage.tokens()),
         OutputFact::Total { usage, .. } => format!("total of {} tokens", usage.tokens()),
         OutputFact::Failed(failure) => format!("failed: {}", failure.class),
+        OutputFact::LoginRefused => "login refused".to_owned(),
         OutputFact::Recovered => "recovered".to_owned(),
     }
 }
@@ -107,6 +108,17 @@ fn trouble_is_told_by_the_first_attempt_already() {
     let first = printed!("claude_auth").lines().next().expect("a line");
     check_trouble(first, FailureClass::Auth, None);
     check_trouble("Attempt 1 failed with status 503. Retrying with backoff…", FailureClass::Overload, None);
+}
+
+#[test]
+fn a_login_is_refused_for_good_at_the_second_attempt() {
+    let refused =
+        |lines: &str| lines.lines().flat_map(read_line).fold(Tally::default(), Tally::heard).is_login_refused();
+    let (auth, overload) = (printed!("claude_auth"), printed!("claude_overload"));
+    assert!(refused(auth));
+    assert!(!refused(auth.lines().next().expect("a line")), "it may renew its login");
+    assert!(!refused(&overload.replace("\"attempt\":1", "\"attempt\":2")));
+    assert!(!refused(&format!("{auth}\n{}", printed!("claude"))));
 }
 
 #[test]
