@@ -99,7 +99,7 @@ fn in_words(read: impl FnOnce(&mut dyn FnMut(&str))) -> String {
 
 /// A line of an agent CLI as the lines a person reads, perhaps none; any other as it is.
 fn readable(line: &str) -> String {
-    let Some(facts) = recognise(line) else { return printable::line(line).into_owned() + "\n" };
+    let Some(facts) = recognise(line, None) else { return printable::line(line).into_owned() + "\n" };
     facts.into_iter().filter_map(words).fold(String::new(), |text, words| text + &words + "\n")
 }
 

@@ -372,7 +372,7 @@ impl Ear {
 }
 
 fn hear(tally: &mut Tally, line: &str) {
-    for fact in read_line(line) {
+    for fact in read_line(line, Some(jiff::Zoned::now)) {
         *tally = std::mem::take(tally).heard(fact);
     }
 }

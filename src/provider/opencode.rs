@@ -32,7 +32,11 @@ fn compose(run: &Run<'_>) -> Composition {
     }
     arguments.extend_from_slice(run.extra);
     // Goes over the user's own files, key by key.
-    let environment = vec![("OPENCODE_CONFIG_CONTENT", config(&run.server))];
+    let config = ("OPENCODE_CONFIG_CONTENT", config(&run.server));
+    // Without its log, it says nothing of a refusal that it repeats its request after, as long as that takes. With `--log-level` here,
+    // one in `cli_args` would be the second, which ends it.
+    let log = [("OPENCODE_LOG_LEVEL", "ERROR"), ("OPENCODE_PRINT_LOGS", "1")];
+    let environment = std::iter::once(config).chain(log.map(|(name, value)| (name, value.to_owned()))).collect();
     Composition { arguments, environment, ..Composition::default() }
 }
 

@@ -12,6 +12,7 @@ mod lines;
 mod opencode;
 mod trouble;
 
+use jiff::Zoned;
 use serde_json::Value;
 
 pub use lines::Lines;
@@ -26,19 +27,23 @@ const MAX_TEXT: usize = 1000;
 /// The same for what came of a call, of which the beginning tells enough.
 const MAX_RESULT: usize = 200;
 
+/// Tells the time and the time zone of the agent, for lines that name a time of the day. `None` for old lines: what they name is not of
+/// this day.
+pub type Now = Option<fn() -> Zoned>;
+
 /// The facts in one line of output; none in a line of no family.
-pub fn read_line(line: &str) -> Vec<OutputFact> {
-    recognise(line).unwrap_or_default()
+pub fn read_line(line: &str, now: Now) -> Vec<OutputFact> {
+    recognise(line, now).unwrap_or_default()
 }
 
 /// As [`read_line`]; `None` for a line of no family, which is to be taken as it is.
-pub fn recognise(line: &str) -> Option<Vec<OutputFact>> {
+pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
     let line = line.trim_ascii();
     if line.len() > MAX_LINE {
         return None;
     }
     if !line.starts_with('{') {
-        return gemini::read_text(line);
+        return gemini::read_text(line).or_else(|| opencode::read_log(line));
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;
@@ -53,7 +58,7 @@ pub fn recognise(line: &str) -> Option<Vec<OutputFact>> {
         "init" | "message" | "tool_use" | "tool_result" | "result" | "error" if has("timestamp") => {
             Some(gemini::read(kind, &line))
         }
-        _ => codex::read(kind, &line),
+        _ => codex::read(kind, &line, now),
     }
 }
 

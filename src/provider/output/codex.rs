@@ -1,22 +1,26 @@
 //! Lines of `codex exec --json`. Usage is told at the end of a turn, as the total of the thread; troubles only in words.
 
+use std::time::Duration;
+
+use jiff::Zoned;
+use jiff::fmt::strtime;
 use serde_json::Value;
 
-use super::{MAX_TEXT, called, got, number, one_line, one_turn, said, trouble};
+use super::{MAX_TEXT, Now, called, got, number, one_line, one_turn, said, trouble};
 use crate::domain::activity::Mark;
-use crate::domain::{OutputFact, Usage};
+use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
 /// The lines don't say of which thread they are. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
 
-pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
+pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>> {
     Some(match kind {
         "thread.started" | "turn.started" | "item.updated" => Vec::new(),
         "item.started" => started(&line["item"]).into_iter().collect(),
         "item.completed" => completed(&line["item"]),
         "turn.completed" => vec![OutputFact::Total { session: SESSION, usage: tokens(&line["usage"]) }],
-        "turn.failed" => failed(line["error"]["message"].as_str()?),
-        "error" => failed(line["message"].as_str()?),
+        "turn.failed" => failed(line["error"]["message"].as_str()?, now),
+        "error" => failed(line["message"].as_str()?, now),
         _ => return None,
     })
 }
@@ -56,8 +60,29 @@ fn completed(item: &Value) -> Vec<OutputFact> {
     facts
 }
 
-fn failed(message: &str) -> Vec<OutputFact> {
-    said(message).into_iter().chain(trouble::of_text(message).map(trouble::failed)).collect()
+fn failed(message: &str, now: Now) -> Vec<OutputFact> {
+    let failure = trouble::of_text(message).map(|class| {
+        let is_quota = class == FailureClass::Quota;
+        let resets_at = now.filter(|_| is_quota).and_then(|now| named_end(message, &now()));
+        OutputFact::Failed(Failure { class, resets_at })
+    });
+    said(message).into_iter().chain(failure).collect()
+}
+
+/// When it says that a quota begins anew: "try again at 3:34 PM." of the same day, or "try again at Nov 26th, 2026 2:04 PM.", in the
+/// agent's time zone.
+fn named_end(message: &str, now: &Zoned) -> Option<Timestamp> {
+    let (_, named) = message.split_once("ry again at ")?;
+    let named = named.split_once('.').map_or(named, |(named, _)| named).trim();
+    let at = if let Some((day, rest)) = named.split_once(", ") {
+        let day = day.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        strtime::parse("%b %d, %Y %I:%M %p", format!("{day}, {rest}")).ok()?.to_datetime().ok()?
+    } else {
+        now.date().to_datetime(strtime::parse("%I:%M %p", named).ok()?.to_time().ok()?)
+    };
+    let at = at.to_zoned(now.time_zone().clone()).ok()?.timestamp();
+    // Codex leaves the seconds out.
+    Some(Timestamp::from_millis(at.as_millisecond()) + Duration::from_mins(1))
 }
 
 fn tokens(usage: &Value) -> Usage {

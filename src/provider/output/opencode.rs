@@ -28,6 +28,18 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     })
 }
 
+/// A line of its log (`OPENCODE_PRINT_LOGS`): it says nothing else of an attempt that failed and that it will repeat.
+pub(super) fn read_log(line: &str) -> Option<Vec<OutputFact>> {
+    let is_error = line.starts_with("timestamp=") && line.contains(" level=ERROR ");
+    // Another model makes the title of the session; what it can't do keeps the agent from nothing.
+    if !is_error || !line.contains(r#" message="stream error" "#) || line.contains(" small=true ") {
+        return None;
+    }
+    let (_, error) = line.split_once(r#" error.error=""#)?;
+    let error = error.trim_end_matches('"');
+    Some(said(error).into_iter().chain(trouble::of_text(error).map(trouble::failed)).collect())
+}
+
 fn usage(part: &Value) -> Usage {
     let tokens = &part["tokens"];
     Usage {

@@ -20,8 +20,14 @@ const DONE: [(&str, &str); 6] = [
     ("copilot", printed!("copilot")),
 ];
 
+/// A day in Tokyo.
+fn noon() -> jiff::Zoned {
+    let time = jiff::civil::date(2026, 11, 23).at(12, 0, 0, 0);
+    time.to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(9))).expect("a time")
+}
+
 fn heard<'a>(lines: impl IntoIterator<Item = &'a str>) -> Activity {
-    lines.into_iter().flat_map(read_line).fold(Tally::default(), Tally::heard).activity()
+    lines.into_iter().flat_map(|line| read_line(line, Some(noon))).fold(Tally::default(), Tally::heard).activity()
 }
 
 #[track_caller]
@@ -55,7 +61,7 @@ fn each_family_is_told_by_its_lines() {
     for (family, printed) in DONE {
         let facts: Vec<String> = printed
             .lines()
-            .map(|line| match recognise(line) {
+            .map(|line| match recognise(line, None) {
                 None => format!("as it is: {line}"),
                 Some(facts) => facts.iter().map(shown).collect::<Vec<_>>().join("; "),
             })
@@ -103,6 +109,43 @@ fn each_family_tells_its_trouble() {
     check_trouble(printed!("copilot_overload"), Overload, None);
 }
 
+/// What codex 0.169.0 printed for a quota that ends in 90 minutes, and in three days.
+#[test]
+fn codex_names_the_end_of_a_quota_in_local_time() {
+    let printed = |end: &str| {
+        let message = format!(
+            "You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit https://chatgpt.com/settings/usage to purchase more credits or try again at {end}."
+        );
+        format!(r#"{{"type":"error","message":"{message}"}}"#)
+    };
+    check_trouble(&printed("3:34 PM"), FailureClass::Quota, Some("2026-11-23T06:35:00.000Z"));
+    check_trouble(&printed("12:05 PM"), FailureClass::Quota, Some("2026-11-23T03:06:00.000Z"));
+    check_trouble(&printed("Nov 26th, 2026 2:04 PM"), FailureClass::Quota, Some("2026-11-26T05:05:00.000Z"));
+    check_trouble(&printed("Jan 1st, 2027 12:00 AM"), FailureClass::Quota, Some("2026-12-31T15:01:00.000Z"));
+    for odd in ["", "noon", "25:99 PM", "Nov, 2026", "Nov 26th, 2026", "½"] {
+        check_trouble(&printed(odd), FailureClass::Quota, None);
+    }
+    let old = printed("3:34 PM");
+    assert!(recognise(&old, None).expect("codex").contains(&OutputFact::Failed(FailureClass::Quota.into())));
+}
+
+/// It tries again as often as the service says, and prints no event of that.
+#[test]
+fn opencode_tells_its_trouble_in_its_log() {
+    let line = |is_small: bool, error: &str| {
+        format!(
+            "timestamp=2026-11-23T14:04:38.460Z level=ERROR run=4d6dba39 message=\"stream error\" providerID=local modelID=scripted \
+             session.id=ses_1 small={is_small} agent=build mode=primary error.error=\"AI_APICallError: {error}\""
+        )
+    };
+    check_trouble(&line(false, "Rate limit reached"), FailureClass::Quota, None);
+    check_trouble(&line(false, "Too Many Requests"), FailureClass::Quota, None);
+    check_trouble(&line(false, "Service Unavailable"), FailureClass::Overload, None);
+    assert_eq!(heard([line(false, "odd").as_str()]).progress.as_deref(), Some("AI_APICallError: odd"));
+    assert_eq!(recognise(&line(true, "Rate limit reached"), None), None);
+    assert_eq!(recognise("timestamp=2026-11-23T14:04:38.460Z level=INFO run=4d6dba39 message=\"quota\"", None), None);
+}
+
 #[test]
 fn trouble_is_told_by_the_first_attempt_already() {
     let first = printed!("claude_auth").lines().next().expect("a line");
@@ -112,8 +155,13 @@ fn trouble_is_told_by_the_first_attempt_already() {
 
 #[test]
 fn a_login_is_refused_for_good_at_the_second_attempt() {
-    let refused =
-        |lines: &str| lines.lines().flat_map(read_line).fold(Tally::default(), Tally::heard).is_login_refused();
+    let refused = |lines: &str| {
+        lines
+            .lines()
+            .flat_map(|line| read_line(line, Some(noon)))
+            .fold(Tally::default(), Tally::heard)
+            .is_login_refused()
+    };
     let (auth, overload) = (printed!("claude_auth"), printed!("claude_overload"));
     assert!(refused(auth));
     assert!(!refused(auth.lines().next().expect("a line")), "it may renew its login");
@@ -152,7 +200,7 @@ fn lines_of_no_family_tell_nothing() {
         &deep,
     ];
     for other in others {
-        assert_eq!(recognise(other), None, "{other:.100}");
+        assert_eq!(recognise(other, None), None, "{other:.100}");
     }
 }
 
@@ -175,7 +223,7 @@ fn odd_values_are_as_good_as_none() {
 fn texts_of_agents_become_one_short_line() {
     let text = "\\u001b]0;title\\u0007 \\n".repeat(2000);
     let line = format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#);
-    let facts = read_line(&line);
+    let facts = read_line(&line, Some(noon));
     let Some(OutputFact::Did(text)) = facts.first() else { panic!("{facts:?}") };
     assert!(text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control), "{text}");
 }
@@ -210,7 +258,7 @@ proptest! {
 
     #[test]
     fn garbage_tells_nothing_bad(line in ".{0,200}") {
-        read_line(&line);
+        read_line(&line, Some(noon));
     }
 
     #[test]
@@ -218,7 +266,7 @@ proptest! {
         let line = lines[at.index(lines.len())];
         let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
         let place = places[place.index(places.len())];
-        read_line(&format!("{}{odd}{}", &line[..place], &line[place..]));
-        read_line(&line[..place]);
+        read_line(&format!("{}{odd}{}", &line[..place], &line[place..]), Some(noon));
+        read_line(&line[..place], Some(noon));
     }
 }

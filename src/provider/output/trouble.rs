@@ -22,7 +22,16 @@ const STATUSES: [u64; 10] = [400, 401, 403, 404, 429, 500, 502, 503, 504, 529];
 const WORDS: [(FailureClass, &[&str]); 4] = [
     (
         FailureClass::Quota,
-        &["usage limit", "rate limit", "ratelimit", "quota", "billing", "credit balance", "resource_exhausted"],
+        &[
+            "usage limit",
+            "rate limit",
+            "ratelimit",
+            "too many requests",
+            "quota",
+            "billing",
+            "credit balance",
+            "resource_exhausted",
+        ],
     ),
     (
         FailureClass::Auth,
