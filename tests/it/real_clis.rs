@@ -409,6 +409,30 @@ fn chats(cli: &str) {
     assert_eq!(log.lines().count(), 4, "{log}");
 }
 
+/// A CLI that ends an agent after some calls that are the same does so within a few polls.
+fn goes_on_waiting_in_a_chat(cli: &str) {
+    let Some(program) = find(cli) else { return };
+    let mut bed = Bed::new(cli, &program, Plot::Chat, "{}\nchat: { poll_hold: 200ms }", None);
+    bed.start_with_agent(cli, Server::Own);
+    bed.daemon.done(&["chat", "send", "agt", "prj", "Hello?"]);
+    bed.until("it has asked ten times in vain", || {
+        bed.said().replace(['\\', '"'], "").contains("turn:10").then_some(())
+    });
+    bed.daemon.done(&["chat", "send", "agt", "prj", "Still there?"]);
+    bed.until("it answers", || {
+        let said = bed.daemon.json(&["chat", "show", "agt", "prj"]);
+        said["messages"].as_array()?.iter().any(|message| message["content"] == "You said: Still there?").then_some(())
+    });
+    assert_eq!(bed.daemon.open("agt").len(), 1, "one process answers both\n{}", bed.said());
+    bed.daemon.done(&["chat", "end", "agt", "prj"]);
+    bed.until_ended();
+}
+
+#[test]
+fn qwen_goes_on_waiting_in_a_chat() {
+    goes_on_waiting_in_a_chat("qwen");
+}
+
 #[test]
 fn claude_answers_two_messages_of_a_chat() {
     chats("claude");
