@@ -4,6 +4,7 @@
 //! `service` and `domain`.
 
 mod arguments;
+mod batch;
 mod cancels;
 mod deprecated;
 mod envelope;

@@ -142,20 +142,24 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             }
             return;
         };
-        match (message.get("id"), message.get("method")) {
-            (Some(id), Some(_)) => drop(self.unanswered.insert(id.to_string(), id.clone())),
-            // There will be none.
-            (None, Some(method)) if method == "notifications/cancelled" => {
-                self.unanswered.remove(&message["params"]["requestId"].to_string());
+        for message in messages(&message) {
+            match (message.get("id"), message.get("method")) {
+                (Some(id), Some(_)) => drop(self.unanswered.insert(id.to_string(), id.clone())),
+                // There will be none.
+                (None, Some(method)) if method == "notifications/cancelled" => {
+                    self.unanswered.remove(&message["params"]["requestId"].to_string());
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
 
     fn note_answer(&mut self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
-        if let (Some(id), None) = (message.get("id"), message.get("method")) {
-            self.unanswered.remove(&id.to_string());
+        for message in messages(&message) {
+            if let (Some(id), None) = (message.get("id"), message.get("method")) {
+                self.unanswered.remove(&id.to_string());
+            }
         }
     }
 
@@ -171,6 +175,11 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         self.output.flush().await?;
         Ok(())
     }
+}
+
+/// The messages of a line: one, or those of a batch.
+fn messages(line: &Value) -> &[Value] {
+    line.as_array().map_or(std::slice::from_ref(line), Vec::as_slice)
 }
 
 async fn connect(socket: &Path) -> Result<UnixStream, CliError> {

@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Extension, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
@@ -20,8 +21,10 @@ use http_body_util::combinators::BoxBody;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 
 use super::MAX_MESSAGE;
+use super::batch::{self, Batch};
 use super::cancels::{CLIENT_ID, Cancels, Gist, client_id};
 use super::envelope::Sender;
 use super::malformed;
@@ -37,6 +40,8 @@ type Handled = Response<BoxBody<Bytes, Infallible>>;
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
+/// The header that names the revision of the protocol.
+const VERSION: &str = "mcp-protocol-version";
 
 /// Most bytes of unfinished requests, of all clients together.
 const MAX_UNFINISHED: usize = 8 * MAX_MESSAGE;
@@ -102,13 +107,59 @@ async fn answer(
         return Err(not_json(&parts.headers));
     }
     let bearer = take_bearer(&mut parts.headers)?;
-    let version = parts.headers.get("mcp-protocol-version").cloned();
+    let sender = Sender { peer, bearer, hears_progress: form != Form::Json, gone: gone.0 };
+    match has_batches(&parts.headers).then(|| Batch::parse(&body)).flatten() {
+        Some(Ok(batch)) => answer_batch(&door, &parts, form, &sender, batch).await,
+        Some(Err(complaint)) => Ok((StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response()),
+        None => answer_message(&door, parts, form, sender, body).await,
+    }
+}
+
+/// Whether requests with these headers may be batches. Revision 2025-03-26 has no header that says so.
+fn has_batches(headers: &HeaderMap) -> bool {
+    headers.get(VERSION).is_none_or(|version| version == batch::REVISION.as_str())
+}
+
+/// The answers to a batch in one array, when all of them are there.
+async fn answer_batch(
+    door: &Door,
+    parts: &Parts,
+    form: Form,
+    sender: &Sender,
+    batch: Batch,
+) -> Result<Response, Problem> {
+    let answered = batch.messages.iter().map(|message| async {
+        let body = serde_json::to_vec(message).expect("what was parsed can be written");
+        let sender = Sender { hears_progress: false, ..sender.clone() };
+        let answer = answer_message(door, parts.clone(), Form::Json, sender, body.into()).await?;
+        let answer = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+        Ok::<_, Problem>(serde_json::from_slice::<Value>(&answer).ok())
+    });
+    let answered = futures::future::try_join_all(answered).await?;
+    let answers: Vec<Value> = batch.complaints.into_iter().chain(answered.into_iter().flatten()).collect();
+    Ok(match form {
+        _ if answers.is_empty() => StatusCode::ACCEPTED.into_response(),
+        Form::Json | Form::Either => axum::Json(answers).into_response(),
+        Form::Stream => {
+            let event = format!("event: message\ndata: {}\n\n", Value::Array(answers));
+            ([(header::CONTENT_TYPE, STREAM)], event).into_response()
+        }
+    })
+}
+
+async fn answer_message(
+    door: &Door,
+    mut parts: Parts,
+    form: Form,
+    sender: Sender,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let version = parts.headers.get(VERSION).cloned();
     parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let gist = Gist::of(&body);
-    let underway = door.cancels.notice(&parts.headers, &gist, &gone.0);
-    let (hears_progress, gone) = (form != Form::Json, underway.cancelled().clone());
-    parts.extensions.insert(Sender { peer, bearer, hears_progress, gone });
-    let service = if form == Form::Stream { door.stream } else { door.json };
+    let underway = door.cancels.notice(&parts.headers, &gist, &sender.gone);
+    parts.extensions.insert(Sender { gone: underway.cancelled().clone(), ..sender });
+    let service = if form == Form::Stream { &door.stream } else { &door.json };
     // To the end: of a call that waits, the end comes when nobody waits for its answer.
     let handled = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
     if underway.cancelled().is_cancelled() {

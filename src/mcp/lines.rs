@@ -5,11 +5,12 @@
 //! A line that has begun must end within [`MAX_LINE_TIME`]. What all lines and requests of a client hold is limited as well
 //! (`admission`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{GetExtensions as _, JsonRpcMessage};
+use rmcp::model::{ClientNotification, GetExtensions as _, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{Busy, HeldBytes, Registered};
+use super::batch::{Answered, Batch, OpenBatches};
 use super::{MAX_MESSAGE, malformed};
 use crate::nudge::sleep_until;
 use crate::sys::sockets::ONLY_HANG_UP;
@@ -64,6 +66,9 @@ pub(super) struct LineTransport {
     n_bad_lines: u32,
     /// The answer to an unreadable line, while it is being written.
     complaint: Option<JoinHandle<bool>>,
+    /// Messages of a batch that are still to be received.
+    queued: VecDeque<Received>,
+    batches: Arc<OpenBatches>,
     writer: Arc<Mutex<Option<OwnedWriteHalf>>>,
     /// A request takes one until its handler is done.
     requests: Arc<Semaphore>,
@@ -81,11 +86,14 @@ enum Next {
     Dropped(i32, String),
 }
 
+/// A message, with the count of the bytes of its line.
+type Received = (RxJsonRpcMessage<RoleServer>, Arc<HeldBytes>);
+
 /// What a request takes until its handler is done.
 struct InFlight {
     _slot: OwnedSemaphorePermit,
     _busy: Busy,
-    _held: HeldBytes,
+    _held: Arc<HeldBytes>,
 }
 
 impl LineTransport {
@@ -101,6 +109,8 @@ impl LineTransport {
             is_over: false,
             n_bad_lines: 0,
             complaint: None,
+            queued: VecDeque::new(),
+            batches: Arc::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
             requests: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             answers: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
@@ -167,19 +177,32 @@ impl LineTransport {
         self.held = self.connection.holds_nothing();
     }
 
-    /// The message in `self.line`, or the complaint about it; neither for a line that needs no answer.
-    fn parse(&mut self) -> Option<(RxJsonRpcMessage<RoleServer>, HeldBytes)> {
+    /// The message in `self.line`, or the complaint about it; neither for a line that needs no answer. The messages of a batch are
+    /// queued.
+    fn parse(&mut self) -> Option<Received> {
         let line = std::mem::take(&mut self.line);
         let held = std::mem::replace(&mut self.held, self.connection.holds_nothing());
         let text = line.trim_ascii();
         if text.is_empty() {
             return None;
         }
+        let batch = self.batches.is_agreed().then(|| Batch::parse(text)).flatten();
+        match batch {
+            Some(Ok(batch)) => {
+                self.queue(batch, held);
+                return self.queued.pop_front();
+            }
+            Some(Err(complaint)) => {
+                self.complain(&complaint);
+                return None;
+            }
+            None => {}
+        }
         match malformed::parse(text, "line") {
             Ok(message) => {
                 self.n_bad_lines = 0;
                 self.connection.notice_message();
-                Some((message, held))
+                Some((message, Arc::new(held)))
             }
             Err(complaint) => {
                 if let Some(complaint) = complaint {
@@ -190,36 +213,72 @@ impl LineTransport {
         }
     }
 
+    fn queue(&mut self, batch: Batch, held: HeldBytes) {
+        let Batch { messages, complaints } = batch;
+        let requests = messages.iter().filter(|message| matches!(message, JsonRpcMessage::Request(_)));
+        if requests.count() == 0 && !complaints.is_empty() {
+            self.complain(&Value::Array(complaints));
+        } else {
+            let complaints = complaints.into_iter().map(|each| each.to_string().into_bytes());
+            self.batches.open(&messages, complaints.map(|line| (line, self.connection.holds_nothing())).collect());
+        }
+        if !messages.is_empty() {
+            self.n_bad_lines = 0;
+            self.connection.notice_message();
+        }
+        let held = Arc::new(held);
+        self.queued.extend(messages.into_iter().map(|message| (message, Arc::clone(&held))));
+    }
+
     /// The next message; `None` at the end of the input, and once the connection is not worth going on with. Cancel-safe.
     async fn next_message(&mut self, slot: OwnedSemaphorePermit) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if !self.deliver_complaint().await {
                 return None;
             }
-            match self.read_line().await? {
-                Next::Line => {
-                    let Some((mut message, held)) = self.parse() else { continue };
-                    let busy = self.connection.begin();
-                    if let JsonRpcMessage::Request(request) = &mut message {
-                        // It travels with the request and is dropped with it, also when that is cancelled.
-                        let in_flight = InFlight { _slot: slot, _busy: busy, _held: held };
-                        request.request.extensions_mut().insert(Arc::new(in_flight));
+            let received = match self.queued.pop_front() {
+                Some(received) => Some(received),
+                None => match self.read_line().await? {
+                    Next::Line => self.parse(),
+                    Next::Dropped(code, problem) => {
+                        self.complain(&malformed::complaint(code, &problem, &Value::Null));
+                        None
                     }
-                    return Some(message);
+                },
+            };
+            let Some((mut message, held)) = received else { continue };
+            let busy = self.connection.begin();
+            match &mut message {
+                JsonRpcMessage::Request(request) => {
+                    // It travels with the request and is dropped with it, also when that is cancelled.
+                    let in_flight = InFlight { _slot: slot, _busy: busy, _held: held };
+                    request.request.extensions_mut().insert(Arc::new(in_flight));
                 }
-                Next::Dropped(code, problem) => self.complain(&malformed::complaint(code, &problem, &Value::Null)),
+                JsonRpcMessage::Notification(notification) => {
+                    if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                        && let Some(id) = &cancelled.params.request_id
+                        && let Some((answers, held)) = self.batches.give_up(id)
+                    {
+                        self.write_apart(answers, held);
+                    }
+                }
+                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
             }
+            return Some(message);
         }
     }
 
     fn complain(&mut self, complaint: &Value) {
         self.n_bad_lines += 1;
-        let mut answer = complaint.to_string().into_bytes();
+        self.write_apart(complaint.to_string().into_bytes(), Vec::new());
+    }
+
+    fn write_apart(&mut self, mut answer: Vec<u8>, held: Vec<HeldBytes>) {
         answer.push(b'\n');
         let (writer, busy) = (Arc::clone(&self.writer), self.connection.begin());
         // A task of its own, because `receive` may be cancelled in the middle of the line. `deliver_complaint` waits for it.
         self.complaint = Some(tokio::spawn(async move {
-            let _busy = busy;
+            let _until_written = (busy, held);
             match writer.lock().await.as_mut() {
                 Some(stream) => stream.write_all(&answer).await.is_ok(),
                 None => false,
@@ -251,12 +310,18 @@ impl Transport<RoleServer> for LineTransport {
         // There may be none left: requests that were taken before are answered in any case.
         let (slot, busy) = (Arc::clone(&self.answers).try_acquire_owned(), self.connection.begin());
         let mut held = self.connection.holds_nothing();
+        let batches = Arc::clone(&self.batches);
         async move {
-            let _until_written = (slot, busy);
-            let mut line = serde_json::to_vec(&message)?;
-            drop(message);
-            line.push(b'\n');
+            let line = serde_json::to_vec(&message)?;
             held.add(line.len());
+            let (mut line, held) = match batches.answer(&message, line, held) {
+                Answered::Alone(line, held) => (line, vec![held]),
+                Answered::Kept => return Ok(()),
+                Answered::Whole(array, held) => (array, held),
+            };
+            drop(message);
+            let _until_written = (slot, busy, held);
+            line.push(b'\n');
             match writer.lock().await.as_mut() {
                 Some(stream) => stream.write_all(&line).await,
                 None => Err(std::io::ErrorKind::NotConnected.into()),

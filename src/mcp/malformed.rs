@@ -33,7 +33,9 @@ fn complaint_about(text: &[u8], error: &serde_json::Error, what: &str) -> Option
                 complaint(INVALID_REQUEST, problem, &id.unwrap_or(Value::Null))
             })
         }
-        Ok(Value::Array(_)) => invalid(&format!("batches are not supported: send one request a {what}")),
+        Ok(Value::Array(_)) => {
+            invalid(&format!("only revision 2025-03-26 of the protocol has batches: send one request a {what}"))
+        }
         Ok(_) => invalid("a request is a JSON object"),
         Err(_) => Some(complaint(PARSE_ERROR, &format!("the {what} is not valid JSON: {error}"), &Value::Null)),
     }

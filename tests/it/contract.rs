@@ -31,6 +31,7 @@ macro_rules! contract {
                 an_unknown_tool_and_params_that_are_none_are_told_so
                 an_id_has_a_grammar
                 what_is_no_request_is_told_so
+                a_batch_is_answered_in_the_revision_that_has_batches
                 the_tools_are_listed
                 a_schema_has_nothing_that_some_client_does_not_take
                 what_is_not_declared_is_not_there

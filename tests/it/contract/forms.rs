@@ -218,7 +218,7 @@ pub fn what_is_no_request_is_told_so(bed: &Bed) {
         ("garbage", -32700, " is not valid JSON", Value::Null),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,", -32700, " is not valid JSON", Value::Null),
         ("\"text\"", -32600, "a request is a JSON object", Value::Null),
-        ("[]", -32600, "batches are not supported", Value::Null),
+        ("[]", -32600, "batch", Value::Null),
         ("{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
         ("{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
         ("{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!("x")),
@@ -228,6 +228,41 @@ pub fn what_is_no_request_is_told_so(bed: &Bed) {
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &id), "{text}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{text}: {answer}");
     }
+    assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
+}
+
+/// A batch of two calls, a notification, a request of an unknown method, and an object that is not a request.
+fn batch() -> String {
+    let call = |id: u32, tool: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool, "arguments": {} } });
+    let unknown = json!({ "jsonrpc": "2.0", "id": "three", "method": "no/such" });
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/of/no/kind" });
+    json!([call(101, "health_check"), notification, call(102, "get_my_task"), unknown, { "id": 104 }]).to_string()
+}
+
+pub fn a_batch_is_answered_in_the_revision_that_has_batches(bed: &Bed) {
+    let mut client = bed.client();
+    let hello = json!({
+        "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" },
+    });
+    assert_eq!(client.request("initialize", &hello)["result"]["protocolVersion"], "2025-03-26");
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    client.send(&batch());
+    let answers: Value = serde_json::from_str(&client.receive()).unwrap();
+    let answer = |id: Value| answers.as_array().unwrap().iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(answers.as_array().unwrap().len(), 4, "{answers}");
+    assert_eq!(answer(json!(101))["result"]["structuredContent"]["status"], "ok", "{answers}");
+    assert_eq!(answer(json!(102))["result"]["isError"], true, "{answers}");
+    assert_eq!(answer(json!("three"))["error"]["code"], -32601, "{answers}");
+    assert_eq!(answer(json!(104))["error"]["code"], -32600, "{answers}");
+    for (text, words) in [("[]", "a batch has 1 to 64 messages, not 0"), ("[7]", "a request is a JSON object")] {
+        client.send(text);
+        let answer = client.receive();
+        assert!(answer.contains(words) && answer.contains("-32600"), "{text}: {answer}");
+    }
+    let again = json!([{ "jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello }]);
+    client.send(&again.to_string());
+    let answer = client.receive();
+    assert!(answer.contains("initialize can't be part of a batch"), "{answer}");
     assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
 }
 

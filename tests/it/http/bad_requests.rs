@@ -35,14 +35,13 @@ fn a_wrong_content_type_or_accept_is_told() {
 fn a_body_that_is_no_request_is_answered_as_on_the_socket() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
-    let cases: [(&[u8], i64, &str, Value); 11] = [
+    let cases: [(&[u8], i64, &str, Value); 10] = [
         (b"", -32700, "the body is not valid JSON", Value::Null),
         (b"garbage", -32700, "not valid JSON", Value::Null),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,", -32700, "not valid JSON", Value::Null),
         (b"\x00\x01\xff\xfe\x80 binary", -32700, "not valid JSON", Value::Null),
         (b"\"text\"", -32600, "JSON object", Value::Null),
-        (b"[]", -32600, "batches are not supported: send one request a body", Value::Null),
-        (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600, "batches are not supported", Value::Null),
+        (b"[]", -32600, "a batch has 1 to 64 messages, not 0", Value::Null),
         (b"{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
         (b"{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
         (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", Value::Null),
@@ -81,6 +80,38 @@ fn a_call_that_is_wrong_is_told_so_as_on_the_socket() {
     check("tools/call", json!({ "name": "authenticate", "arguments": [] }), -32602, "may have `arguments`, an object");
     check("no/such", json!({}), -32601, "no/such");
     check("prompts/list", json!({}), -32601, "prompts/list");
+    web.check_well();
+}
+
+#[test]
+fn a_batch_is_answered_in_the_revision_that_has_batches_and_refused_in_others() {
+    let daemon = Daemon::running(LISTENING);
+    let web = &mut Web::to(&daemon);
+    let call = |id: u32| HEALTH.replacen("\"id\":1", &format!("\"id\":{id}"), 1);
+    let batch = format!("[{},{}]", call(1), call(2));
+    for version in ["", "MCP-Protocol-Version: 2025-03-26\r\n"] {
+        let answer = answer_to(web, &format!("{JSON}{version}"), batch.as_bytes());
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
+        let answers = answer.json();
+        let status = |n: usize| answers[n]["result"]["structuredContent"]["status"].clone();
+        assert_eq!(
+            (answers.as_array().unwrap().len(), status(0), status(1)),
+            (2, "ok".into(), "ok".into()),
+            "{answers}"
+        );
+    }
+    let streamed = answer_to(web, &format!("{JSON}Accept: text/event-stream\r\n"), batch.as_bytes());
+    assert_eq!(streamed.header("content-type"), Some("text/event-stream"), "{streamed:?}");
+    let answers: Value = serde_json::from_str(&streamed.messages()[0]).unwrap();
+    assert_eq!(answers.as_array().unwrap().len(), 2, "{answers}");
+    let notifications = br#"[{"jsonrpc":"2.0","method":"notifications/initialized"}]"#;
+    let answer = answer_to(web, JSON, notifications);
+    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    let answer = answer_to(web, &format!("{JSON}MCP-Protocol-Version: 2025-06-18\r\n"), batch.as_bytes());
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &(-32600).into()), "{answer:?}");
+    let many = format!("[{}]", vec![call(1); 65].join(","));
+    let answer = answer_to(web, JSON, many.as_bytes());
+    assert_eq!(answer.json()["error"]["message"], "a batch has 1 to 64 messages, not 65");
     web.check_well();
 }
 
