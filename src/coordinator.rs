@@ -5,6 +5,7 @@
 //! the polling interval is a safety net, and a counter says how often it found what nothing had announced.
 
 mod act;
+mod children;
 mod clocks;
 mod control;
 mod ears;
@@ -14,7 +15,7 @@ mod overseer;
 mod processes;
 mod remote;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -85,6 +86,8 @@ pub struct Coordinator<C, P> {
     clocks: Clocks,
     /// What the server said last of the launches, and the limits then.
     seen_last: Option<(Vec<LaunchFacts>, Limits)>,
+    /// Since when agents are silent that have been so for long.
+    silent: BTreeMap<LaunchId, Timestamp>,
     gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
@@ -108,6 +111,8 @@ pub struct Coordinator<C, P> {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Between two cycles that deadlines ask for, however they lie.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
+/// By so much two measurements of one silence may differ.
+const NEW_SILENCE: Duration = Duration::from_secs(5);
 /// How long an agent that is to end waits for the server to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -127,6 +132,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
             clocks: Clocks::default(),
             seen_last: None,
+            silent: BTreeMap::new(),
             gatekeeper: Gatekeeper::default(),
             config,
             configured: None,
@@ -285,6 +291,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 reason = %deferred.reason, until = deferred.until.map(tracing::field::display), "start deferred"
             );
         }
+        self.note_silent(&plan, now);
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
         self.counters.leaked += n_leaked(&plan.actions, &instances);
@@ -312,7 +319,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             ..self.config.limits
         };
         let (now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
-        let elapsed = self.clocks.look((now, view.at), &instances, &view.launches, &self.ears, state_dir, &limits);
+        let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
+        let (here, times) = ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
+        let elapsed = self.clocks.look(times, &instances, &view.launches, &self.ears, here, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
         let instances = instances.iter().cloned().map(|instance| instance.moved(|at| self.control.on_server(at)));
@@ -340,7 +349,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
         let (instances, now) = (self.processes.instances(), self.control.now());
         let (steady_now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
-        let elapsed = self.clocks.look((steady_now, now), &instances, &launches, &self.ears, state_dir, &limits);
+        let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
+        let (here, times) = ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
+        let elapsed = self.clocks.look(times, &instances, &launches, &self.ears, here, &limits);
         let coordinator = self.config.id.clone();
         let (startable, refused, free) = (Vec::new(), BTreeSet::new(), Resources::default());
         let instances = instances.to_vec();
@@ -389,12 +400,27 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
+    /// Remembers since when agents are silent: measured anew, it would be a little different each time.
+    fn note_silent(&mut self, plan: &Plan, now: Timestamp) {
+        let since = |launch: &LaunchId, silence: Duration| {
+            let measured = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(millis(silence)));
+            // Children at work that paused begin a new silence.
+            let known = self.silent.get(launch).filter(|known| measured.since(**known) < NEW_SILENCE);
+            known.copied().unwrap_or(measured)
+        };
+        self.silent = plan.silent.iter().map(|(launch, silence)| (launch.clone(), since(launch, *silence))).collect();
+    }
+
     fn status(&self, now: Timestamp, deferred: Vec<Deferred>) -> CoordinatorStatus {
+        let mut instances = self.processes.instances().to_vec();
+        for instance in &mut instances {
+            instance.condition.silent_since = self.silent.get(&instance.launch).copied();
+        }
         CoordinatorStatus {
             coordinator: self.config.id.clone(),
             at: now,
             max_concurrent: self.config.limits.max_concurrent,
-            instances: self.processes.instances().to_vec(),
+            instances,
             deferred,
             counters: self.counters,
         }
@@ -426,6 +452,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             tracing::error!(error = %ErrorChain(error), "could not ask the server; running agents go on, will ask again");
         }
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Of instances that are forgotten now, which happens once to each.

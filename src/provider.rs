@@ -126,6 +126,11 @@ impl Providers {
         built_in(&self.find(ai_type).1).map(|built_in| built_in.installation)
     }
 
+    /// Returns whether the agents of `ai_type` print a stream of events, as those of presets do.
+    pub fn prints_stream(&self, ai_type: &str) -> bool {
+        built_in(&self.find(ai_type).1).is_some()
+    }
+
     /// Why the agents of `ai_type` can't do without HTTP; `None` if they can.
     pub fn http_need(&self, ai_type: &str) -> Option<HttpNeed> {
         let provider = self.find(ai_type).1;

@@ -224,7 +224,7 @@ pub(super) fn limits(config: &Config) -> Limits {
         per_provider,
         chat_reserve,
         max_runtime,
-        silence_timeout,
+        silence: silence_timeout,
         min_free_disk,
         min_free_memory,
         ..Limits::of(config.max_concurrent, linger)

@@ -70,13 +70,15 @@ fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
 }
 
 /// With whatever is out of the ordinary about it.
-fn state_of(instance: &InstanceBody) -> String {
+fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
     let remarks = [
         (instance.adopted, "adopted"),
         (instance.suspended_since.is_some(), "stopped by a signal"),
         (instance.unkillable_since.is_some(), "unkillable"),
     ];
-    let remarks: Vec<&str> = remarks.into_iter().filter_map(|(is_so, remark)| is_so.then_some(remark)).collect();
+    let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
+    let silence = instance.silent_since.map(|since| format!("silent for {}", ago(since, now)));
+    let remarks: Vec<String> = remarks.chain(silence).collect();
     match remarks.as_slice() {
         [] => instance.launch.state.clone(),
         remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
@@ -144,7 +146,7 @@ fn describe(status: &StatusBody) -> String {
                 launch.agent_id.to_string(),
                 launch.project_id.to_string(),
                 launch.purpose.to_string(),
-                state_of(instance),
+                state_of(instance, status.at),
                 ago(since, status.at),
                 launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),

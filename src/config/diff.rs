@@ -17,6 +17,7 @@ use super::{
     Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, Telemetry, units,
 };
 use crate::domain::creation::CreationLimits;
+use crate::domain::plan::silence::SilenceLimits;
 use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
 
@@ -374,9 +375,13 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     changes.shown(Applies::ToNewStarts, "stop.leak_grace", (leak_grace, &new.0.leak_grace), duration);
     let Run { linger, max_runtime, silence_timeout } = old.1;
     let most = |most: &Option<Duration>| most.as_ref().map_or_else(|| "none".to_owned(), duration);
+    let silence = |limits: &SilenceLimits| match (limits.streams, limits.others) {
+        (Some(streams), None) => format!("{} for presets", duration(&streams)),
+        (limit, _) => most(&limit),
+    };
     changes.shown(Applies::Now, "run.linger", (linger, &new.1.linger), duration);
     changes.shown(Applies::Now, "run.max_runtime", (max_runtime, &new.1.max_runtime), most);
-    changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), most);
+    changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), silence);
     let Notice { grace } = old.2;
     changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
 }

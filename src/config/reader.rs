@@ -381,20 +381,33 @@ impl<'r, 'a> Field<'r, 'a> {
     }
 
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let (least, most) = (units::show_duration(*range.start()), units::show_duration(*range.end()));
-        let what = format!("a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m");
+        let what = units::any_duration(&range);
         self.parsed(&what, |text| units::parse_duration(text).filter(|duration| range.contains(duration)))
     }
 
     /// The same; `None` also for `off`.
     pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let (least, most) = (units::show_duration(*range.start()), units::show_duration(*range.end()));
-        let what = format!("`off` or a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m");
+        let what = format!("`off` or {}", units::any_duration(&range));
         self.parsed(&what, |text| match text {
             "off" => Some(None),
             text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some),
         })
         .flatten()
+    }
+
+    /// As [`Field::duration_or_off`], or `auto`.
+    pub fn duration_off_or_auto<T: Copy>(
+        &self,
+        range: RangeInclusive<Duration>,
+        auto: T,
+        set: fn(Option<Duration>) -> T,
+    ) -> Option<T> {
+        let what = format!("`auto`, `off` or {}", units::any_duration(&range));
+        self.parsed(&what, |text| match text {
+            "auto" => Some(auto),
+            "off" => Some(set(None)),
+            text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(|it| set(Some(it))),
+        })
     }
 
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {

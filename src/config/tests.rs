@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::creation::CreationLimits;
+use crate::domain::plan::silence::SilenceLimits;
 
 mod files;
 mod forge;
@@ -51,6 +52,16 @@ fn defaults() -> Config {
 
 /// Seed 004, sections "設定ファイル" and "タイムアウト設定", to the letter.
 const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
+
+#[test]
+fn only_streams_may_not_be_silent_by_default() {
+    let minutes = |minutes| Some(Duration::from_mins(minutes));
+    let read = |text: &str| valid(text).run.silence_timeout;
+    assert_eq!(read(""), SilenceLimits { streams: minutes(30), others: None });
+    assert_eq!(read("run: { silence_timeout: auto }"), read(""));
+    assert_eq!(read("run: { silence_timeout: off }"), SilenceLimits::all(None));
+    assert_eq!(read("run: { silence_timeout: 5m }"), SilenceLimits::all(minutes(5)));
+}
 
 #[test]
 fn the_seeds_file_means_what_the_seed_says() {
@@ -190,7 +201,11 @@ fn every_setting_arrives() {
         session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
-        run: Run { linger: seconds(5), max_runtime: Some(3 * hour), silence_timeout: Some(seconds(1_200)) },
+        run: Run {
+            linger: seconds(5),
+            max_runtime: Some(3 * hour),
+            silence_timeout: SilenceLimits::all(Some(seconds(1_200))),
+        },
         limits: Limits {
             per_project: Some(4),
             per_agent: Some(2),

@@ -1,5 +1,6 @@
 //! Durations and sizes as people write them.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// `10`, `2.5` (seconds), `10s`, `1h 30m`, `250ms`.
@@ -43,6 +44,12 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
 /// A duration as the messages name it.
 pub(super) fn show_duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
+}
+
+/// Any duration in `range`, as the messages ask for it.
+pub(super) fn any_duration(range: &RangeInclusive<Duration>) -> String {
+    let (least, most) = (show_duration(*range.start()), show_duration(*range.end()));
+    format!("a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m")
 }
 
 /// A size as the messages name it.

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::children::Children;
 use super::ears::Ears;
-use crate::domain::plan::{Elapsed, Limits, silence};
+use crate::domain::plan::silence::{is_long, silence};
+use crate::domain::plan::{Elapsed, Limits};
 use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
@@ -24,6 +26,7 @@ struct Clock {
     ran: Option<(Instant, Duration)>,
     /// Since when it is known to be silent for too long.
     suspected: Option<Instant>,
+    children: Children,
     /// The ladder that its server named, and when that is.
     ladder: Option<(Timestamp, Instant)>,
 }
@@ -36,7 +39,7 @@ impl Clocks {
         instances: &[Instance],
         launches: &[LaunchFacts],
         ears: &Ears,
-        state_dir: &Path,
+        (state_dir, is_stream): (&Path, &dyn Fn(&str) -> bool),
         limits: &Limits,
     ) -> BTreeMap<LaunchId, Elapsed> {
         let launches: BTreeMap<&LaunchId, &LaunchFacts> = launches.iter().map(|launch| (&launch.id, launch)).collect();
@@ -69,10 +72,19 @@ impl Clocks {
                 until_deadline: clock.deadline.map(|due| due.saturating_duration_since(now)),
                 ran: clock.ran.map(|(since, before)| before + (now - since)),
                 quiet: quiet_for(id),
+                is_stream: launch.is_some_and(|launch| is_stream(&launch.ai_type)),
                 suspected: None,
                 until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
             };
-            let is_silent = launch.and_then(|launch| silence(&elapsed, launch)).zip(limits.silence_timeout);
+            let limit = limits.silence.of(&elapsed);
+            let silent = |elapsed: &Elapsed| launch.and_then(|launch| silence(elapsed, launch)).zip(limit);
+            match (silent(&elapsed).filter(|(silent, most)| is_long(*silent, *most)), &instance.phase) {
+                (Some((_, most)), Phase::Running { pid, .. }) => clock.children.look(now, *pid, most),
+                _ => clock.children.forget(),
+            }
+            let at_work = clock.children.idle_for(now);
+            elapsed.quiet = elapsed.quiet.map(|quiet| at_work.map_or(quiet, |idle| quiet.min(idle)));
+            let is_silent = silent(&elapsed);
             clock.suspected =
                 clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
             elapsed.suspected = clock.suspected.map(|since| now - since);

@@ -63,7 +63,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy)]
 struct Heard {
-    /// When it printed something; at first, since when it is followed.
+    /// When it printed something other than its trouble; at first, since when it is followed.
     at: Instant,
     is_login_refused: bool,
 }
@@ -278,7 +278,10 @@ impl<C: ControlPlane> Listener<C> {
             let n_before = ear.n_read;
             let read = ear.read(MAX_LOOK).await;
             if let Some(heard) = self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before) {
-                heard.at = Instant::now();
+                // One that only repeats what is wrong with it does not go on.
+                if ear.tally.activity().failure.is_none() {
+                    heard.at = Instant::now();
+                }
                 let is_login_refused = ear.tally.is_login_refused();
                 if is_login_refused && !heard.is_login_refused {
                     tracing::info!(launch_id = %launch, "the model's service refuses the login of the agent");

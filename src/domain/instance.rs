@@ -51,12 +51,19 @@ pub struct Condition {
     /// Something of its tree was sent KILL some seconds ago and lives. It keeps its slot and is asked again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
+    /// It neither called nor printed anything for half of `run.silence_timeout`. Its coordinator knows that, not its keeper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
 }
 
 impl Condition {
     /// With its times as another clock shows them.
     pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
-        Self { suspended_since: self.suspended_since.map(&clock), unkillable_since: self.unkillable_since.map(&clock) }
+        Self {
+            suspended_since: self.suspended_since.map(&clock),
+            unkillable_since: self.unkillable_since.map(&clock),
+            silent_since: self.silent_since.map(&clock),
+        }
     }
 }
 

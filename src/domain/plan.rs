@@ -4,6 +4,7 @@
 //! everything in the plan can be done twice. Reconciling (what started, exited, ended, is to stop) comes before starts.
 
 pub mod gates;
+pub mod silence;
 pub mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason
 use super::pair::{Candidate, StartReason};
 use super::time::Timestamp;
 use gates::{Closed, Resources};
+use silence::{SilenceLimits, is_long, silence};
 use slots::Slots;
 
 /// The limits a coordinator keeps.
@@ -39,7 +41,7 @@ pub struct Limits {
     /// From the start of an agent to its stop; `None`: as long as it likes.
     pub max_runtime: Option<Duration>,
     /// From the last sign of life of an agent to its stop.
-    pub silence_timeout: Option<Duration>,
+    pub silence: SilenceLimits,
     /// Least free space on the file system of the state directory for a start, in bytes.
     pub min_free_disk: Option<u64>,
     /// Least free memory for a start, in bytes.
@@ -57,8 +59,10 @@ pub struct Elapsed {
     pub until_deadline: Option<Duration>,
     /// How long its agent runs; `None` before it does.
     pub ran: Option<Duration>,
-    /// How long ago it printed anything; `None` where nobody listens.
+    /// How long ago it printed anything, or its children were seen at work; `None` where nobody listens.
     pub quiet: Option<Duration>,
+    /// Whether its output is a stream of events.
+    pub is_stream: bool,
     /// How long it is known to be silent for too long.
     pub suspected: Option<Duration>,
     /// How long it has until the stop ladder, if it is to be stopped.
@@ -76,7 +80,7 @@ impl Limits {
             chat_reserve: 0,
             linger,
             max_runtime: None,
-            silence_timeout: None,
+            silence: SilenceLimits { streams: None, others: None },
             min_free_disk: None,
             min_free_memory: None,
             session_maximum: None,
@@ -166,6 +170,8 @@ impl Deferred {
 pub struct Plan {
     pub actions: Vec<Action>,
     pub deferred: Vec<Deferred>,
+    /// Agents that have been silent for long, and how long: people are warned before these are ended.
+    pub silent: Vec<(LaunchId, Duration)>,
     pub wake_at: Option<Timestamp>,
 }
 
@@ -255,6 +261,9 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
     }
     let goes_on = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
     if let (Some(elapsed), true, None) = (elapsed, goes_on, instance.stop) {
+        let silent = silence(&elapsed, launch).zip(limits.silence.of(&elapsed));
+        plan.silent
+            .extend(silent.filter(|(lasted, limit)| is_long(*lasted, *limit)).map(|(lasted, _)| (id.clone(), lasted)));
         match time_left(launch, elapsed, limits) {
             // At once, and told to the server then: one that doesn't answer gives nobody more time.
             Err(reason) => plan.actions.push(Action::Stop { launch: id.clone(), reason }),
@@ -269,29 +278,15 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
     }
 }
 
-/// Silence is believed at a second look, so long after the first: what was called and printed while this program didn't run is
-/// heard by then.
-pub const SECOND_LOOK: Duration = Duration::from_secs(2);
-
-/// How long an agent neither called nor printed anything; `None` where that isn't known.
-pub fn silence(elapsed: &Elapsed, launch: &LaunchFacts) -> Option<Duration> {
-    let idle = launch.idle_ms.filter(|_| matches!(launch.state, LaunchState::Running { .. }))?;
-    Some(elapsed.quiet?.min(Duration::from_millis(idle)))
-}
-
 /// How long an agent has until the first limit of time that it has any; the one that is over.
 fn time_left(launch: &LaunchFacts, elapsed: Elapsed, limits: &Limits) -> Result<Option<Duration>, StopReason> {
     let left = |limit: Option<Duration>, lasted: Option<Duration>| {
         limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
     };
-    let silent = match elapsed.suspected {
-        Some(suspected) => limits.silence_timeout.map(|_| SECOND_LOOK.saturating_sub(suspected)),
-        None => left(limits.silence_timeout, silence(&elapsed, launch)).map(|left| left.max(Duration::from_millis(1))),
-    };
     let all = [
         (StopReason::RunMaximum, left(limits.max_runtime, elapsed.ran)),
         (StopReason::SessionMaximum, left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated))),
-        (StopReason::Silence, silent),
+        (StopReason::Silence, silence::time_left(&elapsed, launch, limits.silence)),
     ];
     match all.iter().find(|(_, left)| left.is_some_and(|left| left.is_zero())) {
         Some((reason, _)) => Err(*reason),

@@ -10,6 +10,7 @@ use crate::domain::key::Purpose;
 
 mod refused;
 mod shims;
+mod silence;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -355,23 +356,6 @@ fn an_agent_ends_when_it_ran_for_too_long() {
     check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
     check_time(limits, Elapsed::default(), None, Ok(None));
     check_time(Limits { max_runtime: None, ..limits }, ran(20 * minute), None, Err(StopReason::SessionMaximum));
-}
-
-#[test]
-fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
-    let second = Duration::from_secs(1);
-    let limits = Limits { silence_timeout: Some(10 * second), ..Limits::of(1, Duration::ZERO) };
-    let quiet = |seconds, suspected: Option<u32>| {
-        let suspected = suspected.map(|seconds| seconds * second);
-        Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
-    };
-    check_time(limits, quiet(60, None), Some(4 * second), Ok(Some(6 * second)));
-    check_time(limits, quiet(3, None), Some(60 * second), Ok(Some(7 * second)));
-    // Nobody listens, or the server doesn't say.
-    check_time(limits, Elapsed::default(), Some(60 * second), Ok(None));
-    check_time(limits, quiet(60, None), None, Ok(None));
-    check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
-    check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
 }
 
 #[test]

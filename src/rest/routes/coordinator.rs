@@ -91,6 +91,7 @@ impl From<&Instance> for InstanceBody {
             adopted: instance.adopted,
             suspended_since: instance.condition.suspended_since,
             unkillable_since: instance.condition.unkillable_since,
+            silent_since: instance.condition.silent_since,
         }
     }
 }

@@ -137,6 +137,9 @@ pub struct InstanceBody {
     /// Since when something of it is known to survive KILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
+    /// Since when it neither called nor printed anything, if that is half of what ends it (`run.silence_timeout`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
 }
 
 /// A start that waits, or a pair that is held.
@@ -276,6 +279,7 @@ impl InstanceBody {
             adopted: process.is_some_and(|process| process.adopted),
             suspended_since: condition.suspended_since,
             unkillable_since: condition.unkillable_since,
+            silent_since: condition.silent_since,
             launch: launch.into(),
         }
     }

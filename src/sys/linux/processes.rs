@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use nix::libc;
+use nix::unistd::{SysconfVar, sysconf};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -77,6 +79,27 @@ pub fn list() -> io::Result<Vec<Process>> {
         }
     }
     Ok(all)
+}
+
+/// The processor time of all that `pid` has started, of the dead also; not its own. `None` if it is gone or nothing can be read.
+pub fn time_used_by_children(pid: i32) -> Option<Duration> {
+    let (_, of_dead) = ticks(pid)?;
+    let living = descendants(&list().ok()?, pid).into_iter().filter_map(|child| ticks(child.pid));
+    let ticks = living.fold(of_dead, |sum, (own, of_dead)| sum.saturating_add(own).saturating_add(of_dead));
+    let per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+    Some(Duration::from_millis(ticks.saturating_mul(1000).checked_div(per_second)?))
+}
+
+/// Clock ticks that a process used itself, and those of its children that are dead.
+fn ticks(pid: i32) -> Option<(u64, u64)> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_ticks(after_name(&stat)?)
+}
+
+fn parse_ticks(after_name: &str) -> Option<(u64, u64)> {
+    let mut fields = after_name.split_ascii_whitespace().skip(12).map(|field| field.parse::<u64>().ok());
+    let mut both = || Some(fields.next()??.saturating_add(fields.next()??));
+    Some((both()?, both()?))
 }
 
 /// Resident memory of a process, in bytes.
@@ -180,6 +203,14 @@ mod tests {
         for nobody_knows in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             assert!(looked(nobody_knows).is_err());
         }
+    }
+
+    #[test]
+    fn processor_time_is_told_by_who_used_it() {
+        // utime, stime, cutime and cstime are 5 to 8.
+        let stat = ") S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
+        assert_eq!(parse_ticks(stat), Some((11, 15)));
+        assert_eq!(parse_ticks(") R 1"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use nix::libc;
 use rustix::io::Errno;
@@ -133,6 +134,18 @@ fn pids() -> io::Result<Vec<i32>> {
         }
         room *= 2;
     }
+}
+
+/// The processor time of all that lives below `pid`; not its own. What has ended in between is missing. On Apple silicon the kernel
+/// counts in units of 41 ns, which are taken for nanoseconds here: too little, never too much.
+pub fn time_used_by_children(pid: i32) -> Option<Duration> {
+    let used = |pid: i32| {
+        // SAFETY: the flavour fills this struct, which is plain numbers.
+        let task: libc::proc_taskinfo = unsafe { info(pid, libc::PROC_PIDTASKINFO) }.ok()?;
+        Some(task.pti_total_user.saturating_add(task.pti_total_system))
+    };
+    let living = descendants(&list().ok()?, pid).into_iter().filter_map(|child| used(child.pid));
+    Some(Duration::from_nanos(living.fold(0, u64::saturating_add)))
 }
 
 /// Resident memory of a process, in bytes.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::daemon::Daemon;
-use crate::support::{is_gone, kill, until_some_within};
+use crate::support::{is_gone, kill, until, until_some_within};
 
 /// How long a launch took, in milliseconds.
 fn lasted(ended: &serde_json::Value) -> i64 {
@@ -88,6 +88,32 @@ fn an_agent_that_neither_calls_nor_prints_is_ended() {
     // Twice four seconds of life, then one of silence and a second look.
     let lasted = check_timed_out(&daemon, "silence");
     assert!(lasted >= 9_000, "{lasted} ms");
+}
+
+/// CLIs print nothing while a long command runs.
+#[test]
+fn the_work_of_a_child_is_a_sign_of_life() {
+    let daemon = Daemon::running("run: { silence_timeout: 2s }\nbackoff: { initial: 1h, max: 1h }");
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "run:timeout 8 sh -c 'while :; do :; done' || true",
+        "sleep:600",
+    ]);
+    let lasted = check_timed_out(&daemon, "silence");
+    assert!(lasted >= 9_000, "{lasted} ms");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_silence_is_shown_before_it_ends_an_agent() {
+    let daemon =
+        Daemon::running("run: { silence_timeout: 8s }\nbackoff: { initial: 1h, max: 1h }\npolling_interval: 1h");
+    daemon.with_one_task(&["authenticate", "get-my-task", "sleep:600"]);
+    until("the silence is shown", || daemon.status()["instances"][0]["silent_since"].is_string());
+    let told = daemon.done(&["status"]);
+    assert!(told.contains("running (silent for "), "{told}");
+    check_timed_out(&daemon, "silence");
 }
 
 #[test]
