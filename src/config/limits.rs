@@ -5,7 +5,7 @@ use super::report::Problem;
 use crate::domain::creation::CreationLimits;
 
 /// Limits of what runs at once and of what it creates. What runs beyond a limit that was lowered goes on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Agents alive at once in one project; `None`: any number.
     pub per_project: Option<usize>,
@@ -15,7 +15,7 @@ pub struct Limits {
     pub per_provider: Option<usize>,
     /// Of `max_concurrent`, so many are kept free for chats; less than that.
     pub chat_reserve: usize,
-    /// Nothing is started while less is free on the file system of `state_dir`, in bytes.
+    /// Nothing is started while less is free on the file system of `state_dir`, in bytes; `None`: however little that is.
     pub min_free_disk: Option<u64>,
     /// The same of memory.
     pub min_free_memory: Option<u64>,
@@ -33,6 +33,24 @@ pub struct AgentLimits {
     pub processes: Option<u64>,
 }
 
+/// Enough for the outputs of a fleet until somebody makes room.
+const MIN_FREE_DISK: u64 = 1 << 30;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            per_project: None,
+            per_agent: None,
+            per_provider: None,
+            chat_reserve: 0,
+            min_free_disk: Some(MIN_FREE_DISK),
+            min_free_memory: None,
+            agent: AgentLimits::default(),
+            creation: CreationLimits::default(),
+        }
+    }
+}
+
 impl Limits {
     pub(super) fn read(mut section: Section<'_, '_>, max_concurrent: usize) -> Self {
         let mut limit = |key| section.optional(key).and_then(|field| field.integer(1..=100_000));
@@ -44,8 +62,9 @@ impl Limits {
             let problem = Problem::new("`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks", span);
             section.reader().note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
         }
-        let mut least = |key| section.optional(key).and_then(|field| field.size(1..=1 << 60));
-        let (min_free_disk, min_free_memory) = (least("min_free_disk"), least("min_free_memory"));
+        let mut least = |key| section.optional(key).map(|field| field.size_or_off(1..=1 << 60));
+        let min_free_disk = least("min_free_disk").unwrap_or(Some(MIN_FREE_DISK));
+        let min_free_memory = least("min_free_memory").flatten();
         let agent = AgentLimits::read(&mut section);
         let creation = read_creation(&mut section);
         Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent, creation }

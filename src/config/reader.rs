@@ -416,6 +416,17 @@ impl<'r, 'a> Field<'r, 'a> {
         self.parsed(&what, |text| units::parse_size(text).filter(|size| range.contains(size)))
     }
 
+    /// The same; `None` also for `off`.
+    pub fn size_or_off(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
+        let what = format!("`off` or a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB");
+        self.parsed(&what, |text| match text {
+            "off" => Some(None),
+            text => units::parse_size(text).filter(|size| range.contains(size)).map(Some),
+        })
+        .flatten()
+    }
+
     pub fn integer(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let what = format!("a whole number from {} to {}", range.start(), range.end());
         self.parsed(&what, |text| text.trim().parse().ok().filter(|number| range.contains(number)))

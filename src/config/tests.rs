@@ -54,6 +54,16 @@ fn defaults() -> Config {
 const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
 
 #[test]
+fn a_gibibyte_of_disk_is_kept_free_by_default() {
+    let read = |text: &str| valid(text).limits.min_free_disk;
+    assert_eq!(read(""), Some(1 << 30));
+    assert_eq!(read("limits: { min_free_disk: null }"), Some(1 << 30));
+    assert_eq!(read("limits: { min_free_disk: off }"), None);
+    assert_eq!(read("limits: { min_free_disk: 2 GiB }"), Some(2 << 30));
+    assert_eq!(valid("limits: { min_free_memory: off }").limits.min_free_memory, None);
+}
+
+#[test]
 fn only_streams_may_not_be_silent_by_default() {
     let minutes = |minutes| Some(Duration::from_mins(minutes));
     let read = |text: &str| valid(text).run.silence_timeout;
@@ -130,7 +140,7 @@ start: { timeout: 1.5, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
 limits:
-  { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 1 GiB, min_free_memory: 64 KiB,
+  { per_project: 4, per_agent: 2, per_provider: 6, chat_reserve: 1, min_free_disk: 2 GiB, min_free_memory: 64 KiB,
     memory_per_agent: 2 GiB, processes_per_agent: 300, tasks_per_launch: 20, subtasks_per_task: 10,
     messages_per_launch: 30 }
 notice: { grace: 1m }
@@ -211,7 +221,7 @@ fn every_setting_arrives() {
             per_agent: Some(2),
             per_provider: Some(6),
             chat_reserve: 1,
-            min_free_disk: Some(1 << 30),
+            min_free_disk: Some(2 << 30),
             min_free_memory: Some(1 << 16),
             agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
             creation: CreationLimits { tasks_per_launch: 20, subtasks_per_task: 10, messages_per_launch: 30 },
