@@ -41,9 +41,21 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(thousandths * factor / 1_000)
 }
 
-/// A duration as the messages name it.
+const DAY: u64 = 24 * 60 * 60;
+/// What `humantime` calls a year.
+const YEAR: u64 = 8_766 * 60 * 60;
+
+/// A duration as the messages name it: in days, as people write it, and not in months.
 pub(super) fn show_duration(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string()
+    let seconds = duration.as_secs();
+    let days = seconds / DAY;
+    if days < 2 || (seconds.is_multiple_of(YEAR) && duration.subsec_nanos() == 0) {
+        return humantime::format_duration(duration).to_string();
+    }
+    match Duration::new(seconds % DAY, duration.subsec_nanos()) {
+        Duration::ZERO => format!("{days}days"),
+        rest => format!("{days}days {}", humantime::format_duration(rest)),
+    }
 }
 
 /// Any duration in `range`, as the messages ask for it.
@@ -92,6 +104,25 @@ mod tests {
         ];
         for (text, millis) in cases {
             assert_eq!(parse_duration(text), millis.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_in_days_and_read_again() {
+        let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
+        let cases = [
+            (Duration::ZERO, "0s"),
+            (90 * hour / 60, "1h 30m"),
+            (day, "1day"),
+            (14 * day, "14days"),
+            (90 * day, "90days"),
+            (90 * day + 90 * hour / 60, "90days 1h 30m"),
+            (365 * day, "365days"),
+            (8_766 * hour, "1year"),
+        ];
+        for (duration, text) in cases {
+            assert_eq!(show_duration(duration), text);
+            assert_eq!(parse_duration(text), Some(duration), "{text}");
         }
     }
 
