@@ -182,9 +182,6 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
     let mut lines = vec![String::new(), format!("provider {name}:")];
     let http_need = providers.http_need(name);
     lines.extend(http_need.map(|need| format!("  needs HTTP: {}", need.as_str())));
-    // The port of the address may be another one in the daemon; a provider that doesn't need it is shown without it.
-    let mcp_url = providers.mcp_url.clone().filter(|_| http_need.is_some());
-    let providers = &Providers { mcp_url, ..providers.clone() };
     let command = match providers.command(&request) {
         Ok(command) => command,
         Err(error) => {

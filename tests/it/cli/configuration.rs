@@ -88,11 +88,15 @@ fn providers_that_need_http_are_named() {
     let need = "  needs HTTP: its entry uses {mcp_url} or COORDINATOR_MCP_URL";
     let on = check(entries, &[]);
     assert_eq!((on.code, on.stdout.matches(need).count()), (0, 2), "{on:?}");
+    // Every agent gets the variable, also one that can do without.
+    let variables = |said: &Said| said.stdout.matches(" COORDINATOR_MCP_SOCKET COORDINATOR_MCP_URL ").count();
+    assert_eq!(variables(&on), 3, "{on:?}");
     assert!(!on.stdout.contains("warning:") && on.stdout.contains("http://127.0.0.1:7420/mcp"), "{on:?}");
     for (settings, setting) in [("agents", "http.agents"), ("listen", "http.listen")] {
         let off = check(&format!("{entries}http: {{ {settings}: off }}\n"), &[]);
         let warning = format!("warning: `{setting}` is off, and these providers need HTTP: by_url, by_variable\n");
         assert!(off.code == 0 && off.stdout.contains(&warning), "{off:?}");
+        assert_eq!(variables(&off), 0, "{off:?}");
     }
     let remote = check("server: https://far.example/mcp\nhttp: { agents: off }\n", &[]);
     assert!(remote.stdout.contains("warning: `http.agents` is off: agents of `supervise`"), "{remote:?}");
