@@ -90,10 +90,18 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
     let kept: Vec<&str> =
         agents.iter().filter(|agent| is_kept(&agent.ai_type)).map(|agent| agent.id.value.as_str()).collect();
-    if kept.is_empty() {
-        return Ok(());
+    if !kept.is_empty() {
+        let agents = kept.join(", ");
+        return Err(CliError::Failed(format!("no program to start these agents of the manifest with: {agents}")));
     }
-    Err(CliError::Failed(format!("no program to start these agents of the manifest with: {}", kept.join(", "))))
+    // Those of presets are there without being asked for.
+    let configured: Vec<&str> =
+        config.providers.keys().map(String::as_str).filter(|name| cant_start.contains(*name)).collect();
+    if !configured.is_empty() {
+        let names = configured.join(", ");
+        return Err(CliError::Failed(format!("these providers of the configuration are not startable: {names}")));
+    }
+    Ok(())
 }
 
 /// What is to be said of some providers.

@@ -27,7 +27,8 @@ const SECRETS: [(&str, &str); 3] =
 #[test]
 fn the_seeds_configuration_is_right_as_it_stands() {
     let said = check(SEED, &SECRETS);
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    let absent = "agent-coordinator: these providers of the configuration are not startable: claude, codex, gemini\n";
+    assert_eq!((said.code, said.stderr.as_str()), (1, absent), "the file is right, the programs are missing");
     insta::assert_snapshot!("seed", said.stdout);
 }
 
@@ -48,6 +49,16 @@ fn check_with_programs(programs: &[&str], arguments: &[&str]) -> (String, Option
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let said = said.replace(daemon.folder().to_str().unwrap(), "[folder]").replace(examples, "[examples]");
     (said.replace(PROGRAM, "[program]"), output.status.code())
+}
+
+#[test]
+fn a_provider_of_the_configuration_that_is_not_startable_is_an_error() {
+    let missing =
+        check("ai_providers: { mine: { cli_command: no-such-program }, other: { cli_command: /bin/sh } }", &[]);
+    let said = "agent-coordinator: these providers of the configuration are not startable: mine\n";
+    assert_eq!((missing.code, missing.stderr.as_str()), (1, said), "{missing:?}");
+    let there = check("ai_providers: { other: { cli_command: /bin/sh } }", &[]);
+    assert_eq!((there.code, there.stderr.as_str()), (0, ""), "{there:?}");
 }
 
 #[test]
@@ -82,9 +93,9 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
 
 #[test]
 fn providers_that_need_http_are_named() {
-    let entries = "ai_providers:\n  by_url: { cli_command: sh, cli_args: [--mcp, '{mcp_url}'] }\n  \
-                   by_socket: { cli_command: sh, cli_args: [--mcp, '{mcp_socket}'] }\n  \
-                   by_variable: { cli_command: sh, cli_args: [-c, 'curl \"$COORDINATOR_MCP_URL\"'] }\n";
+    let entries = "ai_providers:\n  by_url: { cli_command: /bin/sh, cli_args: [--mcp, '{mcp_url}'] }\n  \
+                   by_socket: { cli_command: /bin/sh, cli_args: [--mcp, '{mcp_socket}'] }\n  \
+                   by_variable: { cli_command: /bin/sh, cli_args: [-c, 'curl \"$COORDINATOR_MCP_URL\"'] }\n";
     let need = "  needs HTTP: its entry uses {mcp_url} or COORDINATOR_MCP_URL";
     let on = check(entries, &[]);
     assert_eq!((on.code, on.stdout.matches(need).count()), (0, 2), "{on:?}");
@@ -95,7 +106,8 @@ fn providers_that_need_http_are_named() {
     for (settings, setting) in [("agents", "http.agents"), ("listen", "http.listen")] {
         let off = check(&format!("{entries}http: {{ {settings}: off }}\n"), &[]);
         let warning = format!("warning: `{setting}` is off, and these providers need HTTP: by_url, by_variable\n");
-        assert!(off.code == 0 && off.stdout.contains(&warning), "{off:?}");
+        assert!(off.code == 1 && off.stdout.contains(&warning), "{off:?}");
+        assert!(off.stderr.ends_with("are not startable: by_url\n"), "{off:?}");
         assert_eq!(variables(&off), 0, "{off:?}");
     }
     let remote = check("server: https://far.example/mcp\nhttp: { agents: off }\n", &[]);
