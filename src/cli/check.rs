@@ -19,6 +19,8 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         Some(path) => Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?)),
         None => None,
     };
+    // Before anything is called correct.
+    app::check_users(config).map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     match &loaded.source {
         Some(path) => print_line(&format!("{}: correct", path.display()))?,
         None => print_line("no configuration file found: all settings have their defaults")?,
@@ -32,7 +34,6 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             manifest.tasks.len()
         ))?;
     }
-    app::check_users(config).map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     let warning = app::check_state_dir(&config.state_dir)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     print_line(&format!("state directory: {}", config.state_dir.display()))?;

@@ -169,6 +169,7 @@ fn who_can_not_be_become_is_told_before_anything_starts() {
     assert!(said.contains(expected) && said.contains("ai_providers.claude.run_as"), "{said}");
     let said = daemon.cli(&["check"]);
     assert!(said.code == 78 && said.stderr.contains(expected), "{said:?}");
+    assert!(!said.stdout.contains("correct"), "{said:?}");
     let Some(user) = other_user() else { return };
     let with = |settings: &str| {
         Daemon::configured(&format!("{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: {user} }}"))
