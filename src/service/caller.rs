@@ -29,6 +29,8 @@ pub(super) struct Activity(Mutex<HashMap<SessionId, Seen>>);
 struct Seen {
     at: Timestamp,
     /// The same moment, for measuring.
+    began: Instant,
+    /// The end of the call, if it was held, else its beginning.
     steady: Instant,
     /// Calls that are being held.
     n_held: u32,
@@ -52,8 +54,9 @@ impl Drop for Held<'_> {
 impl Activity {
     pub(super) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
-        let seen = all.entry(session.clone()).or_insert_with(|| Seen { at: now, steady: Instant::now(), n_held: 0 });
-        (seen.at, seen.steady) = (now, Instant::now());
+        let began = Instant::now();
+        let seen = all.entry(session.clone()).or_insert(Seen { at: now, began, steady: began, n_held: 0 });
+        (seen.at, seen.began, seen.steady) = (now, began, began);
     }
 
     /// A call of this session is held from now on.
@@ -64,8 +67,12 @@ impl Activity {
         Held { activity: self, session }
     }
 
+    /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]; a call that is held lasts until now.
     pub(super) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
-        self.lock().get(session).map(|seen| seen.at)
+        self.lock().get(session).map(|seen| {
+            let end = if seen.n_held > 0 { Instant::now() } else { seen.steady };
+            seen.at + end.duration_since(seen.began)
+        })
     }
 
     /// How long ago it called, by a clock that nobody sets; `None` if it didn't since this program began.
@@ -188,6 +195,12 @@ impl Service {
         }
         self.activity.touch(&caller.session.id, now);
         Ok(())
+    }
+
+    /// Returns the session with the time of its last call. The stored time may be older: it is written behind.
+    pub(super) fn with_last_call(&self, session: Session) -> Session {
+        let last_seen_at = self.activity.last_seen(&session.id).unwrap_or(session.last_seen_at);
+        Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
     }
 
     /// A session follows the process of its launch; only where there is none of ours does silence end it.

@@ -11,14 +11,21 @@ use super::{Service, ServiceError};
 impl Service {
     /// The newest first.
     pub async fn sessions(&self, filter: &HistoryFilter<SessionId>) -> Result<Vec<Session>, ServiceError> {
-        Ok(self.store.sessions(filter).await?)
+        let sessions = self.store.sessions(filter).await?.into_iter();
+        Ok(sessions.map(|session| self.shown_session(session)).collect())
     }
 
     /// # Errors
     /// `SessionNotFound`.
     pub async fn session(&self, id: &SessionId) -> Result<Session, ServiceError> {
         let session = self.store.session(id).await?;
-        Ok(session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?)
+        let session = session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?;
+        Ok(self.shown_session(session))
+    }
+
+    /// Returns an open session with the time of its last call. An ended session keeps the time that its end wrote.
+    fn shown_session(&self, session: Session) -> Session {
+        if session.ended.is_none() { self.with_last_call(session) } else { session }
     }
 
     /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.

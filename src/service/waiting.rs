@@ -242,6 +242,11 @@ impl Service {
     /// Makes `commit`, with the events that its rows tell by themselves, and tells whom it concerns, also when nobody waits for the
     /// answer any more: whoever asked may have gone.
     pub(super) async fn commit(&self, mut commit: Commit) -> Result<(), CommitError> {
+        for change in &mut commit.changes {
+            if let Change::Session(session) = change {
+                *session = self.with_last_call(session.clone());
+            }
+        }
         let untold = untold(&commit.changes, self.now());
         commit.changes.extend(untold.into_iter().map(Change::Event));
         let (store, waiting) = (self.store.clone(), self.waiting.clone());

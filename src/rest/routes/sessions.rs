@@ -22,7 +22,7 @@ pub struct SessionBody {
     pub project_id: ProjectId,
     pub purpose: Purpose,
     pub created_at: Timestamp,
-    /// The last call; written down now and then.
+    /// The time of the last call; now, while a call is held.
     pub last_seen_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,

@@ -1,6 +1,6 @@
 //! Sessions: of agents started by hand, their time limits, and tokens that are none.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ByHand, MINE, check_refused, should_start, world};
 use crate::daemon::Daemon;
@@ -93,4 +93,23 @@ fn no_secret_is_in_the_log() {
         let line = log.lines().find(|line| line.contains(secret));
         assert!(line.is_none(), "{secret}: {}", line.unwrap());
     }
+}
+
+#[test]
+fn a_session_is_shown_with_its_last_call() {
+    let daemon = Daemon::crowded("session: { cleanup_interval: 1h }", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    let shown = |arguments: &[&str]| daemon.json(&[&["session", "list"], arguments].concat())[0].clone();
+    let is_later = |session: &Value| session["last_seen_at"].as_str() > session["created_at"].as_str();
+    until("a call is shown", || {
+        ann.get_my_task();
+        is_later(&shown(&[]))
+    });
+    let id = shown(&[])["id"].as_str().unwrap_or_default().to_owned();
+    let seen = shown(&[])["last_seen_at"].clone();
+    assert_eq!(daemon.json(&["session", "list"])[0]["last_seen_at"], seen, "{id} did not call");
+    ann.report("success");
+    let ended = shown(&["--all"]);
+    assert_eq!((&ended["id"], &ended["end_reason"]), (&id.into(), &"reported".into()));
+    assert!(is_later(&ended), "{ended}");
 }
