@@ -56,6 +56,7 @@ mod why;
 pub mod world;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -98,7 +99,7 @@ use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
-use crate::domain::{CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
+use crate::domain::{AgentId, CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -136,6 +137,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Who owns what is written for agents into their working directories.
     pub file_owners: FileOwners,
+    /// The passkeys of the configuration. An agent that is created without a passkey takes its passkey from here.
+    pub passkeys: BTreeMap<AgentId, Secret>,
     /// What launch tickets are made with.
     pub ticket_key: Secret,
     /// The Unix socket where agents are served.

@@ -221,6 +221,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
         file_owners: isolation::file_owners(config),
+        passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
         mcp_socket: config.mcp_socket.clone(),
         redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),

@@ -50,7 +50,7 @@ impl Service {
         Ok(agent.ok_or_else(|| Refusal::AgentNotFound { agent: id.clone() })?)
     }
 
-    /// Makes an agent. Without a passkey it only comes in by launch tickets.
+    /// Makes an agent. Without a passkey, here and in the configuration, it only comes in by launch tickets.
     ///
     /// # Errors
     /// `AlreadyExists`, the refusals of [`limits`].
@@ -104,13 +104,16 @@ impl Service {
         self.world.new_token("")
     }
 
+    /// Returns an agent with the defaults, and with its passkey of the configuration.
     pub(super) fn new_agent(&self, id: AgentId) -> Agent {
+        let settings = self.settings();
+        let passkey = settings.passkeys.get(&id).map(|passkey| PasskeyHash::new(passkey, self.world.new_salt()));
         Agent {
             name: id.to_string(),
             id,
             ai_type: DEFAULT_AI_TYPE.to_owned(),
             system_prompt: String::new(),
-            passkey: None,
+            passkey,
             status: AgentStatus::Active,
             created_at: self.now(),
             revision: 0,

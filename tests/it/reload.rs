@@ -234,6 +234,21 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt, status: todo } }
 }
 
 #[test]
+fn a_passkey_of_the_configuration_counts_for_an_agent_that_is_created_later() {
+    let daemon = Daemon::running("agents: { agt: { passkey: first }, agt_by_file: { passkey: second } }");
+    fs::create_dir_all(daemon.work()).unwrap();
+    let work = daemon.work().display().to_string();
+    daemon.done(&["agent", "add", "agt"]);
+    daemon.done(&["project", "add", "prj", "--directory", &work, "--assign", "agt"]);
+    let session = authenticate(&daemon, "first");
+    assert_eq!(session["success"], true, "{session}");
+    daemon.apply("agents: { agt_by_file: {} }\nprojects: { prj: { working_directory: work, agents: [agt_by_file] } }");
+    let arguments = json!({ "agent_id": "agt_by_file", "passkey": "second", "project_id": "prj" });
+    let session = daemon.client().call("authenticate", &arguments);
+    assert_eq!(session["success"], true, "{session}");
+}
+
+#[test]
 fn a_manifest_that_changes_is_applied_and_one_that_does_not_is_left_alone() {
     let mut daemon = Daemon::configured("manifest: manifest.yaml");
     let manifest = |name: &str, task: &str| {

@@ -1,6 +1,7 @@
 //! Use cases that meet: what one decides must still hold when the other has decided.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +49,7 @@ pub fn settings() -> Settings {
         serves_agents_over_http: true,
         redactor: Arc::default(),
         file_owners: agent_coordinator::domain::FileOwners::default(),
+        passkeys: BTreeMap::new(),
         ticket_key: Secret::new("a key"),
     }
 }
