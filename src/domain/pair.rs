@@ -239,6 +239,11 @@ pub struct Candidate {
 }
 
 impl StartReason {
+    /// Returns whether a chat that does not start for this reason also refuses messages.
+    pub const fn refuses_messages(self) -> bool {
+        matches!(self, Self::Unknown | Self::NotAssigned | Self::Inactive)
+    }
+
     /// Whether coordinators give this reason, and not their server.
     pub const fn is_of_coordinator(self) -> bool {
         matches!(

@@ -387,7 +387,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
     for (candidate, reason) in put_off {
         let also = slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
-        plan.deferred.push(Deferred { also: also.collect(), ..Deferred::of(candidate, reason) });
+        let detail = (reason == StartReason::NoFreeSlot).then(|| slots.to_string());
+        plan.deferred.push(Deferred { also: also.collect(), detail, ..Deferred::of(candidate, reason) });
     }
 }
 

@@ -2,6 +2,7 @@
 //! ended, whatever the limits were when it began: lowering one ends nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::{Limits, Snapshot};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
@@ -22,6 +23,14 @@ pub struct Slots<'a> {
     n_unknown: usize,
     /// Providers whose accounts are being tried by a start of this plan.
     probes: BTreeSet<&'a str>,
+}
+
+/// Writes what uses the slots.
+impl fmt::Display for Slots<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (n_tasks, n_chats, n_all) = (self.n_tasks, self.n_chats, self.limits.max_concurrent);
+        write!(f, "tasks use {n_tasks} and chats use {n_chats} of {n_all} slots")
+    }
 }
 
 impl<'a> Slots<'a> {

@@ -179,6 +179,7 @@ fn of_several_limits_all_are_told() {
     let plan = plan(&Snapshot { startable: vec![waiting(key(1, 2), 0)], launches, instances, limits, ..snapshot(0) });
     assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
     assert_eq!(plan.deferred[0].also, [StartReason::ProjectLimit, StartReason::AgentLimit, StartReason::ProviderLimit]);
+    assert_eq!(plan.deferred[0].detail.as_deref(), Some("tasks use 2 and chats use 0 of 2 slots"));
 }
 
 #[test]

@@ -75,7 +75,9 @@ struct Standing {
     /// It isn't there, and nothing brings it: the next message does.
     is_gone: bool,
     /// What it waits for that takes longer than a start.
-    waits_for: Option<&'static str>,
+    waits_for: Option<String>,
+    /// Whether a message is accepted now. A chat that waits accepts it for later.
+    may_say: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,7 +109,8 @@ async fn panel(
     let found = state.service.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
     let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
     // Who opens the panel brings the agent.
-    let standing = Standing { is_gone: standing.is_gone && !frame.may_change(), ..standing };
+    let is_coming = standing.is_gone && frame.may_change();
+    let standing = if is_coming { Standing { is_gone: false, may_say: false, ..standing } } else { standing };
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
     Ok(rendered(&ChatPart { frame, project, agent: face, messages, has_earlier: found.next.is_some(), standing }))
 }
@@ -143,14 +146,21 @@ impl Standing {
         let sessions = state.service.agent_sessions(project).await?;
         let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
         let why = state.service.why(agent, project).await?.into_iter().map(WhyBody::from);
-        let reason = why.into_iter().find(|why| why.purpose == Purpose::Chat).map(|why| why.reason);
+        let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);
+        let reason = why.as_ref().map(|why| why.reason);
         Ok(match reason {
-            _ if is_ready => Self { is_ready, is_gone: false, waits_for: None },
-            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, waits_for: None },
+            _ if is_ready => Self { is_ready, is_gone: false, waits_for: None, may_say: true },
+            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, waits_for: None, may_say: true },
             None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
-                Self { is_ready, is_gone: false, waits_for: None }
+                Self { is_ready, is_gone: false, waits_for: None, may_say: false }
             }
-            Some(reason) => Self { is_ready, is_gone: false, waits_for: Some(frame.w.of_start_reason(reason)) },
+            Some(reason) => {
+                let words = frame.w.of_start_reason(reason);
+                let figures =
+                    why.as_ref().and_then(|why| why.rules.iter().find(|rule| rule.rule == reason)?.detail.as_ref());
+                let waits_for = figures.map_or_else(|| words.to_owned(), |figures| format!("{words} ({figures})"));
+                Self { is_ready, is_gone: false, waits_for: Some(waits_for), may_say: !reason.refuses_messages() }
+            }
         })
     }
 }

@@ -226,7 +226,9 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
             }))],
             "deferred": [
                 with(pair("agt_failed"), json!({ "reason": "backoff", "until": "[until]" })),
-                with(pair("agt_waits"), json!({ "reason": "no_free_slot" })),
+                with(pair("agt_waits"), json!({
+                    "reason": "no_free_slot", "detail": "tasks use 1 and chats use 0 of 1 slots",
+                })),
             ],
             "parked": [],
             "ended": [launch("agt_failed", json!({

@@ -109,6 +109,30 @@ fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
 }
 
 #[test]
+fn a_chat_that_waits_for_a_slot_accepts_a_message_and_says_what_it_waits_for() {
+    let daemon = Daemon::running("http: { listen: \"127.0.0.1:0\" }\nmax_concurrent: 1");
+    daemon.project("prj");
+    daemon.agent("agt_works", "prj", &["authenticate", "get-my-task", "wait-for:go", "report:success"]);
+    daemon.agent("agt", "prj", &["authenticate", "chat"]);
+    daemon.task("tsk", "prj", "agt_works");
+    daemon.until_in_state("agt_works", "running");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    open_panel(&browser);
+    let standing = || browser.find("#chat-standing").text();
+    browser.until("it says what it waits for", || {
+        standing().ends_with("It waits: all slots are taken (tasks use 1 and chats use 0 of 1 slots)")
+    });
+    let why = daemon.done(&["why", "agt", "prj", "--purpose", "chat"]);
+    assert!(why.contains("no: no_free_slot (tasks use 1 and chats use 0 of 1 slots)"), "{why}");
+    say(&browser, "hello");
+    browser.until("it is said", || said(&browser) == [(true, "hello".to_owned())]);
+    until("it is written down", || daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user"));
+    fs::write(daemon.work().join("go"), "").unwrap();
+    browser.until("it is answered", || said(&browser).len() == 2);
+    assert_quiet(&browser);
+}
+
+#[test]
 fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
     let daemon = daemon(&["agt"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };

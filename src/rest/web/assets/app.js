@@ -312,7 +312,7 @@ function showStanding() {
   const chat = chatOf();
   const button = chat && find("#send", chat);
   if (!button) return;
-  const isReady = find("[data-is-ready]", chat).dataset.isReady === "true" || find("[data-is-gone]", chat) !== null;
+  const isReady = find("[data-may-say]", chat) !== null;
   button.disabled = !isReady;
   button.textContent = isReady ? button.dataset.ready : button.dataset.preparing;
 }
