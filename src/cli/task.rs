@@ -183,7 +183,7 @@ impl SetTask {
             parent_id: parent,
             dependencies: is_about_dependencies.then_some(self.dependencies),
             status: self.status,
-            reason: self.reason,
+            blocked_reason: self.reason,
         };
         let task: TaskDetail = client.patch(&format!("/tasks/{}", self.task), &request).await?;
         if self.form.json {

@@ -6,6 +6,9 @@
 //! own ([`super::id`]), tokens are only compared.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use schemars::Schema;
 
 use super::printable::is_reordering;
 use super::refusal::Refusal;
@@ -114,6 +117,41 @@ impl Limit {
         text.map(|text| self.take(text)).transpose()
     }
 
+    /// Describes in a JSON schema which texts [`Limit::take`] takes.
+    pub fn described(self) -> impl FnMut(&mut Schema) {
+        move |schema| {
+            schema.insert("maxLength".to_owned(), self.most.into());
+            if self.form != Form::Lines {
+                let control = class(char::is_control);
+                schema.insert("pattern".to_owned(), format!("^[^{control}]*$").into());
+            }
+        }
+    }
+
+    /// The same for a text that must not be blank.
+    pub fn described_as_needed(self) -> impl FnMut(&mut Schema) {
+        move |schema| {
+            self.described()(schema);
+            let pattern = match self.form {
+                Form::Lines => format!("[^{}]", class(char::is_whitespace)),
+                Form::Exact | Form::Line => {
+                    let control = class(char::is_control);
+                    let unseen = class(|c| c.is_control() || c.is_whitespace() || is_reordering(c));
+                    format!("^[^{control}]*[^{unseen}][^{control}]*$")
+                }
+            };
+            schema.insert("pattern".to_owned(), pattern.into());
+        }
+    }
+
+    /// The same for a path that must be absolute.
+    pub fn described_as_absolute(self) -> impl FnMut(&mut Schema) {
+        move |schema| {
+            self.described()(schema);
+            schema.insert("pattern".to_owned(), format!("^/[^{}]*$", class(char::is_control)).into());
+        }
+    }
+
     /// As much of `text` as is kept: for what must be taken however it is worded, as the report of a process's end.
     pub fn cut(&self, text: &str) -> String {
         cleaned(text).chars().take(self.most).collect()
@@ -126,9 +164,38 @@ pub fn cleaned(text: &str) -> Cow<'_, str> {
     if text.contains(is_dropped) { text.replace(is_dropped, "").into() } else { text.into() }
 }
 
+/// Returns the characters that `is_in` accepts as the ranges of a character class (ECMA 262). All of them are in the basic plane.
+fn class(is_in: impl Fn(char) -> bool) -> String {
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    for c in ('\0'..='\u{ffff}').filter(|c| is_in(*c)) {
+        match ranges.last_mut() {
+            Some((_, last)) if u32::from(*last) + 1 == u32::from(c) => *last = c,
+            _ => ranges.push((c, c)),
+        }
+    }
+    let mut class = String::new();
+    for (first, last) in ranges {
+        // Writing to a string cannot fail.
+        let _ = write!(class, "\\u{:04X}-\\u{:04X}", u32::from(first), u32::from(last));
+    }
+    class
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_names_the_characters_that_are_refused() {
+        assert_eq!(class(char::is_control), "\\u0000-\\u001F\\u007F-\\u009F");
+        assert_eq!(class(is_reordering), "\\u2028-\\u202E\\u2066-\\u2069");
+        for is_in in [char::is_control, char::is_whitespace, is_reordering] {
+            assert!(('\u{10000}'..=char::MAX).all(|c| !is_in(c)));
+        }
+        let mut schema = schemars::json_schema!({ "type": "string" });
+        TITLE.described_as_needed()(&mut schema);
+        assert_eq!(schema.get("maxLength"), Some(&500.into()));
+    }
 
     #[track_caller]
     fn check(limit: Limit, text: &str, expected: Result<&str, &str>) {

@@ -65,6 +65,8 @@ pub enum Refusal {
     AmbiguousLaunch { agent: AgentId, project: ProjectId, launches: Vec<(LaunchId, Purpose)> },
     #[error("No project of {agent} stands out: project_id must say which is meant")]
     NeedsProject { agent: AgentId },
+    #[error("no agent has the ai_type `{ai_type}`")]
+    ProviderNotFound { ai_type: String },
     #[error("Execution not found")]
     ExecutionNotFound { execution: ExecutionId },
     #[error("Task {task} can't begin: this session works on {current}")]
@@ -158,6 +160,7 @@ impl Refusal {
             Self::NoOpenLaunch { .. } => "no_open_launch",
             Self::AmbiguousLaunch { .. } => "ambiguous_launch",
             Self::NeedsProject { .. } => "needs_project",
+            Self::ProviderNotFound { .. } => "provider_not_found",
             Self::ExecutionNotFound { .. } => "execution_not_found",
             Self::OtherTaskBegun { .. } => "other_task_begun",
             Self::NotYourTask { .. } => "not_your_task",
@@ -249,6 +252,7 @@ impl Refusal {
             | Self::StaysInProject { .. }
             | Self::PartOfItself { .. }
             | Self::NoOpenLaunch { .. }
+            | Self::ProviderNotFound { .. }
             | Self::ExecutionNotFound { .. }
             | Self::ProjectNotFound { .. }
             | Self::AgentNotFound { .. }

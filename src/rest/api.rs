@@ -14,6 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::RestState;
+use super::auth::COOKIE;
 use crate::domain::id::PATTERN;
 
 /// Routes, and what is known of them.
@@ -40,6 +41,14 @@ pub(super) struct About {
     takes: Option<Described>,
     gives: Given,
     status: StatusCode,
+    access: Access,
+}
+
+/// Who may ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Operators,
+    Everybody,
 }
 
 #[derive(Clone)]
@@ -52,7 +61,8 @@ enum Given {
 
 /// A description; without anything more, of a route that takes nothing and gives nothing.
 pub(super) fn about(summary: &'static str) -> About {
-    About { summary, query: None, takes: None, gives: Given::Nothing, status: StatusCode::NO_CONTENT }
+    let (gives, status) = (Given::Nothing, StatusCode::NO_CONTENT);
+    About { summary, query: None, takes: None, gives, status, access: Access::Operators }
 }
 
 impl About {
@@ -71,6 +81,11 @@ impl About {
     /// As [`About::gives`], for what was made.
     pub(super) fn makes<T: JsonSchema>(self) -> Self {
         Self { status: StatusCode::CREATED, ..self.gives::<T>() }
+    }
+
+    /// Needs no token.
+    pub(super) fn for_everybody(self) -> Self {
+        Self { access: Access::Everybody, ..self }
     }
 
     pub(super) fn gives_text(self, kind: &'static str) -> Self {
@@ -172,15 +187,17 @@ fn describe(operations: &[Operation]) -> Value {
             "title": "agent-coordinator",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "What people ask a fleet of AI coding agents, and tell it.",
+            "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         },
         "servers": [{ "url": "/api" }],
+        "security": [{ "token": [] }, { "cookie": [] }],
         "paths": paths,
-        "components": { "schemas": schemas },
+        "components": { "schemas": schemas, "securitySchemes": security_schemes() },
     })
 }
 
 fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut SchemaGenerator) -> Value {
-    let About { summary, query, takes, gives, status } = &operation.about;
+    let About { summary, query, takes, gives, status, access } = &operation.about;
     let mut parameters: Vec<Value> = names_in(&operation.path)
         .map(|name| {
             let schema = json!({ "type": "string", "pattern": PATTERN });
@@ -189,7 +206,9 @@ fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut 
         .collect();
     let query = query.map(|query| query(taken).to_value());
     for (name, schema) in query.as_ref().and_then(|query| query["properties"].as_object()).into_iter().flatten() {
-        parameters.push(json!({ "name": name, "in": "query", "required": false, "schema": schema }));
+        let is_required =
+            query.as_ref().and_then(|query| query["required"].as_array()).is_some_and(|all| all.contains(&json!(name)));
+        parameters.push(json!({ "name": name, "in": "query", "required": is_required, "schema": schema }));
     }
     let content = match gives {
         Given::Nothing => None,
@@ -208,12 +227,37 @@ fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut 
         "operationId": operation_id(operation),
         "summary": summary,
         "parameters": parameters,
-        "responses": { status.as_str(): answer, "default": problem },
+        "responses": { status.as_str(): answer, "4XX": problem, "5XX": problem },
     });
     if let Some(takes) = takes {
-        described["requestBody"] = json!({ "content": { "application/json": { "schema": takes(taken) } } });
+        let schema = takes(taken).to_value();
+        let is_required = !takes_empty_object(&schema);
+        described["requestBody"] =
+            json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
+    }
+    if *access == Access::Everybody {
+        described["security"] = json!([]);
     }
     described
+}
+
+/// Returns whether an object without fields is as `schema` says. A body that is left out is such an object.
+fn takes_empty_object(schema: &Value) -> bool {
+    let has_no = |word: &str| schema[word].as_array().is_none_or(Vec::is_empty);
+    has_no("required") && (has_no("anyOf") || schema["anyOf"].as_array().into_iter().flatten().any(takes_empty_object))
+}
+
+/// How people and scripts show who they are (`auth`).
+fn security_schemes() -> Value {
+    json!({
+        "token": { "type": "http", "scheme": "bearer", "description": "agent-coordinator token create makes one" },
+        "cookie": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": COOKIE,
+            "description": "agent-coordinator login prints a link that sets it in a browser",
+        },
+    })
 }
 
 /// The parameters of a path, in their order.

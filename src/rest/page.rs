@@ -11,7 +11,8 @@ use super::problem::Problem;
 
 /// Things in a part whose asker names no number.
 pub(super) const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1000;
+/// Most things in a part.
+pub(super) const MAX_LIMIT: usize = 1000;
 
 /// The number of things in a part.
 ///
@@ -61,7 +62,7 @@ impl<T> Page<T> {
         if let Some(cursor) = cursor {
             let Some(position) = items.iter().position(|item| id(item) == cursor) else {
                 let detail = "the cursor names nothing in this list; begin again without it";
-                return Err(Problem::new(StatusCode::BAD_REQUEST, "unknown_cursor", detail));
+                return Err(Problem::new(StatusCode::CONFLICT, "unknown_cursor", detail));
             };
             items.drain(..=position);
         }

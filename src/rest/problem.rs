@@ -38,15 +38,11 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::OutputElsewhere { .. }
         | Refusal::NoOpenLaunch { .. }
         | Refusal::CredentialNotFound { .. }
+        | Refusal::ProviderNotFound { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_)
-        | Refusal::NeedsProject { .. }
-        | Refusal::StaysInProject { .. }
-        | Refusal::PartOfItself { .. }
-        | Refusal::DependsOnKin { .. }
-        | Refusal::WaitsForItself { .. }
-        | Refusal::TooLong { .. }
-        | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Invalid(_) | Refusal::NeedsProject { .. } | Refusal::TooLong { .. } | Refusal::NotOneLine { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         Refusal::InBatch { refusal, .. } => status_of(refusal),
         Refusal::TooManyAttempts | Refusal::RateLimited | Refusal::TooManySessions { .. } => {
             StatusCode::TOO_MANY_REQUESTS
@@ -64,6 +60,10 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::Changed { .. } => StatusCode::PRECONDITION_FAILED,
         Refusal::ServerStopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotAssigned { .. }
+        | Refusal::StaysInProject { .. }
+        | Refusal::PartOfItself { .. }
+        | Refusal::DependsOnKin { .. }
+        | Refusal::WaitsForItself { .. }
         | Refusal::Inactive
         | Refusal::AlreadyRunning
         | Refusal::LaunchEnded

@@ -37,7 +37,7 @@ impl Service {
             let account = self.store.account(ai_type).await?;
             let agents = if account.revision == 0 { self.store.agents().await? } else { Vec::new() };
             if account.revision == 0 && !agents.iter().any(|agent| agent.ai_type == ai_type) {
-                return Err(Refusal::Invalid(format!("no agent has the ai_type `{ai_type}`")).into());
+                return Err(Refusal::ProviderNotFound { ai_type: ai_type.to_owned() }.into());
             }
             let mut changes = Vec::new();
             if account.parked.is_some() {

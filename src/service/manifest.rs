@@ -20,7 +20,7 @@ use super::tasks::each_once;
 use super::{Service, ServiceError};
 
 /// What a manifest lists, without the places of its file.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
     #[serde(default)]
@@ -31,36 +31,44 @@ pub struct Wanted {
     pub tasks: Vec<WantedTask>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WantedAgent {
     pub id: AgentId,
+    #[schemars(transform = limits::NAME.described())]
     pub name: String,
+    #[schemars(transform = limits::AI_TYPE.described())]
     pub ai_type: String,
+    #[schemars(transform = limits::SYSTEM_PROMPT.described())]
     pub system_prompt: String,
     /// `None` leaves what there is.
     #[serde(default, with = "passkey_text")]
+    #[schemars(with = "Option<String>", transform = limits::PASSKEY.described())]
     pub passkey: Option<Secret>,
     pub status: AgentStatus,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WantedProject {
     pub id: ProjectId,
+    #[schemars(transform = limits::NAME.described())]
     pub name: String,
+    #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
     pub working_directory: PathBuf,
     /// To be assigned; others that are stay so.
     pub agents: Vec<AgentId>,
     pub status: ProjectStatus,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WantedTask {
     pub id: TaskId,
     pub project: ProjectId,
+    #[schemars(transform = limits::TITLE.described_as_needed())]
     pub title: String,
+    #[schemars(transform = limits::DESCRIPTION.described())]
     pub description: String,
     pub assignee: Option<AgentId>,
     /// Only of a task that doesn't exist yet.

@@ -19,7 +19,7 @@ impl Document {
     fn check(&self, path: &str, method: &str, status: u16, answer: &Value) {
         let responses = &self.0["paths"][path][method]["responses"];
         let (response, kind) = match &responses[status.to_string()] {
-            Value::Null => (&responses["default"], "application/problem+json"),
+            Value::Null => (&responses[format!("{}XX", status / 100)], "application/problem+json"),
             response => (response, "application/json"),
         };
         let schema = &response["content"][kind]["schema"];
@@ -113,7 +113,8 @@ impl Document {
                 | "title"
                 | "additionalProperties"
                 | "maxItems"
-                | "minItems" => {}
+                | "minItems"
+                | "maxLength" => {}
                 other => problems.push(format!("{place}: the schema says {other}, which nobody knows here")),
             }
         }
@@ -189,4 +190,71 @@ fn what_is_answered_is_as_described() {
     document.check("/projects/{project}/agents/{agent}/chat/messages", "post", said.0, &said.json());
     let refused = ask(&daemon, "PATCH", "/tasks/tsk", "", "garbage");
     document.check("/tasks/{id}", "patch", refused.0, &refused.json());
+}
+
+/// Checks one word of the schema at a place of the document.
+#[track_caller]
+fn check_word(document: &Document, pointer: &str, word: &str, expected: &Value) {
+    let schema = document.0.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+    assert_eq!(&schema[word], expected, "{pointer}: {schema}");
+}
+
+/// The schema of the body of an operation.
+fn body(path: &str, method: &str) -> String {
+    format!("/paths/{}/{method}/requestBody/content/application~1json/schema", path.replace('/', "~1"))
+}
+
+#[test]
+fn bounds_patterns_required_bodies_and_rules_are_described() {
+    let daemon = Daemon::running("");
+    let document = Document::of(&daemon);
+    let (tasks, stop) = (body("/tasks", "post"), body("/stop", "post"));
+    check_word(&document, &format!("{tasks}/properties/title"), "maxLength", &json!(500));
+    check_word(&document, &format!("{tasks}/properties/description"), "maxLength", &json!(50_000));
+    check_word(&document, &tasks, "required", &json!(["projectId", "title"]));
+    check_word(&document, &body("/projects", "post"), "required", &json!(["workingDirectory"]));
+    check_word(&document, &format!("{}/properties/expiresIn", body("/tokens", "post")), "minimum", &json!(1));
+    assert_eq!(document.0.pointer(&format!("{stop}/anyOf")).and_then(Value::as_array).map(Vec::len), Some(2));
+    for (path, is_required) in [("/tasks", true), ("/stop", true), ("/tokens", false), ("/apply", false)] {
+        let operation = &document.0["paths"][path]["post"];
+        assert_eq!(operation["requestBody"]["required"], is_required, "{path}");
+    }
+    for (path, operations) in document.0["paths"].as_object().unwrap() {
+        let parameters = operations["get"]["parameters"].as_array().into_iter().flatten();
+        for limit in parameters.filter(|each| each["name"] == "limit") {
+            let (least, most) = (&limit["schema"]["minimum"], &limit["schema"]["maximum"]);
+            assert_eq!((least, most), (&json!(1), &json!(1000)), "{path}");
+            let path = path.replace("{id}", "none").replace("{project}", "none").replace("{agent}", "none");
+            for limit in ["0", "1001"] {
+                let answer = ask(&daemon, "GET", &format!("{path}?limit={limit}"), "", "");
+                assert_eq!((answer.0, answer.json()["code"].clone()), (400, "invalid_query".into()), "{path} {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_may_ask_is_described() {
+    let daemon = Daemon::running("");
+    let document = Document::of(&daemon).0;
+    assert_eq!(document["security"], json!([{ "token": [] }, { "cookie": [] }]));
+    let schemes = &document["components"]["securitySchemes"];
+    assert_eq!((&schemes["token"]["scheme"], &schemes["cookie"]["in"]), (&"bearer".into(), &"cookie".into()));
+    assert_eq!(document["paths"]["/health/live"]["get"]["security"], json!([]));
+    assert!(document["paths"]["/status"]["get"]["security"].is_null());
+}
+
+#[test]
+fn a_blocked_task_has_one_name_for_its_reason_in_both_directions() {
+    let daemon = Daemon::running("");
+    daemon.with_one_task(&["sleep:600"]);
+    let set = |body: Value| ask(&daemon, "PATCH", "/tasks/tsk", "", &body.to_string()).json();
+    let by_name = set(json!({ "status": "blocked", "blockedReason": "no network" }));
+    assert_eq!(by_name["blockedReason"], "no network", "{by_name}");
+    set(json!({ "status": "todo" }));
+    set(json!({ "status": "in_progress" }));
+    let by_older_name = set(json!({ "status": "blocked", "reason": "no disk" }));
+    assert_eq!(by_older_name["blockedReason"], "no disk", "{by_older_name}");
+    let described = Document::of(&daemon).0.pointer(&body("/tasks/{id}", "patch")).cloned().unwrap();
+    assert!(described["properties"]["blockedReason"].is_object(), "{described}");
 }

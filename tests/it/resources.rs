@@ -121,7 +121,7 @@ fn what_is_unknown_or_strange_says_so() {
         refused(&daemon, "GET", &format!("{path}?agent=..%2fx"), 400, "invalid_query");
         assert_eq!(get(&daemon, &format!("{path}?cursor=none")), json!([]));
     }
-    refused(&daemon, "GET", "/tasks?limit=1&cursor=none", 400, "unknown_cursor");
+    refused(&daemon, "GET", "/tasks?limit=1&cursor=none", 409, "unknown_cursor");
     for id in ["..%2f..", "%00", "%ff", "a%2fb"] {
         refused(&daemon, "GET", &format!("/sessions/{id}"), 400, "invalid_path");
         refused(&daemon, "PUT", &format!("/projects/prj/agents/{id}"), 400, "invalid_path");

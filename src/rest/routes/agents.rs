@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::agent::AgentStatus;
-use crate::domain::{Agent, AgentId, Secret, Timestamp};
+use crate::domain::{Agent, AgentId, Secret, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
@@ -37,12 +37,16 @@ pub struct AgentRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::AI_TYPE.described())]
     pub ai_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::SYSTEM_PROMPT.described())]
     pub system_prompt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::PASSKEY.described())]
     pub passkey: Option<String>,
     /// Makes a passkey and shows it in this one answer.
     #[serde(default)]

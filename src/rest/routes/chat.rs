@@ -8,9 +8,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::limits;
 use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery};
+use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{ChatPage, OpenSessions};
 
@@ -51,6 +53,7 @@ pub struct MessageRequest {
     /// Of the client's choice, so that it can say it again without saying it twice; generated without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
+    #[schemars(transform = limits::CONTENT.described_as_needed())]
     pub content: String,
 }
 
@@ -73,11 +76,13 @@ pub struct MessageQuery {
     pub after: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<MessageId>,
-    /// At most so many; 50 without it, 200 at most.
+    /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
-    /// How many seconds to wait for a message, if there is none; 0 without it, 60 at most.
+    /// How many seconds to wait for a message, if there is none; 0 without it. More than 60 counts as 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
 }
 
@@ -108,8 +113,6 @@ impl From<OpenSessions> for SessionCounts {
     }
 }
 
-const DEFAULT_LIMIT: usize = 50;
-const MAX_LIMIT: usize = 200;
 const MAX_WAIT: u64 = 60;
 
 pub(super) fn routes() -> Api {
@@ -201,11 +204,7 @@ async fn read(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InQuery(query): InQuery<MessageQuery>,
 ) -> Result<Json<MessagesBody>, Problem> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let detail = format!("limit must be 1 to {MAX_LIMIT}, not {limit}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail));
-    }
+    let limit = limit_of(query.limit)?;
     let patience = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
     let page = ChatPage { after: query.after, before: query.before, limit };
     let found = state.service.conversation(&agent, &project, &page, patience).await?;

@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credential::{CredentialKind, Role};
-use crate::domain::{Credential, CredentialId, Timestamp};
+use crate::domain::{Credential, CredentialId, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::Operator;
-use crate::rest::extract::{InBody, InPath};
+use crate::rest::extract::{InBody, InPath, whole_number};
 use crate::rest::{Problem, RestState};
 
 /// For a login link.
@@ -20,11 +20,15 @@ use crate::rest::{Problem, RestState};
 pub struct LoginRequest {
     /// Who logs in; without it, who asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
     /// `operator` without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
+
+/// The longest life of a token, in seconds: a hundred years.
+const MAX_LIFE: u64 = 36_525 * 24 * 60 * 60;
 
 /// A link that logs one browser in. It is shown this once.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -42,12 +46,14 @@ pub struct LoginBody {
 pub struct TokenRequest {
     /// What it is for; without it, who asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
     /// `operator` without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// In seconds from now; without it, until it is revoked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// In seconds from now, at most a hundred years; without it, until it is revoked.
+    #[serde(default, deserialize_with = "whole_number", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIFE))]
     pub expires_in: Option<u64>,
 }
 
@@ -128,8 +134,8 @@ async fn make_token(
     operator: Operator,
     InBody(request): InBody<TokenRequest>,
 ) -> Result<(StatusCode, Json<CredentialBody>), Problem> {
-    if request.expires_in == Some(0) {
-        let detail = "the body is not as expected: expiresIn: a token that has expired already is of no use";
+    if request.expires_in.is_some_and(|life| !(1..=MAX_LIFE).contains(&life)) {
+        let detail = format!("the body is not as expected: expiresIn: expected 1 to {MAX_LIFE} seconds");
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
     }
     let name = request.name.as_deref().unwrap_or(&operator.name);

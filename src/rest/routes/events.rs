@@ -55,6 +55,7 @@ pub struct EventBody {
 pub struct EventQuery {
     /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i64::MIN, max = i64::MAX))]
     pub after: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,

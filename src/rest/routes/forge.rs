@@ -8,7 +8,7 @@ use crate::domain::forge::{ForgeItem, ForgeKind, ItemKind, Owed, StopCause};
 use crate::domain::{AgentId, ItemId, ProjectId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
-use crate::rest::page::{Page, limit_of};
+use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus};
 
@@ -97,6 +97,7 @@ pub struct ForgeItemQuery {
     pub ended: bool,
     /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::rest::Problem;
-use crate::rest::page::limit_of;
+use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::service::HistoryFilter;
 
 /// Which rows to list, the newest first; `Id` is that of a row.
@@ -24,6 +24,7 @@ pub struct HistoryQuery<Id> {
     pub open: bool,
     /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
     /// The last one of the part before.
     #[serde(skip_serializing_if = "Option::is_none")]

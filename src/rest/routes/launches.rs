@@ -17,7 +17,7 @@ use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
-use crate::rest::page::Page;
+use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
@@ -71,8 +71,9 @@ pub struct LaunchQuery {
     pub project: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// At most so many; 50 without it.
+    /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
     /// The last one of the part before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,10 +88,6 @@ pub struct OutputQuery {
     #[serde(default)]
     pub follow: bool,
 }
-
-/// Launches in an answer whose asker names no number.
-const DEFAULT_LIMIT: usize = 50;
-const MAX_LIMIT: usize = 1000;
 
 impl From<Launch> for LaunchBody {
     fn from(launch: Launch) -> Self {
@@ -143,7 +140,7 @@ async fn list(
     InQuery(query): InQuery<LaunchQuery>,
     raw: RawQuery,
 ) -> Result<Page<LaunchBody>, Problem> {
-    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+    let limit = limit_of(query.limit)?;
     let filter = LaunchFilter {
         agent: query.agent,
         project: query.project,

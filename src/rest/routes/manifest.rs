@@ -11,11 +11,7 @@ use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
 
 pub(super) fn routes() -> Api {
     let text = "Makes projects, agents and tasks what a manifest says of them";
-    Api::new().post(
-        "/apply",
-        apply,
-        about(text).takes::<serde_json::Map<String, serde_json::Value>>().gives::<Vec<Applied>>(),
-    )
+    Api::new().post("/apply", apply, about(text).takes::<Wanted>().gives::<Vec<Applied>>())
 }
 
 async fn apply(State(state): State<RestState>, InBody(wanted): InBody<Wanted>) -> Result<Json<Vec<Applied>>, Problem> {

@@ -3,7 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use schemars::Schema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::api::{Api, about};
@@ -30,6 +32,66 @@ pub struct TargetRequest {
     /// Only of a resume, and alone: the provider whose account is parked no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+}
+
+/// Whom a stop concerns.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+#[schemars(transform = of_stop)]
+struct StopRequest(TargetRequest);
+
+/// Whom a resume concerns.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+#[schemars(transform = of_resume)]
+struct ResumeRequest(TargetRequest);
+
+/// Describes what `StopTarget::try_from` takes.
+fn targets() -> [Value; 2] {
+    let all = json!({
+        "title": "All",
+        "required": ["all"],
+        "properties": {
+            "all": { "const": true },
+            "agentId": { "type": "null" },
+            "projectId": { "type": "null" },
+            "purpose": { "type": "null" },
+            "provider": { "type": "null" },
+        },
+    });
+    let pair = json!({
+        "title": "Pair",
+        "required": ["agentId", "projectId"],
+        "properties": {
+            "all": { "const": false },
+            "agentId": { "type": "string" },
+            "projectId": { "type": "string" },
+            "provider": { "type": "null" },
+        },
+    });
+    [all, pair]
+}
+
+fn of_stop(schema: &mut Schema) {
+    schema.insert("anyOf".to_owned(), targets().to_vec().into());
+}
+
+/// As [`of_stop`], and what [`resume`] takes besides.
+fn of_resume(schema: &mut Schema) {
+    let provider = json!({
+        "title": "Provider",
+        "required": ["provider"],
+        "properties": {
+            "all": { "const": false },
+            "agentId": { "type": "null" },
+            "projectId": { "type": "null" },
+            "purpose": { "type": "null" },
+            "force": { "const": false },
+            "provider": { "type": "string" },
+        },
+    });
+    let [all, pair] = targets();
+    schema.insert("anyOf".to_owned(), json!([all, pair, provider]));
 }
 
 /// What a stop has set in motion.
@@ -74,8 +136,8 @@ fn span_of(target: &StopTarget) -> tracing::Span {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .post("/stop", stop, about("Stops a pair, or all").takes::<TargetRequest>().gives::<StoppedBody>())
-        .post("/resume", resume, about("Lets a pair, a provider, or all run again").takes::<TargetRequest>())
+        .post("/stop", stop, about("Stops a pair, or all").takes::<StopRequest>().gives::<StoppedBody>())
+        .post("/resume", resume, about("Lets a pair, a provider, or all run again").takes::<ResumeRequest>())
         .post("/pause", pause, about("Starts nothing more"))
         .post("/drain", drain, about("Starts nothing more, and lets chats end").gives::<StoppedBody>())
         .post("/refresh", refresh, about("Makes coordinators look again"))
@@ -84,7 +146,7 @@ pub(super) fn routes() -> Api {
 
 async fn stop(
     State(state): State<RestState>,
-    InBody(request): InBody<TargetRequest>,
+    InBody(StopRequest(request)): InBody<StopRequest>,
 ) -> Result<Json<StoppedBody>, Problem> {
     let force = if request.force { Force::Yes } else { Force::No };
     let target = request.try_into()?;
@@ -94,7 +156,10 @@ async fn stop(
     Ok(Json(StoppedBody { launches: stopped.launches, abandoned: stopped.abandoned }))
 }
 
-async fn resume(State(state): State<RestState>, InBody(request): InBody<TargetRequest>) -> Result<StatusCode, Problem> {
+async fn resume(
+    State(state): State<RestState>,
+    InBody(ResumeRequest(request)): InBody<ResumeRequest>,
+) -> Result<StatusCode, Problem> {
     if let TargetRequest {
         all: false,
         agent_id: None,

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use schemars::Schema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::domain::agent::ProjectStatus;
-use crate::domain::{AgentId, Project, ProjectId, Timestamp};
+use crate::domain::{AgentId, Project, ProjectId, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
@@ -36,9 +38,11 @@ pub struct ProjectRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
     /// Absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
     pub working_directory: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProjectStatus>,
@@ -48,6 +52,20 @@ pub struct ProjectRequest {
     /// Agents whose assignment ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unassign: Vec<AgentId>,
+}
+
+/// A project to be made: it has a working directory.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+#[schemars(transform = needs_working_directory)]
+struct NewProjectRequest(ProjectRequest);
+
+fn needs_working_directory(schema: &mut Schema) {
+    let key = "workingDirectory";
+    schema.insert("required".to_owned(), json!([key]));
+    if let Some(kind) = schema.pointer_mut(&format!("/properties/{key}/type")) {
+        *kind = "string".into();
+    }
 }
 
 impl From<(Project, Vec<AgentId>)> for ProjectBody {
@@ -79,7 +97,7 @@ impl From<ProjectRequest> for ProjectEdit {
 pub(super) fn routes() -> Api {
     Api::new()
         .get("/projects", list, about("All projects, by id").gives::<Vec<ProjectBody>>())
-        .post("/projects", add, about("Makes a project").takes::<ProjectRequest>().makes::<ProjectBody>())
+        .post("/projects", add, about("Makes a project").takes::<NewProjectRequest>().makes::<ProjectBody>())
         .get("/projects/{project}", show, about("One project").gives::<ProjectBody>())
         .patch("/projects/{project}", set, about("Changes a project").takes::<ProjectRequest>().gives::<ProjectBody>())
 }
@@ -98,7 +116,7 @@ async fn show(
 
 async fn add(
     State(state): State<RestState>,
-    InBody(mut request): InBody<ProjectRequest>,
+    InBody(NewProjectRequest(mut request)): InBody<NewProjectRequest>,
 ) -> Result<(StatusCode, Json<ProjectBody>), Problem> {
     let id = state.service.add_project(request.id.take(), &request.into()).await?;
     tracing::info!(project_id = %id, "project added");

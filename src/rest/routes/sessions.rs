@@ -8,7 +8,7 @@ use crate::domain::session::SessionEndReason;
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Session, SessionId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
-use crate::rest::page::{Page, limit_of};
+use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
 
@@ -45,6 +45,7 @@ pub struct SessionQuery {
     pub open: bool,
     /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
     /// The last one of the part before.
     #[serde(default, skip_serializing_if = "Option::is_none")]

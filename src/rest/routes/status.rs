@@ -307,11 +307,9 @@ pub(super) fn routes() -> Api {
 }
 
 pub(super) fn health() -> Api {
-    Api::new().get("/health/live", live, about("Whether the server lives").gives_text("text/plain")).get(
-        "/health/ready",
-        ready,
-        about("Whether the server would answer").gives_text("text/plain"),
-    )
+    Api::new()
+        .get("/health/live", live, about("Whether the server lives").gives_text("text/plain").for_everybody())
+        .get("/health/ready", ready, about("Whether the server would answer").gives_text("text/plain").for_everybody())
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {

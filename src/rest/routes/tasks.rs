@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
 use crate::domain::launch::ReportResult;
-use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp};
+use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
-use crate::rest::page::{Page, limit_of};
+use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
 
@@ -95,6 +95,7 @@ pub struct TaskQuery {
     pub parent: Option<TaskId>,
     /// At most so many; all without it and without `cursor`, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
     /// The last one of the part before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,9 +108,11 @@ pub struct TaskQuery {
 pub struct HistoryQuery {
     /// At most so many; 100 without it, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
     /// The number of the last one of the part before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i64::MIN, max = i64::MAX))]
     pub cursor: Option<i64>,
 }
 
@@ -120,8 +123,10 @@ pub struct NewTaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<TaskId>,
     pub project_id: ProjectId,
+    #[schemars(transform = limits::TITLE.described_as_needed())]
     pub title: String,
     #[serde(default)]
+    #[schemars(transform = limits::DESCRIPTION.described())]
     pub description: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
@@ -140,8 +145,10 @@ pub struct NewTaskRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::TITLE.described_as_needed())]
     pub title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::DESCRIPTION.described())]
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
@@ -156,9 +163,15 @@ pub struct TaskRequest {
     pub dependencies: Option<Vec<TaskId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
-    /// Why it is blocked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
+    #[serde(
+        default,
+        rename(serialize = "reason", deserialize = "blockedReason"),
+        alias = "reason",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(transform = limits::REASON.described())]
+    pub blocked_reason: Option<String>,
 }
 
 /// Tells `null` from absence.
@@ -302,7 +315,7 @@ async fn set(
         parent: request.parent_id,
         dependencies: request.dependencies,
         status: request.status,
-        reason: request.reason,
+        reason: request.blocked_reason,
         seen,
     };
     let view = state.service.set_task(&id, &edit).await?;

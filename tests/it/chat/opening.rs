@@ -183,7 +183,7 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
     let id = asked(&daemon, "POST", elsewhere, &json!({ "content": "x" }))["id"].as_str().unwrap().to_owned();
     let after = format!("{MESSAGES}?after={id}");
     check("GET", &after, &Value::Null, 404, "message_not_found", &format!("no message `{id}` in this chat"));
-    check("GET", &format!("{MESSAGES}?limit=0"), &Value::Null, 400, "invalid_query", "limit must be 1 to 200, not 0");
+    check("GET", &format!("{MESSAGES}?limit=0"), &Value::Null, 400, "invalid_query", "limit must be 1 to 1000, not 0");
     let taken = json!({ "id": id, "content": "y" });
     check("POST", MESSAGES, &taken, 409, "already_exists", &format!("message {id} exists already"));
     // Said again with its own id, it is said once.
