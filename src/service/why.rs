@@ -40,7 +40,7 @@ impl Service {
             let rulings = facts.rulings(self.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
             let (n_failures, account, pause_file) = (facts.record.n_failures, facts.account, self.pause_file());
-            all.push(Why { n_failures, account, pause_file, key, at, rulings, deferred });
+            all.push(Why { key, at, rulings, deferred, n_failures, account, pause_file });
         }
         Ok(all)
     }
