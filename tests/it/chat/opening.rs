@@ -96,7 +96,7 @@ fn a_closed_chat_lets_its_agent_go_and_keeps_what_it_did_not_answer() {
     say(&daemon, "one more thing");
     end(&daemon);
     assert!(!is_wanted(&daemon));
-    assert_eq!(ann.next()["error_code"], "session_ended");
+    assert_eq!(ann.next()["action"], "exit");
     let mut ann = Talker::in_chat(&daemon);
     assert_eq!(contents(&ann.next()["messages"]), ["one more thing"]);
     // Who has seen it and leaves has nothing left to answer.
@@ -203,7 +203,7 @@ fn an_agent_that_is_taken_from_the_project_leaves_the_chat() {
     let daemon = quiet("");
     let mut ann = Talker::in_chat(&daemon);
     daemon.done(&["project", "set", "prj", "--unassign", "agt_a"]);
-    assert_eq!(ann.next()["error_code"], "session_ended");
+    assert_eq!(ann.next()["action"], "exit");
     assert_eq!(until_ended(&daemon)["outcome"], "completed");
 }
 

@@ -78,7 +78,8 @@ fn without_held_polls_an_agent_at_rest_is_told_to_log_out() {
     let mut last = Value::Null;
     until("the silence has lasted", || {
         last = ann.call("get_next_action", json!({}));
-        last["action"] != "wait_for_messages"
+        // Too many questions in a short time are refused.
+        last["action"].is_string() && last["action"] != "wait_for_messages"
     });
     assert_eq!(last["action"], "logout", "{last}");
     assert_eq!(ann.call("logout", json!({}))["success"], true);
