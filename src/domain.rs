@@ -40,6 +40,7 @@ pub mod session;
 pub mod stopwatch;
 pub mod task;
 pub mod time;
+pub mod totals;
 mod words;
 
 pub use account::Account;

@@ -50,6 +50,7 @@ mod task_status;
 mod tasks;
 pub mod throttle;
 mod told;
+mod totals;
 mod upkeep;
 mod waiting;
 mod why;
@@ -184,6 +185,7 @@ pub struct Service {
     /// For all who follow the output of launches.
     output_folders: SharedFolders,
     forges: forge_board::ForgeBoard,
+    totals: Arc<totals::TotalsBoard>,
 }
 
 /// Why a use case didn't succeed.
@@ -226,6 +228,7 @@ impl Service {
             newsroom: events::Newsroom::default(),
             output_folders: SharedFolders::default(),
             forges: forge_board::ForgeBoard::default(),
+            totals: Arc::default(),
         }
     }
 

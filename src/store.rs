@@ -16,6 +16,7 @@ use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
+use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
     PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
@@ -247,6 +248,8 @@ pub trait Store: Send + Sync + 'static {
     /// By claim time, then id.
     fn open_launches(&self) -> Answer<'_, Vec<Launch>>;
     fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>>;
+    /// The sums over all launches that have ended.
+    fn totals(&self) -> Answer<'_, Vec<(TotalKey, Total)>>;
 
     /// The session with this token, also an ended one; the newest, should there be several.
     fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;

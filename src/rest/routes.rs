@@ -22,6 +22,7 @@ pub mod sessions;
 pub mod settings;
 pub mod status;
 pub mod tasks;
+pub mod totals;
 pub mod why;
 
 use axum::Router;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::plan::Deferred;
+use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
 
@@ -153,6 +154,7 @@ pub struct StatusView {
     pub forges: Vec<ForgeStatus>,
     /// Items for which there is something to do.
     pub forge_items: Vec<ForgeItem>,
+    pub totals: Totals,
 }
 
 /// How many ended launches `status` shows.
@@ -164,6 +166,7 @@ impl Service {
             LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, after: None, limit: N_ENDED };
         let now = self.now();
         Ok(StatusView {
+            totals: self.totals(),
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),

@@ -14,6 +14,7 @@ use super::accounts::log_accounts;
 use super::audit::Audit;
 use super::forge_items::{changed_items, log_item};
 use super::told::untold;
+use super::totals::ending_with;
 
 /// Everybody who may be waiting for a change.
 #[derive(Clone, Default)]
@@ -249,7 +250,8 @@ impl Service {
         }
         let untold = untold(&commit.changes, self.now());
         commit.changes.extend(untold.into_iter().map(Change::Event));
-        let (store, waiting) = (self.store.clone(), self.waiting.clone());
+        let ending = ending_with(&commit.changes);
+        let (store, waiting, totals) = (self.store.clone(), self.waiting.clone(), Arc::clone(&self.totals));
         // Here: what is spawned acts in nobody's name.
         let audit = Audit::of(&*store, &commit.changes).await?;
         let made = tokio::spawn(async move {
@@ -259,6 +261,7 @@ impl Service {
             let items = changed_items(&commit.changes);
             let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
             store.commit(commit).await?;
+            totals.add(ending);
             concerned.tell(&waiting);
             log_accounts(accounts.iter());
             items.iter().for_each(log_item);

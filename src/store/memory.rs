@@ -20,6 +20,7 @@ use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, Notic
 use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
+use crate::domain::totals::{Total, TotalKey, of_ended};
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
     PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
@@ -259,6 +260,10 @@ impl Store for MemoryStore {
             let rows = tables.launches.values().filter(|launch| launch.ticket.as_ref() == Some(ticket));
             rows.max_by_key(|launch| (launch.claimed_at, &launch.id)).cloned()
         })
+    }
+
+    fn totals(&self) -> Answer<'_, Vec<(TotalKey, Total)>> {
+        self.read(|tables| tables.launches.values().filter_map(of_ended).collect())
     }
 
     fn open_launches(&self) -> Answer<'_, Vec<Launch>> {

@@ -22,7 +22,7 @@ use sqlx::sqlite::{SqliteArguments, SqlitePoolOptions, SqliteRow};
 use sqlx::{Encode, QueryBuilder, Row, Sqlite, SqlitePool, Type};
 
 pub use self::open::{OpenError, Settings};
-use self::questions::{NEWEST_WORK, OPEN_LAUNCHES, PAIR_FACTS, PAST_LAUNCHES, STARTABLE};
+use self::questions::{NEWEST_WORK, OPEN_LAUNCHES, PAIR_FACTS, PAST_LAUNCHES, STARTABLE, TOTALS};
 use self::writer::Writer;
 use super::{
     Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter, Store, StoreError,
@@ -33,6 +33,7 @@ use crate::domain::event::{Event, EventSpan};
 use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
+use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
     PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
@@ -255,6 +256,10 @@ impl Store for SqliteStore {
             end_history(&mut query, "launches", at, filter.after.as_ref().map(LaunchId::as_str), filter.limit);
             self.list(query.build(), rows::launch).await
         })
+    }
+
+    fn totals(&self) -> Answer<'_, Vec<(TotalKey, Total)>> {
+        self.list(sqlx::query(TOTALS), rows::total)
     }
 
     fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::support::until_some;
+use crate::support::{until, until_some};
 
 /// Lines as a CLI prints them.
 fn printed(name: &str) -> PathBuf {
@@ -178,4 +178,45 @@ fn a_coordinator_elsewhere_tells_its_server() {
     let ended = go_on(&server);
     assert_eq!((&ended["usage"], &ended["failure"]["class"]), (&claude_usage(), &"crash".into()), "{ended}");
     coordinator.until_nothing_is_left();
+}
+
+#[test]
+fn totals_of_launches_are_shown_and_survive_a_restart() {
+    let mut daemon = printing("claude.jsonl", &["report:success"]);
+    until_used(&daemon);
+    go_on(&daemon);
+    daemon.agent("agt_fails", "prj", &["authenticate", "get-my-task", "report:failed"]);
+    daemon.task("tsk_fails", "prj", "agt_fails");
+    daemon.until_ended("agt_fails");
+    let totals = || daemon.status()["totals"].clone();
+    until("both are counted", || totals()["projects"][0]["launches"] == 2);
+    let mut shown = totals();
+    let outcomes = json!({ "completed": 1, "failed": 1 });
+    for (group, name, id) in [("providers", "provider", "claude"), ("projects", "project_id", "prj")] {
+        let total = shown[group][0].as_object_mut().unwrap();
+        assert!(total.remove("run_time_seconds").unwrap().is_u64());
+        let all = json!({
+            name: id, "launches": 2, "outcomes": outcomes, "reported_usage": claude_usage(), "launches_with_usage": 1,
+        });
+        assert_eq!(shown[group], json!([all]));
+    }
+    let fails = &shown["agents"][1];
+    assert_eq!((&fails["agent_id"], &fails["outcomes"]), (&"agt_fails".into(), &json!({ "failed": 1 })), "{fails}");
+    assert_eq!((&fails["launches_with_usage"], &fails["reported_usage"]), (&0.into(), &Value::Null), "{fails}");
+
+    let metrics = daemon.done(&["metrics"]);
+    let pair = r#"provider="claude",agent_id="agt",project_id="prj""#;
+    for line in [
+        format!("agent_coordinator_launches_total{{{pair},outcome=\"completed\"}} 1\n"),
+        format!("agent_coordinator_launches_with_usage_total{{{pair}}} 1\n"),
+        format!("agent_coordinator_reported_input_tokens_total{{{pair}}} 342\n"),
+        format!("agent_coordinator_reported_cost_usd_micros_total{{{pair}}} 12346\n"),
+        format!("agent_coordinator_run_time_seconds_total{{{pair}}} "),
+    ] {
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    let before = totals();
+    daemon.kill();
+    daemon.start();
+    assert_eq!(daemon.status()["totals"], before);
 }

@@ -16,6 +16,7 @@ use super::events::Places;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::metrics::{Metrics, describe};
 use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
+use crate::domain::totals::Totals;
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
 use crate::rest::Problem;
@@ -79,6 +80,7 @@ impl From<CoordinatorLook> for StatusBody {
             forge_items: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
+            totals: None,
         }
     }
 }
@@ -159,7 +161,8 @@ async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
 async fn metrics(State(state): State<CoordinatorState>) -> Metrics {
     let look = (state.look)();
     let coordinators = [look.status.clone()];
-    describe(&look.into(), &coordinators)
+    // Its server counts launches.
+    describe(&look.into(), &coordinators, &Totals::default())
 }
 
 async fn list(

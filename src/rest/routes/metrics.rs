@@ -6,6 +6,8 @@ use axum::extract::State;
 use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
+use super::totals;
+use crate::domain::totals::Totals;
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, Counters};
@@ -20,8 +22,9 @@ pub(super) fn routes() -> Api {
 
 async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     let view = state.service.status().await?;
+    let totals = state.service.totals();
     let coordinators: Vec<CoordinatorStatus> = view.coordinators.iter().map(|each| each.status.clone()).collect();
-    Ok(describe(&StatusBody::from(view), &coordinators))
+    Ok(describe(&StatusBody::from(view), &coordinators, &totals))
 }
 
 /// What a coordinator counts, as a metric.
@@ -60,7 +63,7 @@ const OF_COORDINATORS: [Counted; 5] = [
 ];
 
 /// What this process has counted, what each coordinator has, and how things stand.
-pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus]) -> Metrics {
+pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus], totals: &Totals) -> Metrics {
     let mut text = Exposition::of_process();
     for Counted { name, help, of } in OF_COORDINATORS {
         let samples = coordinators.iter().map(|each| {
@@ -69,6 +72,7 @@ pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus]) 
         });
         text.counter(name, help, samples);
     }
+    totals::describe(totals, &mut text);
     let mut by_state: BTreeMap<&str, u64> = BTreeMap::new();
     for instance in &status.instances {
         *by_state.entry(&instance.launch.state).or_default() += 1;

@@ -20,6 +20,7 @@ use crate::domain::{
 use crate::rest::api::{Api, about};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
+use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
@@ -70,6 +71,9 @@ pub struct StatusBody {
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
+    /// Of the server, not of a coordinator without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<TotalsBody>,
 }
 
 /// Where the server listens for HTTP.
@@ -240,6 +244,7 @@ impl From<StatusView> for StatusBody {
             forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
+            totals: Some(TotalsBody::from(&view.totals)),
         }
     }
 }

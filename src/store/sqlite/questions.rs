@@ -63,4 +63,16 @@ pub(super) const ACCOUNTS: &str = "SELECT *, revision AS account_revision FROM a
 pub(super) const LAST_EVENT: &str = "SELECT MAX(COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0), \
     COALESCE((SELECT MAX(seq) FROM events), 0)) AS seq";
 
+/// TOTAL and not SUM: a sum beyond 64 bits is the greatest number then, and no error.
+pub(super) const TOTALS: &str = "\
+    SELECT ai_type, agent_id, project_id, outcome, COUNT(*) AS n_launches, \
+        CAST(TOTAL(MAX(0, ended_at - started_at)) AS INTEGER) AS run_time_ms, \
+        CAST(TOTAL(input_tokens) AS INTEGER) AS input_tokens, CAST(TOTAL(output_tokens) AS INTEGER) AS output_tokens, \
+        CAST(TOTAL(cache_read_tokens) AS INTEGER) AS cache_read_tokens, \
+        CAST(TOTAL(cache_write_tokens) AS INTEGER) AS cache_write_tokens, \
+        CAST(TOTAL(cost_usd_micros) AS INTEGER) AS cost_usd_micros, CAST(TOTAL(turns) AS INTEGER) AS turns, \
+        COUNT(CASE WHEN input_tokens + output_tokens + cache_read_tokens + cache_write_tokens + cost_usd_micros + turns > 0 \
+            THEN 1 END) AS n_with_usage \
+    FROM launches WHERE state = 'ended' GROUP BY ai_type, agent_id, project_id, outcome";
+
 pub(super) const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::{BorrowedStrDeserializer, Error as WordError};
@@ -17,6 +18,7 @@ use crate::domain::launch::ExitStatus;
 use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::{PasskeyHash, TokenHash};
+use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
     Account, Activity, Agent, Credential, Execution, Failure, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState,
     Message, Notice, Outcome, PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
@@ -359,6 +361,24 @@ pub(super) fn past_launch(row: &SqliteRow) -> Result<PastLaunch, StoreError> {
             is_probe: row.get("is_probe")?,
             newest_of: Vec::new(),
         })
+    })
+}
+
+pub(super) fn total(row: &SqliteRow) -> Result<(TotalKey, Total), StoreError> {
+    read("launch", row, |row| {
+        let key = TotalKey {
+            ai_type: row.get("ai_type")?,
+            agent: row.parsed("agent_id")?,
+            project: row.parsed("project_id")?,
+            outcome: row.get("outcome")?,
+        };
+        let total = Total {
+            n_launches: row.number("n_launches")?,
+            run_time: Duration::from_millis(row.number("run_time_ms")?),
+            usage: row.usage()?,
+            n_with_usage: row.number("n_with_usage")?,
+        };
+        Ok((key, total))
     })
 }
 

@@ -117,6 +117,7 @@ fn an_empty_house_says_what_to_do_next() {
             "configuration": configuration(&daemon),
             "limits": { "max_concurrent": 3, "running": 0 }, "coordinators": [coordinator(3, 0)], "instances": [], "deferred": [], "parked": [], "ended": [],
             "counters": daemon.status()["counters"],
+            "totals": { "agents": [], "projects": [], "providers": [] },
         })
     );
 }
@@ -199,6 +200,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
     let mut status = redacted(&daemon.status());
     assert!(status["counters"].is_object());
     status["counters"] = Value::Null;
+    assert!(status.as_object_mut().unwrap().remove("totals").unwrap().is_object());
     let deferred = status["deferred"].as_array_mut().unwrap();
     deferred.sort_by_key(|deferred| deferred["agent_id"].to_string());
     let pair = |agent: &str| json!({ "agent_id": agent, "project_id": "prj", "purpose": "task" });

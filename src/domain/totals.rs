@@ -1,0 +1,87 @@
+//! Totals of launches that ended: how many with each outcome, how long they ran, and what they used.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::activity::Usage;
+use super::id::{AgentId, ProjectId};
+use super::launch::Launch;
+
+/// The launches that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TotalKey {
+    /// The provider.
+    pub ai_type: String,
+    pub agent: AgentId,
+    pub project: ProjectId,
+    /// The outcome without its detail.
+    pub outcome: String,
+}
+
+/// The sums over some launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Total {
+    pub n_launches: u64,
+    /// From the start of the process to the end of the launch.
+    pub run_time: Duration,
+    /// What the agents' CLIs reported.
+    pub usage: Usage,
+    /// How many of the launches reported any usage.
+    pub n_with_usage: u64,
+}
+
+impl Total {
+    /// Returns the sums over both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            n_launches: self.n_launches.saturating_add(other.n_launches),
+            run_time: self.run_time.saturating_add(other.run_time),
+            usage: self.usage.plus(other.usage),
+            n_with_usage: self.n_with_usage.saturating_add(other.n_with_usage),
+        }
+    }
+}
+
+/// Totals by provider, agent, project and outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Totals(BTreeMap<TotalKey, Total>);
+
+impl FromIterator<(TotalKey, Total)> for Totals {
+    fn from_iter<T: IntoIterator<Item = (TotalKey, Total)>>(all: T) -> Self {
+        let mut totals = Self::default();
+        all.into_iter().for_each(|(key, total)| totals.add(key, total));
+        totals
+    }
+}
+
+impl Totals {
+    /// Adds `total` to what is known of `key`.
+    pub fn add(&mut self, key: TotalKey, total: Total) {
+        let sum = self.0.entry(key).or_default();
+        *sum = sum.plus(total);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&TotalKey, &Total)> {
+        self.0.iter()
+    }
+}
+
+/// Returns what an ended launch adds to the totals; `None` for one that is open.
+pub fn of_ended(launch: &Launch) -> Option<(TotalKey, Total)> {
+    let (outcome, ended_at) = launch.as_ended()?;
+    let key = TotalKey {
+        ai_type: launch.ai_type.clone(),
+        agent: launch.key.agent.clone(),
+        project: launch.key.project.clone(),
+        outcome: outcome.as_str().to_owned(),
+    };
+    let usage = launch.activity.usage;
+    let total = Total {
+        n_launches: 1,
+        run_time: launch.started_at.map_or(Duration::ZERO, |started_at| ended_at.since(started_at)),
+        usage,
+        n_with_usage: u64::from(!usage.is_none()),
+    };
+    Some((key, total))
+}

@@ -1,0 +1,145 @@
+//! Totals of launches, as `/status` and `/metrics` show them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::activity::UsageBody;
+use crate::domain::totals::{Total, TotalKey, Totals};
+use crate::domain::{AgentId, ProjectId};
+use crate::telemetry::counters::{Exposition, Label};
+
+/// Totals of the launches that ended: those in the history when the server started, and all since.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TotalsBody {
+    pub providers: Vec<TotalBody>,
+    pub agents: Vec<TotalBody>,
+    pub projects: Vec<TotalBody>,
+}
+
+/// The totals of one provider, agent or project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TotalBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// How many launches ended.
+    pub launches: u64,
+    /// How many with each outcome.
+    pub outcomes: BTreeMap<String, u64>,
+    /// From the start of each process to the end of its launch, added up.
+    pub run_time_seconds: u64,
+    /// What the agents' CLIs reported; absent if none of them reported anything. It is a lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_usage: Option<UsageBody>,
+    /// How many of the launches reported any usage.
+    pub launches_with_usage: u64,
+}
+
+impl From<&Totals> for TotalsBody {
+    fn from(totals: &Totals) -> Self {
+        let providers = grouped(totals, |key| &key.ai_type);
+        let agents = grouped(totals, |key| &key.agent);
+        let projects = grouped(totals, |key| &key.project);
+        Self {
+            providers: providers.map(|(name, body)| TotalBody { provider: Some(name.clone()), ..body }).collect(),
+            agents: agents.map(|(id, body)| TotalBody { agent_id: Some(id.clone()), ..body }).collect(),
+            projects: projects.map(|(id, body)| TotalBody { project_id: Some(id.clone()), ..body }).collect(),
+        }
+    }
+}
+
+/// Adds up what `group` puts together.
+fn grouped<'a, G: Ord + 'a>(
+    totals: &'a Totals,
+    group: fn(&TotalKey) -> &G,
+) -> impl Iterator<Item = (&'a G, TotalBody)> {
+    let mut sums: BTreeMap<&G, (Total, BTreeMap<String, u64>)> = BTreeMap::new();
+    for (key, total) in totals.iter() {
+        let (sum, outcomes) = sums.entry(group(key)).or_default();
+        *sum = sum.plus(*total);
+        *outcomes.entry(key.outcome.clone()).or_default() += total.n_launches;
+    }
+    sums.into_iter().map(|(name, (sum, outcomes))| {
+        let body = TotalBody {
+            launches: sum.n_launches,
+            outcomes,
+            run_time_seconds: sum.run_time.as_secs(),
+            reported_usage: UsageBody::of(sum.usage),
+            launches_with_usage: sum.n_with_usage,
+            ..TotalBody::default()
+        };
+        (name, body)
+    })
+}
+
+/// Writes the totals as counters.
+pub(super) fn describe(totals: &Totals, text: &mut Exposition) {
+    let launches = totals.iter().map(|(key, total)| {
+        let labels = [labels_of(key), vec![("outcome", key.outcome.as_str())]].concat();
+        (labels, total.n_launches)
+    });
+    text.counter("agent_coordinator_launches_total", "Launches that ended, by outcome.", launches);
+    for Summed { name, help, of } in SUMS {
+        let mut sums: BTreeMap<Vec<Label<'_>>, Total> = BTreeMap::new();
+        for (key, total) in totals.iter() {
+            let sum = sums.entry(labels_of(key)).or_default();
+            *sum = sum.plus(*total);
+        }
+        text.counter(name, help, sums.into_iter().map(|(labels, sum)| (labels, of(&sum))));
+    }
+}
+
+fn labels_of(key: &TotalKey) -> Vec<Label<'_>> {
+    vec![("provider", &key.ai_type), ("agent_id", key.agent.as_str()), ("project_id", key.project.as_str())]
+}
+
+/// A sum over the launches of an agent in a project, as a metric.
+struct Summed {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&Total) -> u64,
+}
+
+const SUMS: [Summed; 7] = [
+    Summed {
+        name: "agent_coordinator_run_time_seconds_total",
+        help: "Time from the start of the process to the end of the launch.",
+        of: |total| total.run_time.as_secs(),
+    },
+    Summed {
+        name: "agent_coordinator_launches_with_usage_total",
+        help: "Launches that ended whose CLI reported any usage.",
+        of: |total| total.n_with_usage,
+    },
+    Summed {
+        name: "agent_coordinator_reported_input_tokens_total",
+        help: "Input tokens outside of caches, as reported by CLIs.",
+        of: |total| total.usage.input_tokens,
+    },
+    Summed {
+        name: "agent_coordinator_reported_output_tokens_total",
+        help: "Output tokens, as reported by CLIs.",
+        of: |total| total.usage.output_tokens,
+    },
+    Summed {
+        name: "agent_coordinator_reported_cache_read_tokens_total",
+        help: "Tokens read from caches, as reported by CLIs.",
+        of: |total| total.usage.cache_read_tokens,
+    },
+    Summed {
+        name: "agent_coordinator_reported_cache_write_tokens_total",
+        help: "Tokens written to caches, as reported by CLIs.",
+        of: |total| total.usage.cache_write_tokens,
+    },
+    Summed {
+        name: "agent_coordinator_reported_cost_usd_micros_total",
+        help: "Cost in millionths of a US dollar, as reported by CLIs.",
+        of: |total| total.usage.cost_usd_micros,
+    },
+];
