@@ -9,8 +9,8 @@ use super::error::CliError;
 use super::forge_items;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::config::Standing;
-use crate::domain::Timestamp;
 use crate::domain::instance::ExitHint;
+use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
 
 /// Between two looks of `--watch`.
@@ -75,6 +75,7 @@ fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
         (instance.adopted, "adopted"),
         (instance.suspended_since.is_some(), "stopped by a signal"),
         (instance.unkillable_since.is_some(), "unkillable"),
+        (instance.is_abandoned, "no coordinator"),
     ];
     let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
     let silence = instance.silent_since.map(|since| format!("silent for {}", ago(since, now)));
@@ -83,6 +84,14 @@ fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
         [] => instance.launch.state.clone(),
         remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
     }
+}
+
+/// Says what ends a launch whose coordinator is not there: it is gone, or another database was restored.
+pub(super) fn abandoned_line(launch: &LaunchId, agent: &AgentId, project: &ProjectId) -> String {
+    format!(
+        "the coordinator of {launch} is not there. If it does not come back, only `stop {agent} {project} --force` ends that \
+         launch; make sure first that its processes are gone"
+    )
 }
 
 /// Why no agent of a provider starts, and until when.
@@ -156,6 +165,13 @@ fn describe(status: &StatusBody) -> String {
             ]);
         }
         parts.push(lines(&running));
+        let launches =
+            status.instances.iter().filter(|instance| instance.is_abandoned).map(|instance| &instance.launch);
+        let abandoned: Vec<String> =
+            launches.map(|launch| abandoned_line(&launch.launch_id, &launch.agent_id, &launch.project_id)).collect();
+        if !abandoned.is_empty() {
+            parts.push(abandoned.join("\n"));
+        }
     }
     if !status.deferred.is_empty() {
         let mut waiting = table(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);

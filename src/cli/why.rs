@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
-use super::status::parked_line;
+use super::status::{abandoned_line, parked_line};
 use crate::domain::pair::StartReason;
 use crate::domain::{AgentId, ProjectId, Purpose};
 use crate::rest::routes::why::{RuleBody, WhyBody};
@@ -57,7 +57,9 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
         ]);
     }
-    format!("{agent} in {project} for a {} {verdict}{failures}{parked}\n{}", why.purpose, lines(&rules))
+    let abandoned = why.abandoned.as_ref().map(|launch| format!("\n{}", abandoned_line(launch, agent, project)));
+    let abandoned = abandoned.unwrap_or_default();
+    format!("{agent} in {project} for a {} {verdict}{failures}{parked}{abandoned}\n{}", why.purpose, lines(&rules))
 }
 
 /// What the rule with this reason asks for.

@@ -1,6 +1,6 @@
 //! What is going on, for everyone who looks: the store's launches beside what each coordinator last said of its processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -154,6 +154,8 @@ pub struct StatusView {
     pub forges: Vec<ForgeStatus>,
     /// Items for which there is something to do.
     pub forge_items: Vec<ForgeItem>,
+    /// Open launches whose coordinator is not there.
+    pub abandoned: BTreeSet<LaunchId>,
     pub totals: Totals,
 }
 
@@ -165,13 +167,16 @@ impl Service {
         let recent =
             LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, after: None, limit: N_ENDED };
         let now = self.now();
+        let open = self.open_launches().await?;
+        let abandoned = open.iter().filter(|launch| self.is_abandoned(launch)).map(|launch| launch.id.clone());
         Ok(StatusView {
+            abandoned: abandoned.collect(),
             totals: self.totals(),
             at: now,
             paused_since: self.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
             unlisted_coordinator_at: self.coordinators.unlisted_at(),
-            open: self.open_launches().await?,
+            open,
             ended: self.store.launches(&recent).await?,
             held: self.store.held_pairs().await?,
             parked: self.store.parked_accounts().await?,
@@ -179,6 +184,13 @@ impl Service {
             forges: self.forges(),
             forge_items: self.forge_items().await?,
         })
+    }
+
+    /// Returns whether nobody who is there can end this launch. A claim without a process lapses by itself.
+    pub(super) fn is_abandoned(&self, launch: &Launch) -> bool {
+        let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
+        let is_missing = |coordinator| !self.coordinators.is_there(coordinator, self.now());
+        launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
     }
 
     /// Launches that have not ended, by claim time.

@@ -94,6 +94,7 @@ impl From<&Instance> for InstanceBody {
             suspended_since: instance.condition.suspended_since,
             unkillable_since: instance.condition.unkillable_since,
             silent_since: instance.condition.silent_since,
+            is_abandoned: false,
         }
     }
 }

@@ -144,6 +144,9 @@ pub struct InstanceBody {
     /// Since when it neither called nor printed anything, if that is half of what ends it (`run.silence_timeout`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
+    /// Its coordinator is not there. If it does not come back, only a stop with `force` ends the launch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_abandoned: bool,
 }
 
 /// A start that waits, or a pair that is held.
@@ -221,8 +224,11 @@ impl From<StatusView> for StatusBody {
             max_concurrent: there().fold(0, |sum: usize, each| sum.saturating_add(each.status.max_concurrent)),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
-        let instances =
-            view.open.into_iter().map(|launch| InstanceBody::of(processes.get(&launch.id), launch)).collect();
+        let instances = view
+            .open
+            .into_iter()
+            .map(|launch| InstanceBody::of(processes.get(&launch.id), &view.abandoned, launch))
+            .collect();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: "ok".to_owned(),
@@ -273,7 +279,7 @@ impl From<&Deferred> for DeferredBody {
 }
 
 impl InstanceBody {
-    fn of(process: Option<&&Instance>, launch: Launch) -> Self {
+    fn of(process: Option<&&Instance>, abandoned: &BTreeSet<LaunchId>, launch: Launch) -> Self {
         let session = match &launch.state {
             LaunchState::Running { session } => Some(session.clone()),
             _ => None,
@@ -285,6 +291,7 @@ impl InstanceBody {
             suspended_since: condition.suspended_since,
             unkillable_since: condition.unkillable_since,
             silent_since: condition.silent_since,
+            is_abandoned: abandoned.contains(&launch.id),
             launch: launch.into(),
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::status::ParkedBody;
 use crate::domain::pair::{Ruling, StartReason};
 use crate::domain::plan::Deferred;
-use crate::domain::{AgentId, ProjectId, Purpose, Timestamp};
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
@@ -25,6 +25,9 @@ pub struct WhyBody {
     /// The provider of the agent, if its account is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedBody>,
+    /// The open launch, if its coordinator is not there. If it does not come back, only a stop with `force` ends the launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<LaunchId>,
     /// The rules in their order.
     pub rules: Vec<RuleBody>,
 }
@@ -70,7 +73,8 @@ impl From<Why> for WhyBody {
         }
         let reason = rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
         let parked = ParkedBody::of(why.account);
-        Self { purpose: why.key.purpose, at: why.at, reason, n_failures: why.n_failures, parked, rules }
+        let (purpose, at, n_failures, abandoned) = (why.key.purpose, why.at, why.n_failures, why.abandoned);
+        Self { purpose, at, reason, n_failures, parked, abandoned, rules }
     }
 }
 

@@ -130,3 +130,23 @@ fn a_person_who_insists_ends_what_a_coordinator_left_that_is_not_there() {
     let held = json!({ "should_start": false, "reason": "held" });
     assert_eq!(should_start(&daemon, "agt_a", Some("crd_gone")), held);
 }
+
+#[test]
+fn a_launch_without_its_coordinator_names_the_command_that_ends_it() {
+    let daemon = Daemon::crowded("", &world(super::MINE));
+    let claim = should_start(&daemon, "agt_a", Some("crd_gone"));
+    let started = json!({ "coordinator_id": "crd_gone", "launch_id": claim["launch_id"], "pid": 4242 });
+    assert_eq!(daemon.client().call("report_process_started", &started), json!({ "success": true }));
+    let launch = claim["launch_id"].as_str().unwrap();
+    let sentence = format!(
+        "the coordinator of {launch} is not there. If it does not come back, only `stop agt_a prj --force` ends that launch"
+    );
+    assert_eq!(daemon.open("agt_a")[0]["is_abandoned"], true);
+    for command in [vec!["status"], vec!["why", "agt_a", "prj"]] {
+        let said = daemon.done(&command);
+        assert!(said.contains(&sentence), "{said}");
+    }
+    assert!(!daemon.done(&["why", "agt_b", "prj"]).contains("--force"));
+    daemon.done(&["stop", "agt_a", "prj", "--force"]);
+    assert!(!daemon.done(&["status"]).contains("--force"));
+}
