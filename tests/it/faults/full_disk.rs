@@ -15,6 +15,9 @@ use crate::support::{is_gone, until};
 /// Reports until the server takes it.
 const INSISTS: &str = r#"run:until call report_completed "{\"result\":\"success\"}"; do rest 0.05; done"#;
 
+/// The state directory is on a small file system, on which agents start all the same.
+const SMALL_DISK: &str = "limits: { min_free_disk: off }";
+
 /// Two agents, `agt` that insists on its report and `brief` that ends with 7; both wait for `go`.
 fn with_two_agents(daemon: &Daemon) {
     daemon.project("prj");
@@ -51,7 +54,7 @@ fn check_with_space(daemon: &Daemon) {
 
 #[test]
 fn a_full_disk_delays_and_loses_nothing() {
-    let mut daemon = Daemon::configured("backoff: { initial: 1m }");
+    let mut daemon = Daemon::configured(&format!("backoff: {{ initial: 1m }}\n{SMALL_DISK}"));
     if !daemon.mount_state("16m") {
         eprintln!("skipped: this user may not mount a file system");
         return;
@@ -72,7 +75,8 @@ fn a_full_disk_delays_and_loses_nothing() {
 fn a_coordinator_takes_over_its_agents_without_space() {
     let server = Daemon::serving("");
     let socket = format!("unix:{}", server.state().join("mcp.sock").display());
-    let mut coordinator = Daemon::supervising(&socket, "agents: { agt: { passkey: a-passkey } }");
+    let mut coordinator =
+        Daemon::supervising(&socket, &format!("agents: {{ agt: {{ passkey: a-passkey }} }}\n{SMALL_DISK}"));
     if !coordinator.mount_state("4m") {
         eprintln!("skipped: this user may not mount a file system");
         return;
