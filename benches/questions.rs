@@ -115,6 +115,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             launches: view.launches,
             instances: Vec::new(),
             elapsed: std::collections::BTreeMap::new(),
+            refused: std::collections::BTreeSet::new(),
             free: agent_coordinator::domain::plan::gates::Resources::default(),
             limits: Limits::of(1, settings(folder.path()).linger),
         });
