@@ -82,7 +82,7 @@ fn without_held_polls_an_agent_at_rest_is_told_to_log_out() {
         last["action"].is_string() && last["action"] != "wait_for_messages"
     });
     assert_eq!(last["action"], "logout", "{last}");
-    assert_eq!(ann.call("logout", json!({}))["success"], true);
+    until("it has logged out", || ann.call("logout", json!({}))["success"] == true);
     assert_eq!(super::until_ended(&daemon)["outcome"], "completed");
 }
 
