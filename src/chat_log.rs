@@ -176,7 +176,7 @@ impl ChatLog {
 
     /// Mends the end and adds those of `messages`, which are all there are, that are missing.
     ///
-    /// Reads from the end, in pieces, until all are found or [`MAX_FOREIGN`] more than they take together was read.
+    /// Reads from the end, in pieces, until all are found or `MAX_FOREIGN` bytes more than they take together were read.
     pub fn repair(&mut self, messages: &[Message]) -> Result<(), ChatLogError> {
         let found = self.look_for(messages).map_err(|error| failed("read", &self.path, error))?;
         let missing: Vec<Message> =
