@@ -130,7 +130,8 @@ fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
 
 /// The rest of the arguments of [`Role::Attack`].
 fn attack(arguments: &[String]) -> Result<()> {
-    let [n_idle, n_unfinished, flooded, times] = arguments else { anyhow::bail!("expected four arguments") };
+    // The prompt comes last.
+    let [n_idle, n_unfinished, flooded, times, ..] = arguments else { anyhow::bail!("expected four arguments") };
     let socket = PathBuf::from(env::var_os("COORDINATOR_MCP_SOCKET").context("a variable of every agent")?);
     if env::var("AGENT_ID")? == "agt_0" {
         flood(&socket, n_idle.parse()?, n_unfinished.parse()?, Path::new(flooded))
