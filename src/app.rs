@@ -210,7 +210,7 @@ pub async fn run(
     }
 }
 
-/// How far a start has come, as far as a signal needs to know.
+/// The stage of a start. It decides what a signal does.
 #[derive(Default)]
 struct Stage(Mutex<Reached>);
 
@@ -246,7 +246,7 @@ impl Stage {
     }
 }
 
-/// How long agents may take to end, with what comes after it.
+/// Returns the longest time that a stop of all agents takes, their leftovers included.
 fn patience_with_agents(config: &Config) -> Duration {
     config.stop.timeout + config.stop.leak_grace + STOP_MARGIN
 }

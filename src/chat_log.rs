@@ -3,7 +3,7 @@
 //! The store is the truth, and the file is appended to: what is missing is added, a torn last line of ours is mended, lines that
 //! people added are left alone. The working directory is never made. Agents can change everything in it and put something else in its
 //! place: its path is resolved once, and from then on no symbolic link is followed, neither on the way to it nor beneath it. Files of an
-//! agent that runs as another user are made and opened with that user's rights. Blocking; whoever calls is the only writer. Called
+//! agent that runs as another user are made and opened with that user's rights. Blocking; the caller is the only writer. Called
 //! by `service`.
 
 use std::collections::HashSet;
@@ -25,9 +25,9 @@ use crate::sys;
 /// Below a working directory; the agent's own folder is in it.
 const FOLDERS: [&str; 2] = [".ai-pm", "agents"];
 const FILE: &str = "chat.jsonl";
-/// How much of a file is read at once, in bytes.
+/// The size of a piece that is read at once, in bytes.
 const CHUNK: usize = 64 * 1024;
-/// Of what others wrote into a file, so much is looked through for our lines, in bytes.
+/// The search for our lines passes over at most this many bytes of other content.
 const MAX_FOREIGN: u64 = 64 * 1024 * 1024;
 
 /// A line, its keys in the order of the seed.
@@ -220,7 +220,7 @@ struct Found<'a> {
     missing: HashSet<&'a str>,
     /// In bytes.
     length: u64,
-    /// What comes after its last whole line.
+    /// The text after its last whole line.
     torn: LineFromEnd,
 }
 
@@ -236,11 +236,11 @@ struct LineFromEnd {
 /// Reads lines from the end of a file, the last one first: what comes after the last line end is the first, even if that is nothing.
 struct LinesFromEnd<'a> {
     file: &'a File,
-    /// What is to be read yet, in bytes from the start of the file.
+    /// The range that is not read yet, in bytes from the start of the file.
     unread: Range<u64>,
     /// The longest line whose text is kept, in bytes.
     longest: usize,
-    /// What was read last and given out in part.
+    /// The piece that was read last; a part of it may have been returned already.
     chunk: Vec<u8>,
     is_over: bool,
 }

@@ -79,7 +79,7 @@ pub fn users(config: &Config) -> BTreeMap<String, AgentUser> {
     names.into_iter().filter_map(|name| Some((name.to_owned(), look_up(name).ok()??))).collect()
 }
 
-/// Who owns what the server writes for agents: only root can give files to another user.
+/// Returns the owners of the files that the server writes for agents. Only root can give files to another user.
 pub(super) fn file_owners(config: &Config) -> FileOwners {
     if !rustix::process::geteuid().is_root() {
         return FileOwners::default();

@@ -8,7 +8,7 @@ use crate::config::{Config, ForgeToken, Secrets};
 use crate::forge;
 
 /// The secrets of `config` and of the manifest that it names. Blocks for the time that reading a few small files takes. A file that
-/// can't be read is skipped: whoever needs its secret says so.
+/// can't be read is skipped: the code that needs its secret reports the error.
 pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
     let mut secrets = Secrets::of(config);
     if let Some(manifest) = manifest {

@@ -73,7 +73,7 @@ pub(super) struct Means {
     /// This program: one that is replaced later has no file of its own any more.
     program: PathBuf,
     cgroups: Option<cgroup::Delegated>,
-    /// Where temporary files may be.
+    /// The folders that may contain temporary files of launches.
     temporary: Vec<PathBuf>,
 }
 

@@ -96,7 +96,7 @@ fn a_huge_file_is_read_from_its_end_and_not_as_a_whole() {
     fs::File::options().write(true).open(&path).unwrap().set_len(1 << 42).unwrap();
     opened(&directory).repair(&messages).unwrap();
     let length = fs::metadata(&path).unwrap().len();
-    // What is beyond the hole counts as missing, and the next look finds it at the end.
+    // Lines before the hole count as missing and are written again; the next repair finds them at the end.
     opened(&directory).repair(&messages).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), length);
     let file = opened(&directory).file;
