@@ -26,7 +26,8 @@ const WEBHOOK_SIZE: usize = 25 * 1024 * 1024;
 const N_CALLS: usize = 300;
 /// The daemon writes an answer or closes the connection within this time.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
-const SETTINGS: &str = "polling_interval: 1h\nforge: { webhook: { secret: 'a secret of the benchmark' } }";
+const SETTINGS: &str =
+    "polling_interval: 1h\nforge: { webhook: { secret: 'a secret of the benchmark' } }";
 
 fn main() -> Result<()> {
     if agent::is_agent() {
@@ -84,7 +85,8 @@ fn times(pipe: &mut Pipe) -> Result<Times> {
 /// Clients that send large webhooks with a wrong signature, as far as the daemon takes them.
 fn webhooks(bed: &Bed) -> Result<Vec<TcpStream>> {
     let url = bed.address(Link::Http)?.to_string();
-    let address = url.trim_start_matches("http://").split('/').next().context("an address")?.to_owned();
+    let address =
+        url.trim_start_matches("http://").split('/').next().context("an address")?.to_owned();
     let head = format!(
         "POST /webhooks/forge HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\nx-github-event: issues\r\n\
          x-hub-signature-256: sha256={}\r\ncontent-length: {WEBHOOK_SIZE}\r\n\r\n",

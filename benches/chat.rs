@@ -36,7 +36,10 @@ fn main() -> Result<()> {
     for (link, names) in [
         (
             Link::Socket,
-            ["a message -> its agent's answer, 1,000 wait on the socket", "memory of a waiting agent, socket"],
+            [
+                "a message -> its agent's answer, 1,000 wait on the socket",
+                "memory of a waiting agent, socket",
+            ],
         ),
         (Link::Http, ["the same over HTTP", "memory of a waiting agent, HTTP"]),
     ] {
@@ -86,15 +89,19 @@ fn waiting(link: Link) -> Result<Waited> {
         control.post("/projects/prj/chat/start", &json!({ "agentId": format!("agt_{n}") }))?;
     }
     let before = memory(bed.pid(), "VmRSS")?;
-    let mut agents =
-        (0..N_WAITING).map(|n| Agent::enter(&bed, link, &mut coordinator, n)).collect::<Result<Vec<_>>>()?;
+    let mut agents = (0..N_WAITING)
+        .map(|n| Agent::enter(&bed, link, &mut coordinator, n))
+        .collect::<Result<Vec<_>>>()?;
     for agent in &mut agents {
         agent.ask("get_next_action", json!({}))?;
     }
     // Answered after all that came before it was looked at, on this connection; the others are given some more time.
     coordinator.call("health_check", &json!({}))?;
     let listening = control.get("/projects/prj/agent-sessions")?["agentSessions"].clone();
-    ensure!(listening.as_object().is_some_and(|all| all.values().all(|open| open["chat"] == 1)), "{listening}");
+    ensure!(
+        listening.as_object().is_some_and(|all| all.values().all(|open| open["chat"] == 1)),
+        "{listening}"
+    );
     settle(&bed)?;
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     let kib_each = (memory(bed.pid(), "VmRSS")? - before) * 1024.0 / N_WAITING as f64;
@@ -117,14 +124,20 @@ fn waiting(link: Link) -> Result<Waited> {
 }
 
 fn post(control: &mut Control, n: usize) -> Result<()> {
-    control.post(&format!("/projects/prj/agents/agt_{n}/chat/messages"), &json!({ "content": "hello" })).map(drop)
+    control
+        .post(
+            &format!("/projects/prj/agents/agt_{n}/chat/messages"),
+            &json!({ "content": "hello" }),
+        )
+        .map(drop)
 }
 
 /// Waits until the daemon has nothing to do.
 fn settle(bed: &Bed) -> Result<()> {
     let busy = || -> Result<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", bed.pid()))?;
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
     };
     let give_up_at = Instant::now() + PATIENCE;
@@ -150,7 +163,12 @@ impl Agent {
                 Connection::Socket(BufReader::new(stream))
             }
             agent_coordinator::domain::ServerAddress::Url(url) => {
-                let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
+                let address = url
+                    .trim_start_matches("http://")
+                    .split('/')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
                 let stream = TcpStream::connect(&address)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_nodelay(true)?;
@@ -158,7 +176,10 @@ impl Agent {
             }
         };
         let mut agent = Self { line, token: String::new() };
-        agent.ask("authenticate", json!({ "agent_id": name, "passkey": ticket, "project_id": "prj" }))?;
+        agent.ask(
+            "authenticate",
+            json!({ "agent_id": name, "passkey": ticket, "project_id": "prj" }),
+        )?;
         let opened = agent.answer()?;
         let token = opened["session_token"].as_str().context("a session")?.to_owned();
         Ok(Self { token, ..agent })
@@ -193,7 +214,9 @@ impl Agent {
                 ensure!(lines.read_line(&mut line)? > 0, "the server closed the connection");
                 serde_json::from_str(&line)?
             }
-            Connection::Http { stream, .. } => serde_json::from_slice(&support::clients::answer(stream)?.1)?,
+            Connection::Http { stream, .. } => {
+                serde_json::from_slice(&support::clients::answer(stream)?.1)?
+            }
         };
         ensure!(answer["result"]["isError"] != true, "{answer}");
         Ok(answer["result"]["structuredContent"].take())
@@ -202,7 +225,11 @@ impl Agent {
 
 /// The same call of two agents in turn, of which one was told of something; pair after pair.
 fn notices() -> Result<(Times, Times)> {
-    let bed = Bed::serve(&Wanted { settings: "notice: { grace: 1d }", role: Role::Exit, n_agents: N_WORKING })?;
+    let bed = Bed::serve(&Wanted {
+        settings: "notice: { grace: 1d }",
+        role: Role::Exit,
+        n_agents: N_WORKING,
+    })?;
     let (mut control, mut coordinator) = (bed.control()?, bed.mcp()?);
     let mut agents = Vec::new();
     for n in 0..N_WORKING {

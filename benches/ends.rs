@@ -27,11 +27,18 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut figures = Vec::new();
-    let names = ["100 agents that exit at once: claim -> all ends in the store", "the same with 500 agents"];
+    let names = [
+        "100 agents that exit at once: claim -> all ends in the store",
+        "the same with 500 agents",
+    ];
     for ((n_agents, n_times), name) in CROWDS.into_iter().zip(names) {
         let floor = crowds_without_daemon(n_agents, n_times)?;
         let crowds = crowds(n_agents, n_times)?;
-        figures.push(Figure { floor: Some(floor.median()), max_ratio: Some(4.0), ..Figure::of_times(name, &crowds) });
+        figures.push(Figure {
+            floor: Some(floor.median()),
+            max_ratio: Some(4.0),
+            ..Figure::of_times(name, &crowds)
+        });
     }
     figures.push(Figure {
         target: Some(Target::AtMost(3.0)),
@@ -40,7 +47,10 @@ fn main() -> Result<()> {
     });
     figures.push(Figure {
         target: Some(Target::AtMost(200.0)),
-        ..Figure::of_times("500 killed in one loop: the first signal -> all exits in the store", &massacre()?)
+        ..Figure::of_times(
+            "500 killed in one loop: the first signal -> all exits in the store",
+            &massacre()?,
+        )
     });
     print(&figures);
     Ok(())
@@ -62,7 +72,9 @@ fn crowds_without_daemon(n_agents: usize, n_times: usize) -> Result<Times> {
 /// From just before the word by which all of a crowd are claimed in one cycle, until the daemon says of the last that its end
 /// is committed: its log line `launch ended` comes after that, and reading it costs the daemon nothing.
 fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
-    let settings = format!("polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}");
+    let settings = format!(
+        "polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}"
+    );
     let wanted = Wanted { settings: &settings, role: Role::Exit, n_agents: n_agents * n_times };
     let mut bed = Bed::start(&wanted)?;
     let mut control = bed.control()?;
@@ -94,7 +106,9 @@ fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
 
 /// So many agents that stay.
 fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
-    let settings = format!("polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}");
+    let settings = format!(
+        "polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}"
+    );
     let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Stay, n_agents })?;
     let mut control = bed.control()?;
     for n in 0..n_agents {
@@ -108,7 +122,10 @@ fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
     // They have been there for a while.
     std::thread::sleep(SETTLE);
     let process = |launch: &Value| {
-        let pid = launch["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).context("a pid")?;
+        let pid = launch["pid"]
+            .as_i64()
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+            .context("a pid")?;
         Ok((pid, launch["launchId"].as_str().context("an id")?.to_owned()))
     };
     Ok((bed, running.iter().map(process).collect::<Result<_>>()?))
@@ -120,7 +137,9 @@ const EVENTS: &str = "/events?project=prj";
 
 /// Whether the event is a launch's that has lost its process.
 fn is_death(event: &str) -> bool {
-    [r#""kind":"launch.ending""#, r#""kind":"launch.ended""#].iter().any(|kind| event.contains(kind))
+    [r#""kind":"launch.ending""#, r#""kind":"launch.ended""#]
+        .iter()
+        .any(|kind| event.contains(kind))
 }
 
 /// Whether the store knows nothing yet of the end of its process.
@@ -139,7 +158,10 @@ fn deaths() -> Result<Times> {
         kill_process(*pid, Signal::KILL)?;
         events.until_heard(|event| is_death(event) && event.contains(launch.as_str()))?;
         times.add(killed.elapsed());
-        ensure!(!seems_to_live(&control.get(&format!("/launches/{launch}"))?), "{launch} seems to live");
+        ensure!(
+            !seems_to_live(&control.get(&format!("/launches/{launch}"))?),
+            "{launch} seems to live"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(times)
@@ -168,7 +190,8 @@ fn massacre() -> Result<Times> {
     let living = Bed::launches(&mut control, N_MASSACRED, seems_to_live)?;
     ensure!(living.is_empty(), "{} seem to live", living.len());
     bed.wait_until("all have ended", |_| {
-        Ok(Bed::launches(&mut control, N_MASSACRED, |launch| launch["state"] == "ended")?.len() == N_MASSACRED)
+        Ok(Bed::launches(&mut control, N_MASSACRED, |launch| launch["state"] == "ended")?.len()
+            == N_MASSACRED)
     })?;
     Ok([last].into_iter().collect())
 }

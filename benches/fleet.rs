@@ -48,10 +48,15 @@ fn sleeping() -> Result<Vec<Figure>> {
         }
         n_running = n_agents;
         bed.wait_until("all agents run", |_| {
-            Ok(Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?.len() == n_agents)
+            Ok(Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?.len()
+                == n_agents)
         })?;
         std::thread::sleep(SETTLE);
-        let name = if n_agents == most { "daemon with 500 sleeping agents" } else { "daemon with 100 sleeping agents" };
+        let name = if n_agents == most {
+            "daemon with 500 sleeping agents"
+        } else {
+            "daemon with 100 sleeping agents"
+        };
         let figure = Figure::new(name, "MiB", memory(bed.pid(), "VmRSS")?);
         figures.push(Figure { target: Some(Target::AtMost(most_memory)), ..figure });
         open.push(n_descriptors(bed.pid())?);
@@ -59,7 +64,10 @@ fn sleeping() -> Result<Vec<Figure>> {
     // What the daemon itself has open is there with the first of them.
     let [(few, _), _] = FLEETS;
     let each = (open[1] - open[0]) as f64 / (most - few) as f64;
-    figures.push(Figure { target: Some(Target::AtMost(3.0)), ..Figure::new("descriptors of an agent", "", each) });
+    figures.push(Figure {
+        target: Some(Target::AtMost(3.0)),
+        ..Figure::new("descriptors of an agent", "", each)
+    });
     Ok(figures)
 }
 
@@ -74,7 +82,11 @@ impl Size {
     fn of(bed: &Bed) -> Result<Self> {
         std::thread::sleep(SETTLE);
         let pid = bed.pid();
-        Ok(Self { memory: memory(pid, "RssAnon")?, n_descriptors: n_descriptors(pid)?, n_threads: n_threads(pid)? })
+        Ok(Self {
+            memory: memory(pid, "RssAnon")?,
+            n_descriptors: n_descriptors(pid)?,
+            n_threads: n_threads(pid)?,
+        })
     }
 }
 
@@ -82,7 +94,8 @@ impl Size {
 fn thousands() -> Result<[Figure; 4]> {
     let backoff = "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }";
     let settings = format!("polling_interval: 1h\nmax_concurrent: {N_RESTARTED}\n{backoff}");
-    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Exit, n_agents: N_RESTARTED })?;
+    let mut bed =
+        Bed::start(&Wanted { settings: &settings, role: Role::Exit, n_agents: N_RESTARTED })?;
     let mut control = bed.control()?;
     let mut log = bed.follow_log()?;
     let (mut n_ended, mut line) = (0, String::new());
@@ -116,7 +129,12 @@ fn thousands() -> Result<[Figure; 4]> {
         ..Figure::new(name, unit, last)
     };
     Ok([
-        flat("anonymous memory after 10,000 starts and ends; floor: after 1,000", "MiB", warm.memory, last.memory),
+        flat(
+            "anonymous memory after 10,000 starts and ends; floor: after 1,000",
+            "MiB",
+            warm.memory,
+            last.memory,
+        ),
         flat("the same: descriptors", "", warm.n_descriptors as f64, last.n_descriptors as f64),
         flat("the same: threads", "", warm.n_threads as f64, last.n_threads as f64),
         Figure::new("starts and ends, 20 at a time", "1/s", rate),

@@ -3,7 +3,11 @@
 mod support;
 
 #[path = "../tests/it/forge"]
-#[allow(dead_code, clippy::unwrap_used, reason = "the fake of the tests, of which little is needed")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the fake of the tests, of which little is needed"
+)]
 mod forge {
     pub mod fake;
 }
@@ -47,10 +51,16 @@ fn main() -> Result<()> {
         ),
     ] {
         let (n_requests, per_look) = watched(forge)?;
-        figures.push(Figure { target: Some(Target::AtMost(2.0)), ..Figure::new(name, "", n_requests) });
+        figures.push(Figure {
+            target: Some(Target::AtMost(2.0)),
+            ..Figure::new(name, "", n_requests)
+        });
         figures.push(Figure::new(cost, "ms", per_look * 1e3));
         let at_default = per_look / 30.0 * 100.0;
-        figures.push(Figure { target: Some(Target::AtMost(1.0)), ..Figure::new(share, "%", at_default) });
+        figures.push(Figure {
+            target: Some(Target::AtMost(1.0)),
+            ..Figure::new(share, "%", at_default)
+        });
     }
     figures.push(beside_a_hanging_host()?);
     figures.push(until_stopped()?);
@@ -95,7 +105,8 @@ fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
     for n in 0..N_WATCHED {
         assigned(&fake, forge, &format!("Issue {n}"));
     }
-    let settings = format!("forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}", host(&fake, forge));
+    let settings =
+        format!("forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}", host(&fake, forge));
     let mut bed = Bed::serve(&wanted(&settings, Role::Stay))?;
     let mut control = bed.control()?;
     let began = Instant::now();
@@ -131,7 +142,11 @@ fn beside_a_hanging_host() -> Result<Figure> {
     let (alone, beside) = (until_taken(false)?, until_taken(true)?);
     let added = (beside.median() - alone.median()).max(0.0);
     let name = "a hanging host adds, until another's item is taken (floor: that alone)";
-    Ok(Figure { target: Some(Target::AtMost(100.0)), floor: Some(alone.median()), ..Figure::new(name, "ms", added) })
+    Ok(Figure {
+        target: Some(Target::AtMost(100.0)),
+        floor: Some(alone.median()),
+        ..Figure::new(name, "ms", added)
+    })
 }
 
 fn until_taken(hangs: bool) -> Result<Times> {
@@ -164,18 +179,24 @@ fn until_taken(hangs: bool) -> Result<Times> {
 fn until_stopped() -> Result<Figure> {
     let fake = Fake::start();
     fake.repository(ForgeKind::GitHub, NAME);
-    let settings = format!("forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}", host(&fake, ForgeKind::GitHub));
+    let settings = format!(
+        "forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}",
+        host(&fake, ForgeKind::GitHub)
+    );
     let mut bed = Bed::start(&wanted(&settings, Role::Stay))?;
     let mut control = bed.control()?;
     let mut times = Times::default();
     for n in 0..10 {
         let issue = assigned(&fake, ForgeKind::GitHub, &format!("Issue {n}"));
         bed.wait_until("the agent runs", |_| {
-            Ok(!Bed::launches(&mut control, 1, |launch| is_open(launch) && launch["pid"].is_u64())?.is_empty())
+            Ok(!Bed::launches(&mut control, 1, |launch| is_open(launch) && launch["pid"].is_u64())?
+                .is_empty())
         })?;
         issue.unassign(BOT);
         let began = Instant::now();
-        bed.wait_until("the agent is gone", |_| Ok(Bed::launches(&mut control, 1, is_open)?.is_empty()))?;
+        bed.wait_until("the agent is gone", |_| {
+            Ok(Bed::launches(&mut control, 1, is_open)?.is_empty())
+        })?;
         times.add(began.elapsed());
         bed.wait_until("all is said", |_| Ok(items(&mut control)?.is_empty()))?;
     }

@@ -22,7 +22,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut figures = Vec::new();
-    let mut bed = Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Stay, n_agents: 1 })?;
+    let mut bed =
+        Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Stay, n_agents: 1 })?;
     sleep(SETTLE);
     figures.push(Figure {
         target: Some(Target::AtMost(16.0)),
@@ -73,7 +74,9 @@ fn keeper(bed: &mut Bed) -> Result<Figure> {
     control.set_status("tsk_0", "in_progress")?;
     let mut agent = None;
     bed.wait_until("the agent runs", |_| {
-        agent = Bed::launches(&mut control, 1, |_| true)?.first().and_then(|launch| launch["pid"].as_u64());
+        agent = Bed::launches(&mut control, 1, |_| true)?
+            .first()
+            .and_then(|launch| launch["pid"].as_u64());
         Ok(agent.is_some())
     })?;
     let agent = agent.context("a pid")?;

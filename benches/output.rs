@@ -24,7 +24,9 @@ fn main() -> Result<()> {
     let mut control = bed.control()?;
     let began = Instant::now();
     control.set_status("tsk_0", "in_progress")?;
-    bed.wait_until("it prints", |_| Ok(!Bed::launches(&mut control, 1, |launch| launch["pid"].is_i64())?.is_empty()))?;
+    bed.wait_until("it prints", |_| {
+        Ok(!Bed::launches(&mut control, 1, |launch| launch["pid"].is_i64())?.is_empty())
+    })?;
     let begun = memory(bed.pid(), "VmRSS")?;
     let mut most = begun;
     // Half a minute at most: a gigabyte in that time would be bad enough.
@@ -37,7 +39,11 @@ fn main() -> Result<()> {
         Figure {
             target: Some(Target::AtLeast(200.0)),
             floor: Some(floor),
-            ..Figure::new("1 GB of output through a keeper; floor: through a pipe alone", "MB/s", rate)
+            ..Figure::new(
+                "1 GB of output through a keeper; floor: through a pipe alone",
+                "MB/s",
+                rate,
+            )
         },
         Figure {
             floor: Some(begun),

@@ -38,7 +38,9 @@ fn main() -> Result<()> {
             board(&bed, &browser, &mut figures)?;
             chat(&bed, &browser, &mut figures)?;
         }
-        None => eprintln!("no browser: without chromium and chromium-driver its figures are left out"),
+        None => {
+            eprintln!("no browser: without chromium and chromium-driver its figures are left out")
+        }
     }
     print(&figures);
     Ok(())
@@ -55,7 +57,10 @@ fn add_tasks(bed: &Bed) -> Result<()> {
         )?;
     }
     for n in 0..N_LISTED {
-        writeln!(manifest, "  tsk_l{n:05}: {{ project: list, title: Task number {n} of the list, status: todo }}")?;
+        writeln!(
+            manifest,
+            "  tsk_l{n:05}: {{ project: list, title: Task number {n} of the list, status: todo }}"
+        )?;
     }
     let work = bed.path().display();
     writeln!(manifest, "projects:\n  board: {{ name: Board, working_directory: {work} }}")?;
@@ -70,7 +75,10 @@ fn lists(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
         let began = Instant::now();
         let tasks = control.get("/tasks?project=list")?;
         times.add(began.elapsed());
-        ensure!(tasks.as_array().is_some_and(|tasks| tasks.len() == N_LISTED), "not {N_LISTED} tasks");
+        ensure!(
+            tasks.as_array().is_some_and(|tasks| tasks.len() == N_LISTED),
+            "not {N_LISTED} tasks"
+        );
         let began = Instant::now();
         control.get("/tasks/tsk_l00001")?;
         floor.add(began.elapsed());
@@ -92,14 +100,18 @@ fn streams(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
     let mut alone = bed.follow_events(EVENTS)?;
     let floor = heard(&mut control, &mut alone, "tsk_b00000")?;
     let before = memory(bed.pid(), "VmRSS")?;
-    let mut followers = (0..N_STREAMS - 1).map(|_| bed.follow_events(EVENTS)).collect::<Result<Vec<_>>>()?;
+    let mut followers =
+        (0..N_STREAMS - 1).map(|_| bed.follow_events(EVENTS)).collect::<Result<Vec<_>>>()?;
     // Most of them read only at the end: what is written to them meanwhile is the kernel's, or waits.
     let times = heard(&mut control, &mut alone, "tsk_b00001")?;
     for follower in followers.iter_mut().step_by(10) {
         follower.until_heard(|event| event.contains("tsk_b00001"))?;
     }
     let mib = memory(bed.pid(), "VmRSS")? - before;
-    figures.push(Figure { target: Some(Target::AtMost(20.0)), ..Figure::new("200 followers of events", "MiB", mib) });
+    figures.push(Figure {
+        target: Some(Target::AtMost(20.0)),
+        ..Figure::new("200 followers of events", "MiB", mib)
+    });
     figures.push(Figure {
         floor: Some(floor.median()),
         max_ratio: Some(2.0),
@@ -133,12 +145,20 @@ impl Browser {
         let profile = tempfile::tempdir()?;
         let mut command = Command::new("chromedriver");
         command.env("TMPDIR", profile.path()).env("HOME", profile.path());
-        let Ok(mut driver) = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        let Ok(mut driver) =
+            command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+        else {
             return Ok(None);
         };
-        let mut lines = BufReader::new(driver.stdout.take().context("chromedriver says nothing")?).lines();
+        let mut lines =
+            BufReader::new(driver.stdout.take().context("chromedriver says nothing")?).lines();
         let port = lines.find_map(|line| {
-            line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
+            line.ok()?
+                .split("successfully on port ")
+                .nth(1)?
+                .trim_end_matches('.')
+                .parse::<u16>()
+                .ok()
         });
         let port = port.context("chromedriver named no port")?;
         std::thread::spawn(move || lines.for_each(drop));
@@ -152,8 +172,10 @@ impl Browser {
         ];
         let capabilities = json!({ "goog:chromeOptions": { "args": arguments } });
         let capabilities = capabilities.as_object().cloned().unwrap_or_default();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut builder =
+            ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
         let client = builder.capabilities(capabilities);
         let client = runtime.block_on(client.connect(&format!("http://127.0.0.1:{port}")))?;
         let made = bed.control()?.post("/logins", &json!({ "role": "operator" }))?;
@@ -201,7 +223,8 @@ impl Drop for Browser {
 }
 
 fn now() -> f64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_secs_f64() * 1000.0
 }
 
@@ -213,7 +236,9 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
     let mut paints = Times::default();
     for _ in 0..20 {
         browser.go_to("/ui/projects/board")?;
-        let paint = browser.number("return performance.getEntriesByName('first-contentful-paint')[0]?.startTime")?;
+        let paint = browser.number(
+            "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime",
+        )?;
         paints.add(millis(paint));
     }
     let weight = "return performance.getEntries().filter(e => e.encodedBodySize).map(e => \
@@ -231,12 +256,16 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
              watch.observe(column, {{ childList: true, subtree: true }});"
         ))?;
         let began = now();
-        control.patch(&format!("/tasks/{task}"), &json!({ "status": status, "priority": "urgent" }))?;
+        control
+            .patch(&format!("/tasks/{task}"), &json!({ "status": status, "priority": "urgent" }))?;
         moved.add(millis(browser.seen()? - began));
     }
     let paint = Figure::of_times("the board with 2,000 tasks, first paint", &paints);
     figures.push(Figure { target: Some(Target::AtMost(300.0)), ..paint });
-    figures.push(Figure { target: Some(Target::AtMost(150.0)), ..Figure::new("all of it, compressed", "KiB", weight) });
+    figures.push(Figure {
+        target: Some(Target::AtMost(150.0)),
+        ..Figure::new("all of it, compressed", "KiB", weight)
+    });
     let moved = Figure::of_times("a task moved elsewhere -> seen on the board", &moved);
     figures.push(Figure { target: Some(Target::AtMost(200.0)), ..moved });
     Ok(())
@@ -263,7 +292,8 @@ fn chat(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
         // The agent waits before the message is sent.
         let asked = json!({ "session_token": token });
         let waiting = std::thread::scope(|scope| -> Result<(f64, Value)> {
-            let waits = scope.spawn(|| agent.call("get_next_action", &asked).map(|answer| (now(), answer)));
+            let waits =
+                scope.spawn(|| agent.call("get_next_action", &asked).map(|answer| (now(), answer)));
             browser.run(&format!(
                 "window.seen = null; const list = document.querySelector('.messages');\
                  new MutationObserver((_, watch) => {{ if (list.textContent.includes('answer {n}.')) {{ \
@@ -279,12 +309,18 @@ fn chat(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
         let sent = browser.run("return window.sent")?.as_f64().context("not sent")?;
         handed.add(millis(at - sent));
         let began = now();
-        agent.call("respond_chat", &json!({ "session_token": token, "content": format!("answer {n}.") }))?;
+        agent.call(
+            "respond_chat",
+            &json!({ "session_token": token, "content": format!("answer {n}.") }),
+        )?;
         shown.add(millis(browser.seen()? - began));
     }
-    for (name, times) in [("a message sent on the page -> its agent has it", &handed), ("its answer -> shown", &shown)]
-    {
-        figures.push(Figure { target: Some(Target::AtMost(100.0)), ..Figure::of_times(name, times) });
+    for (name, times) in [
+        ("a message sent on the page -> its agent has it", &handed),
+        ("its answer -> shown", &shown),
+    ] {
+        figures
+            .push(Figure { target: Some(Target::AtMost(100.0)), ..Figure::of_times(name, times) });
     }
     Ok(())
 }

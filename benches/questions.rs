@@ -35,7 +35,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let (questions, over_http) = questions()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (few, many, waiting) = runtime.block_on(async {
         let few = cycles(1_000, Pairs::Idle).await?;
         let many = cycles(10_000, Pairs::Idle).await?;
@@ -50,7 +51,10 @@ fn main() -> Result<()> {
             ..Figure::new("should_start, one connection", "1/s", rate(&questions))
         },
         Figure::of_times("should_start, one answer", &questions),
-        Figure { target: Some(Target::AtLeast(1_000.0)), ..Figure::new("the same over HTTP", "1/s", rate(&over_http)) },
+        Figure {
+            target: Some(Target::AtLeast(1_000.0)),
+            ..Figure::new("the same over HTTP", "1/s", rate(&over_http))
+        },
         Figure::of_times("the same over HTTP, one answer", &over_http),
         Figure::of_times("a cycle over 1,000 idle pairs", &few),
         Figure {
@@ -66,7 +70,8 @@ fn main() -> Result<()> {
 
 /// One client, one question after the other, about a pair that has nothing to do: on the socket, and over HTTP.
 fn questions() -> Result<(Times, Times)> {
-    let bed = Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Exit, n_agents: 1 })?;
+    let bed =
+        Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Exit, n_agents: 1 })?;
     let mut server = bed.mcp()?;
     let pair = json!({ "agent_id": "agt_0", "project_id": "prj" });
     let answer = server.call("should_start", &pair)?;
@@ -102,7 +107,8 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
     let folder = Bed::folder()?;
     let store = Arc::new(SqliteStore::open(&folder.path().join("state.db")).await?);
     fill(&store, n_pairs, pairs, folder.path()).await?;
-    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(folder.path()), Nudge::new());
+    let service =
+        Service::new(store.clone(), Arc::new(SystemWorld), settings(folder.path()), Nudge::new());
     let coordinator: CoordinatorId = "coord_bench".parse()?;
     let mut times = Times::default();
     for _ in 0..N_CYCLES {
@@ -121,7 +127,10 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };
-        ensure!(planned.actions.len() + planned.deferred.len() == n_expected, "not what was to be planned");
+        ensure!(
+            planned.actions.len() + planned.deferred.len() == n_expected,
+            "not what was to be planned"
+        );
     }
     store.close().await;
     Ok(times)
@@ -156,14 +165,21 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
         }));
         for agent in 0..N_AGENTS {
             let (agent, project) = (format!("agt_{agent}"), id.as_str());
-            changes.push(Change::Assign(Assignment { project: project.parse()?, agent: agent.parse()? }));
+            changes.push(Change::Assign(Assignment {
+                project: project.parse()?,
+                agent: agent.parse()?,
+            }));
             changes.push(Change::Task(Task {
                 id: format!("tsk_{project}_{agent}").parse()?,
                 project: project.parse()?,
                 parent: None,
                 title: "a task".to_owned(),
                 description: String::new(),
-                status: if pairs == Pairs::WithWork { TaskStatus::InProgress } else { TaskStatus::Todo },
+                status: if pairs == Pairs::WithWork {
+                    TaskStatus::InProgress
+                } else {
+                    TaskStatus::Todo
+                },
                 priority: Priority::Medium,
                 assignee: Some(agent.parse()?),
                 dependencies: Vec::new(),

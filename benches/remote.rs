@@ -46,7 +46,8 @@ fn cycles() -> Result<Vec<Figure>> {
     let bed = Bed::serve(&Wanted { settings: "", role: Role::Exit, n_agents: N_AGENTS })?;
     bed.apply(&projects()?)?;
     // Serves the client, as the coordinator's runtime does.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut figures = Vec::new();
     for (link, only_seed_steps, name) in [
         (Link::Socket, false, "a cycle over 1,000 idle pairs, wait_for_work, socket"),
@@ -56,7 +57,8 @@ fn cycles() -> Result<Vec<Figure>> {
     ] {
         let times = runtime.block_on(cycle(&bed, link, only_seed_steps))?;
         let most = if only_seed_steps { 500.0 } else { 10.0 };
-        figures.push(Figure { target: Some(Target::AtMost(most)), ..Figure::of_times(name, &times) });
+        figures
+            .push(Figure { target: Some(Target::AtMost(most)), ..Figure::of_times(name, &times) });
     }
     // The floor: the same questions, one after the other, without any of our client.
     let floor = bare_questions(&bed)?;
@@ -68,7 +70,8 @@ fn cycles() -> Result<Vec<Figure>> {
 
 /// What a cycle asks of its server.
 async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
-    let passkeys = (0..N_AGENTS).map(|n| anyhow::Ok((format!("agt_{n}").parse()?, Secret::new("none"))));
+    let passkeys =
+        (0..N_AGENTS).map(|n| anyhow::Ok((format!("agt_{n}").parse()?, Secret::new("none"))));
     let control = Arc::new(RemoteControlPlane::new(
         RemoteConfig {
             server: bed.address(link)?,
@@ -102,7 +105,11 @@ fn projects() -> Result<String> {
     let mut text = "projects:\n".to_owned();
     // Beside the one that there is.
     for n in 1..N_PROJECTS {
-        writeln!(text, "  prj_{n}: {{ name: a project, working_directory: work, agents: {} }}", json!(agents))?;
+        writeln!(
+            text,
+            "  prj_{n}: {{ name: a project, working_directory: work, agents: {} }}",
+            json!(agents)
+        )?;
     }
     Ok(text)
 }
@@ -130,11 +137,15 @@ fn starts() -> Result<Vec<Figure>> {
         let mut beginnings = Pipe::make(folder.path().join("beginnings"))?;
         let server = Bed::serve(&Wanted { settings: "", role: Role::Exit, n_agents: 1 })?;
         let settings = "polling_interval: 1h\nrun: { linger: 0 }";
-        let wanted = Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 };
+        let wanted =
+            Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 };
         let coordinator = server.supervise(link, folder, &wanted)?;
         let times = started(server, &mut beginnings)?;
         drop(coordinator);
-        figures.push(Figure { p99_target: Some(Target::AtMost(100.0)), ..Figure::of_times(name, &times) });
+        figures.push(Figure {
+            p99_target: Some(Target::AtMost(100.0)),
+            ..Figure::of_times(name, &times)
+        });
     }
     Ok(figures)
 }

@@ -20,7 +20,10 @@ fn main() -> Result<()> {
     let mut beginnings = Pipe::make(folder.path().join("beginnings"))?;
     let floor = spawned_directly(&mut beginnings)?;
     let settings = "polling_interval: 10s\nrun: { linger: 0 }";
-    let bed = Bed::start_in(folder, &Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 })?;
+    let bed = Bed::start_in(
+        folder,
+        &Wanted { settings, role: Role::Work(beginnings.path().to_owned()), n_agents: 1 },
+    )?;
     let times = started_by_daemon(bed, &mut beginnings)?;
     print(&[Figure {
         target: Some(Target::AtMost(10.0)),

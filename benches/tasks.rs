@@ -67,7 +67,8 @@ fn answers(n_tasks: usize) -> Result<Answers> {
     let mut server = bed.mcp()?;
     let mut sessions = Vec::with_capacity(N_AGENTS);
     for n in 0..N_AGENTS {
-        let credentials = json!({ "agent_id": agent_id(n), "passkey": "key", "project_id": project_id(AT_WORK) });
+        let credentials =
+            json!({ "agent_id": agent_id(n), "passkey": "key", "project_id": project_id(AT_WORK) });
         let token = server.call("authenticate", &credentials)?["session_token"].clone();
         sessions.push(json!({ "session_token": token }));
     }
@@ -76,13 +77,21 @@ fn answers(n_tasks: usize) -> Result<Answers> {
     Ok(Answers {
         first: ask(&mut server, N_AGENTS, "get_my_task", "has_task", |n| of(n).clone())?,
         again: ask(&mut server, N_QUESTIONS, "get_my_task", "has_task", |n| of(n).clone())?,
-        progress: ask(&mut server, N_QUESTIONS, "get_my_task_progress", "success", |n| of(n).clone())?,
+        progress: ask(&mut server, N_QUESTIONS, "get_my_task_progress", "success", |n| {
+            of(n).clone()
+        })?,
         no_work: ask(&mut server, N_QUESTIONS, "should_start", "no_work", |n| pair(n, IDLE))?,
         claim: ask(&mut server, N_AGENTS, "should_start", "ready", |n| pair(n, WAITING))?,
     })
 }
 
-fn ask(server: &mut Mcp, n: usize, tool: &str, expected: &str, about: impl Fn(usize) -> Value) -> Result<Times> {
+fn ask(
+    server: &mut Mcp,
+    n: usize,
+    tool: &str,
+    expected: &str,
+    about: impl Fn(usize) -> Value,
+) -> Result<Times> {
     let mut times = Times::default();
     for n in 0..n {
         let line = request(tool, &about(n));
@@ -157,7 +166,8 @@ fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
         project: project_id(project).parse()?,
         parent: if (1..10).contains(&n) { Some(id(0)?) } else { None },
         title: "a task".to_owned(),
-        description: "what is to be done, in some words that say a little more than the title".to_owned(),
+        description: "what is to be done, in some words that say a little more than the title"
+            .to_owned(),
         status,
         priority: Priority::Medium,
         assignee: Some(agent_id(agent).parse()?),

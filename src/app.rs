@@ -125,16 +125,30 @@ pub async fn run(
     peer::admit_agents_of(isolation::users(&loaded.config).values().map(|user| user.run_as.uid));
     let manager = ServiceManager::of(environment, std::process::id());
     let config = loaded.config.clone();
-    let (mut reloader, door) =
-        Reloader::new(loaded, environment, invocation, level, signals.hang_ups(), Arc::clone(&manager));
+    let (mut reloader, door) = Reloader::new(
+        loaded,
+        environment,
+        invocation,
+        level,
+        signals.hang_ups(),
+        Arc::clone(&manager),
+    );
     let stage = Arc::new(Stage::default());
     let mut starting = {
-        let (config, environment, invocation) = (config.clone(), environment.clone(), invocation.to_owned());
+        let (config, environment, invocation) =
+            (config.clone(), environment.clone(), invocation.to_owned());
         let (manager, stage) = (Arc::clone(&manager), Arc::clone(&stage));
         // A task of its own: a step of the start that hangs must not keep this one from hearing a signal.
         AbortOnDropHandle::new(tokio::spawn(async move {
             let (config, environment, invocation) = (&config, &environment, invocation.as_str());
-            let start = Start { role, config, environment, invocation, configuration: door, manager: &manager };
+            let start = Start {
+                role,
+                config,
+                environment,
+                invocation,
+                configuration: door,
+                manager: &manager,
+            };
             start.daemon(inherited, &stage).await
         }))
     };
@@ -347,13 +361,22 @@ impl Start<'_> {
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
                 server.serve(config, doors, self.configuration, &parts);
-                let control = Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
+                let control =
+                    Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
                 let url = http_address.map(http::mcp_url);
                 let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
                 let seat = Seat { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
                 let kept = server.secrets(config);
-                let supervisor = Supervisor::start(seat, (config, &kept), control, processes, &nudge, watch, &parts);
+                let supervisor = Supervisor::start(
+                    seat,
+                    (config, &kept),
+                    control,
+                    processes,
+                    &nudge,
+                    watch,
+                    &parts,
+                );
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
@@ -393,13 +416,17 @@ impl Start<'_> {
             );
         }
         if config.agents.is_empty() {
-            tracing::warn!("the configuration has no passkeys (agents.ID.passkey): no agent will be started");
+            tracing::warn!(
+                "the configuration has no passkeys (agents.ID.passkey): no agent will be started"
+            );
         }
         let remote_config = supervisor::remote_config(config, &id);
         // Only now: one that finds the state directory in use takes nobody's place.
         let incarnation = identity::next_incarnation(&config.state_dir);
-        let control = Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
-        let (listening, woken, serves) = (Arc::clone(&control), nudge.clone(), parts.serving.clone());
+        let control =
+            Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
+        let (listening, woken, serves) =
+            (Arc::clone(&control), nudge.clone(), parts.serving.clone());
         parts.spawn(async move {
             tokio::select! {
                 () = serves.cancelled() => {}
@@ -416,7 +443,8 @@ impl Start<'_> {
         let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
         let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());
         let kept = secrets(config, None);
-        let supervisor = Supervisor::start(seat, (config, &kept), remote, processes, &nudge, watch, parts);
+        let supervisor =
+            Supervisor::start(seat, (config, &kept), remote, processes, &nudge, watch, parts);
         let router = rest::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,

@@ -71,8 +71,9 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
         (Place::Below | Place::Beside, _) => own,
     };
     let turned_on = std::fs::read_to_string(dir.join(SUBTREE_CONTROL)).unwrap_or_default();
-    let has =
-        |controller: &str| turned_on.split_ascii_whitespace().any(|word| word.trim_start_matches('+') == controller);
+    let has = |controller: &str| {
+        turned_on.split_ascii_whitespace().any(|word| word.trim_start_matches('+') == controller)
+    };
     Ok(Delegated { has_memory: has("memory"), has_pids: has("pids"), dir })
 }
 
@@ -100,8 +101,9 @@ fn turn_on(dir: &Path) {
         let on = std::fs::read_to_string(dir.join(SUBTREE_CONTROL)).unwrap_or_default();
         !on.split_ascii_whitespace().any(|word| word == *controller)
     };
-    for controller in
-        ["memory", "pids"].iter().filter(|wanted| present.split_ascii_whitespace().any(|it| it == **wanted))
+    for controller in ["memory", "pids"]
+        .iter()
+        .filter(|wanted| present.split_ascii_whitespace().any(|it| it == **wanted))
     {
         if missing(controller) {
             let _ = OpenOptions::new()
@@ -125,7 +127,8 @@ impl Delegated {
     /// Which of `limits` nothing keeps here.
     pub fn not_kept(&self, limits: Limits) -> Vec<&'static str> {
         let memory = limits.memory.filter(|_| !self.has_memory).map(|_| "limits.memory_per_agent");
-        let processes = limits.processes.filter(|_| !self.has_pids).map(|_| "limits.processes_per_agent");
+        let processes =
+            limits.processes.filter(|_| !self.has_pids).map(|_| "limits.processes_per_agent");
         memory.into_iter().chain(processes).collect()
     }
 
@@ -142,7 +145,8 @@ impl Delegated {
         let begin = names_begin(installation_id);
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let dead = names.filter(|name| name.strip_prefix(&begin).is_some_and(|launch| !live.contains(launch)));
+        let dead = names
+            .filter(|name| name.strip_prefix(&begin).is_some_and(|launch| !live.contains(launch)));
         dead.map(|name| Group::at(self.dir.join(name)).end()).count()
     }
 }
@@ -154,7 +158,8 @@ fn names_begin(installation_id: &str) -> String {
 
 /// Whether `group` is one that this installation made for `launch`: a copied state directory names those of the original.
 pub fn is_group_of(group: &Path, installation_id: &str, launch: &str) -> bool {
-    group.file_name().and_then(|name| name.to_str()) == Some(&format!("{}{launch}", names_begin(installation_id)))
+    group.file_name().and_then(|name| name.to_str())
+        == Some(&format!("{}{launch}", names_begin(installation_id)))
 }
 
 /// The group of one launch.

@@ -100,19 +100,26 @@ pub struct Length(u64);
 impl ChatLog {
     /// Where the mirror of the chats of `agent` in this working directory is.
     pub fn path(working_directory: &Path, agent: &AgentId) -> PathBuf {
-        let folder = FOLDERS.iter().fold(working_directory.to_owned(), |folder, name| folder.join(name));
+        let folder =
+            FOLDERS.iter().fold(working_directory.to_owned(), |folder, name| folder.join(name));
         folder.join(agent.as_str()).join(FILE)
     }
 
     /// Opens the mirror and makes it, with its folders, if there is none; `None` if there is no working directory.
     ///
     /// `working_directory` comes from [`resolve`]. With an owner that is another user, a thread that has that user's rights does it.
-    pub fn open(working_directory: &Path, agent: &AgentId, owner: &FileOwner) -> Result<Option<Self>, ChatLogError> {
+    pub fn open(
+        working_directory: &Path,
+        agent: &AgentId,
+        owner: &FileOwner,
+    ) -> Result<Option<Self>, ChatLogError> {
         match owner {
             FileOwner::Daemon => Self::open_here(working_directory, agent),
             FileOwner::Missing { name } => Err(ChatLogError::NoUser { user: name.clone() }),
             FileOwner::User(user) => match Self::open_as(user, working_directory, agent) {
-                Err(ChatLogError::Io { path, source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Err(ChatLogError::Io { path, source, .. })
+                    if source.kind() == io::ErrorKind::PermissionDenied =>
+                {
                     Err(ChatLogError::NotTheUsers { user: user.name.clone(), path })
                 }
                 opened => opened,
@@ -121,14 +128,21 @@ impl ChatLog {
     }
 
     /// On a thread of its own: one that has taken another user's rights must do nothing else.
-    fn open_as(user: &RunAs, working_directory: &Path, agent: &AgentId) -> Result<Option<Self>, ChatLogError> {
+    fn open_as(
+        user: &RunAs,
+        working_directory: &Path,
+        agent: &AgentId,
+    ) -> Result<Option<Self>, ChatLogError> {
         let failed = |source| ChatLogError::OtherUser { user: user.name.clone(), source };
         thread::scope(|scope| {
             let open = || {
                 sys::users::take_file_rights(user.uid, user.gid, &user.groups).map_err(failed)?;
                 Self::open_here(working_directory, agent)
             };
-            let thread = thread::Builder::new().name("mirror".to_owned()).spawn_scoped(scope, open).map_err(failed)?;
+            let thread = thread::Builder::new()
+                .name("mirror".to_owned())
+                .spawn_scoped(scope, open)
+                .map_err(failed)?;
             thread.join().unwrap_or_else(|_| Err(failed(io::Error::other("the thread panicked"))))
         })
     }
@@ -147,11 +161,17 @@ impl ChatLog {
         }
         path.push(FILE);
         // Non-blocking: a pipe in its place would wait for a reader.
-        let flags =
-            OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
         let file = match openat(&folder, FILE, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => file,
-            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(ChatLogError::NotOurs { path }),
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
+                return Err(ChatLogError::NotOurs { path });
+            }
             Err(error) => return Err(failed("open", &path, error.into())),
         };
         let found = fstat(&file).map_err(|error| failed("look at", &path, error.into()))?;
@@ -162,14 +182,17 @@ impl ChatLog {
     }
 
     pub fn length(&self) -> Result<Length, ChatLogError> {
-        let metadata = self.file.metadata().map_err(|error| failed("look at", &self.path, error))?;
+        let metadata =
+            self.file.metadata().map_err(|error| failed("look at", &self.path, error))?;
         Ok(Length(metadata.len()))
     }
 
     /// Adds messages, each as one write.
     pub fn append(&mut self, messages: &[Message]) -> Result<(), ChatLogError> {
         for message in messages {
-            self.file.write_all(&line_of(message)).map_err(|error| failed("write to", &self.path, error))?;
+            self.file
+                .write_all(&line_of(message))
+                .map_err(|error| failed("write to", &self.path, error))?;
         }
         Ok(())
     }
@@ -179,14 +202,21 @@ impl ChatLog {
     /// Reads from the end, in pieces, until all are found or `MAX_FOREIGN` bytes more than they take together were read.
     pub fn repair(&mut self, messages: &[Message]) -> Result<(), ChatLogError> {
         let found = self.look_for(messages).map_err(|error| failed("read", &self.path, error))?;
-        let missing: Vec<Message> =
-            messages.iter().filter(|message| found.missing.contains(message.id.as_str())).cloned().collect();
+        let missing: Vec<Message> = messages
+            .iter()
+            .filter(|message| found.missing.contains(message.id.as_str()))
+            .cloned()
+            .collect();
         let torn = found.torn;
         if torn.length > 0 {
-            let is_ours =
-                torn.text.is_some_and(|text| missing.iter().any(|message| line_of(message).starts_with(&text)));
-            let mended =
-                if is_ours { self.file.set_len(found.length - torn.length) } else { self.file.write_all(b"\n") };
+            let is_ours = torn.text.is_some_and(|text| {
+                missing.iter().any(|message| line_of(message).starts_with(&text))
+            });
+            let mended = if is_ours {
+                self.file.set_len(found.length - torn.length)
+            } else {
+                self.file.write_all(b"\n")
+            };
             mended.map_err(|error| failed("write to", &self.path, error))?;
         }
         self.append(&missing)
@@ -194,7 +224,8 @@ impl ChatLog {
 
     fn look_for<'a>(&self, messages: &'a [Message]) -> io::Result<Found<'a>> {
         let length = self.file.metadata()?.len();
-        let mut missing: HashSet<&str> = messages.iter().map(|message| message.id.as_str()).collect();
+        let mut missing: HashSet<&str> =
+            messages.iter().map(|message| message.id.as_str()).collect();
         // One after the other: they aren't all made at the same time.
         let lengths = || messages.iter().map(|message| line_of(message).len());
         let most = lengths().fold(MAX_FOREIGN, |most, length| most.saturating_add(length as u64));
@@ -202,7 +233,9 @@ impl ChatLog {
         let mut lines = LinesFromEnd::new(&self.file, length.saturating_sub(most)..length, longest);
         let mut torn = None;
         while let Some(line) = lines.next()? {
-            if let Some(Named { id }) = line.text.as_deref().and_then(|text| serde_json::from_slice(text).ok()) {
+            if let Some(Named { id }) =
+                line.text.as_deref().and_then(|text| serde_json::from_slice(text).ok())
+            {
                 missing.remove(id.as_str());
             }
             torn.get_or_insert(line);
@@ -288,7 +321,8 @@ impl<'a> LinesFromEnd<'a> {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        let n = usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX).min(CHUNK);
+        let n =
+            usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX).min(CHUNK);
         self.chunk.resize(n, 0);
         self.unread.end -= n as u64;
         self.file.read_exact_at(&mut self.chunk, self.unread.end)

@@ -53,7 +53,9 @@ use error::CliError;
 /// Runs fleets of AI coding agents the way an init system runs services.
 #[derive(Debug, Parser)]
 #[command(name = "agent-coordinator", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration."
+)]
 struct Arguments {
     /// Configuration file [default: $AGENT_COORDINATOR_CONFIG, ./coordinator_config.yaml, the user's configuration folder,
     /// /etc/agent-coordinator/]
@@ -194,18 +196,22 @@ pub fn main() -> ExitCode {
     let environment = Environment::of_process();
     let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Call(call) => finish(server(file, &environment).and_then(|server| call.call(&environment, &server))),
+        Command::Call(call) => {
+            finish(server(file, &environment).and_then(|server| call.call(&environment, &server)))
+        }
         Command::Mcp => finish(server(file, &environment).and_then(bridge)),
         Command::Completions { shell } => finish(reference::completions(shell)),
         Command::Man { folder } => finish(reference::man(folder.as_deref())),
         Command::Run => daemon(Role::Run, file, &environment),
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
-        Command::Check => finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment))),
-        Command::Forge(forge) => finish(forge.run(file, &environment)),
-        Command::Ask(question) => {
-            finish(find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)))
+        Command::Check => {
+            finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment)))
         }
+        Command::Forge(forge) => finish(forge.run(file, &environment)),
+        Command::Ask(question) => finish(
+            find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)),
+        ),
     }
 }
 
@@ -231,7 +237,9 @@ fn server(file: Option<&Path>, environment: &Environment) -> Result<ServerAddres
         return Ok(ServerAddress::Socket(PathBuf::from(path)));
     }
     match variable("COORDINATOR_MCP_URL") {
-        Some(url) => url.parse().map_err(|invalid| CliError::Usage(format!("COORDINATOR_MCP_URL: {invalid}"))),
+        Some(url) => url
+            .parse()
+            .map_err(|invalid| CliError::Usage(format!("COORDINATOR_MCP_URL: {invalid}"))),
         None => Ok(find_daemon(file, environment)?.server),
     }
 }
@@ -241,7 +249,9 @@ fn bridge(server: ServerAddress) -> Result<(), CliError> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let carried = runtime.block_on(async {
         match server {
-            ServerAddress::Socket(socket) => bridge::run(socket, input, output, output_closed()).await,
+            ServerAddress::Socket(socket) => {
+                bridge::run(socket, input, output, output_closed()).await
+            }
             ServerAddress::Url(url) => http_bridge::run(&url, input, output, output_closed()).await,
         }
     });
@@ -270,7 +280,9 @@ fn ask(question: Question, places: Places, environment: &Environment) -> Result<
     let client = Client::new(places.control_socket, places.coordinator_socket);
     runtime.block_on(async {
         match question {
-            Question::Apply { manifest, form } => apply::apply(&client, &manifest, environment, form).await,
+            Question::Apply { manifest, form } => {
+                apply::apply(&client, &manifest, environment, form).await
+            }
             Question::Status { watch, form } => status::status(&client, watch, form).await,
             Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,

@@ -67,7 +67,9 @@ pub use notice::Notice;
 pub use output::Output;
 pub use parking::Parking;
 pub use paths::StoreUrl;
-pub use providers::{CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry};
+pub use providers::{
+    CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry,
+};
 pub use report::Report;
 pub use run::Run;
 pub use secrets::Secrets;
@@ -173,18 +175,25 @@ impl Config {
     }
 
     fn read(mut top: Section<'_, '_>) -> Self {
-        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } = Paths::read(&mut top);
+        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
+            Paths::read(&mut top);
         let default = Self::with_state_dir(&state_dir);
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
         let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
         let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
         // Also one that is wrong is one; that is a problem of its own.
-        let token = if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
+        let token =
+            if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
         let http = Http::read(top.section("http"), token);
         let forges = Forges::read(&mut top, &state_dir, &http);
-        let languages: Vec<_> = Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
+        let languages: Vec<_> =
+            Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
         Self {
-            polling_interval: top.duration("polling_interval", default.polling_interval, polling_range),
+            polling_interval: top.duration(
+                "polling_interval",
+                default.polling_interval,
+                polling_range,
+            ),
             max_concurrent,
             limits: Limits::read(top.section("limits"), max_concurrent),
             state_dir,
@@ -269,7 +278,10 @@ impl ConfigError {
 pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
     if let Some(source) = find(path, environment)? {
         let config = read(&source, environment).map_err(ConfigError::Invalid)?;
-        return Ok(Loaded { config, source: Some(environment.working_directory().join(source.name())) });
+        return Ok(Loaded {
+            config,
+            source: Some(environment.working_directory().join(source.name())),
+        });
     }
     // Also defaults can be wrong: a home folder may be too long for a socket.
     let nothing = Source::new("the default settings", environment.working_directory(), "");
@@ -282,12 +294,15 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
 /// # Errors
 /// As [`load`]; also a file that is gone.
 pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
-    let Some(path) = former else { return load(None, environment) };
+    let Some(path) = former else {
+        return load(None, environment);
+    };
     let source = open(path, None, environment)?;
     if source.text().trim().is_empty() {
         // All defaults, for the moment that it takes to write a file, would end nothing and start the wrong things.
-        let source =
-            io::Error::other("it is empty; a daemon that runs takes that for a file that is still being written");
+        let source = io::Error::other(
+            "it is empty; a daemon that runs takes that for a file that is still being written",
+        );
         return Err(ConfigError::Unreadable { path: path.to_owned(), named_by: None, source });
     }
     let config = read(&source, environment).map_err(ConfigError::Invalid)?;
@@ -355,16 +370,27 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn open(path: &Path, named_by: Option<&'static str>, environment: &Environment) -> Result<Source, ConfigError> {
+fn open(
+    path: &Path,
+    named_by: Option<&'static str>,
+    environment: &Environment,
+) -> Result<Source, ConfigError> {
     Source::read(path, environment.working_directory()).map_err(|error| match error {
-        Unreadable::Io(source) => ConfigError::Unreadable { path: path.to_owned(), named_by, source },
+        Unreadable::Io(source) => {
+            ConfigError::Unreadable { path: path.to_owned(), named_by, source }
+        }
         Unreadable::TooLarge => {
-            let message = format!("larger than {}, so this is probably another file", units::show_size(MAX_BYTES));
+            let message = format!(
+                "larger than {}, so this is probably another file",
+                units::show_size(MAX_BYTES)
+            );
             ConfigError::Invalid(Report::about(path.display().to_string(), message))
         }
         Unreadable::NotText(source, at) => {
             let problem = Problem::new("not a text in UTF-8 from here on", at..at);
-            ConfigError::Invalid(Transcript::new(&source, &source.guess_secrets()).report(vec![problem]))
+            ConfigError::Invalid(
+                Transcript::new(&source, &source.guess_secrets()).report(vec![problem]),
+            )
         }
     })
 }

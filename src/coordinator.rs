@@ -191,8 +191,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     self.note_failure(&error);
                     self.end_overlong().await;
                     // Who watches from here doesn't need the server to know what runs.
-                    let deferred = self.reported.as_ref().map(|(_, status)| status.deferred.clone());
-                    self.overseer.changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
+                    let deferred =
+                        self.reported.as_ref().map(|(_, status)| status.deferred.clone());
+                    self.overseer
+                        .changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
                     Some(self.retry_after(self.n_failed))
                 }
             };
@@ -231,7 +233,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Between two cycles. Whether it has another pace now.
     fn take_configuration(&mut self) -> bool {
-        let Some(configured) = &mut self.configured else { return false };
+        let Some(configured) = &mut self.configured else {
+            return false;
+        };
         if !configured.has_changed().unwrap_or(false) {
             return false;
         }
@@ -246,7 +250,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             // What has ended stays listed until the server knows; one that is away learns it from the next coordinator.
             Mode::StoppingAgents => {
                 let instances = self.processes.instances();
-                instances.is_empty() || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
+                instances.is_empty()
+                    || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
             }
             // Their keepers end them; nobody waits.
             Mode::StoppingAgentsNow => true,
@@ -254,7 +259,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 
     /// One turn: what is seen, what is to be done, doing it. Says when the plan wants to be made again.
-    async fn cycle(&mut self, woken_by: WokenBy, mode: Mode) -> Result<Option<Duration>, ControlError> {
+    async fn cycle(
+        &mut self,
+        woken_by: WokenBy,
+        mode: Mode,
+    ) -> Result<Option<Duration>, ControlError> {
         self.counters.cycles += 1;
         // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
         self.end_agents(mode).await;
@@ -278,7 +287,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let Snapshot { now, instances, launches, limits, .. } = snapshot;
         self.seen_last = Some((launches, limits));
         // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
-        let is_announced = self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
+        let is_announced =
+            self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
         // A server that has just come back announces what happened before only when it is listened to again.
         let is_back = was_away || is_new_run;
         if woken_by == WokenBy::Poll && !is_announced && !is_back && self.control.announces() {
@@ -320,11 +330,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         let (now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
-        let (here, times) = ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
-        let elapsed = self.clocks.look(times, &instances, &view.launches, &self.ears, here, &limits);
+        let (here, times) =
+            ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
+        let elapsed =
+            self.clocks.look(times, &instances, &view.launches, &self.ears, here, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
-        let instances = instances.iter().cloned().map(|instance| instance.moved(|at| self.control.on_server(at)));
+        let instances = instances
+            .iter()
+            .cloned()
+            .map(|instance| instance.moved(|at| self.control.on_server(at)));
         let instances = instances.collect();
         let free = gates::free(&limits, &self.config.state_dir);
         self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
@@ -345,22 +360,40 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// While the server doesn't answer: what runs for too long is ended all the same, by what the server said last. It is told when
     /// it answers again.
     async fn end_overlong(&mut self) {
-        let Some((launches, limits)) = self.seen_last.clone() else { return };
+        let Some((launches, limits)) = self.seen_last.clone() else {
+            return;
+        };
         let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
         let (instances, now) = (self.processes.instances(), self.control.now());
         let (steady_now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
-        let (here, times) = ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
+        let (here, times) =
+            ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
         let elapsed = self.clocks.look(times, &instances, &launches, &self.ears, here, &limits);
         let coordinator = self.config.id.clone();
         let (startable, refused, free) = (Vec::new(), BTreeSet::new(), Resources::default());
         let instances = instances.to_vec();
-        let snapshot = Snapshot { now, coordinator, startable, launches, instances, elapsed, refused, limits, free };
-        let is_over = |action: &Action| {
-            matches!(action, Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. })
+        let snapshot = Snapshot {
+            now,
+            coordinator,
+            startable,
+            launches,
+            instances,
+            elapsed,
+            refused,
+            limits,
+            free,
         };
-        let overlong =
-            Plan { actions: plan(&snapshot).actions.into_iter().filter(is_over).collect(), ..Plan::default() };
+        let is_over = |action: &Action| {
+            matches!(
+                action,
+                Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. }
+            )
+        };
+        let overlong = Plan {
+            actions: plan(&snapshot).actions.into_iter().filter(is_over).collect(),
+            ..Plan::default()
+        };
         log_stops(&overlong);
         for action in overlong.actions {
             if let Action::Stop { launch, reason } = action {
@@ -377,8 +410,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Mode::StoppingAgentsNow => Some(Duration::ZERO),
         };
         let instances = self.processes.instances();
-        let to_end =
-            instances.iter().filter(|instance| instance.is_live() && (instance.stop.is_none() || timeout.is_some()));
+        let to_end = instances.iter().filter(|instance| {
+            instance.is_live() && (instance.stop.is_none() || timeout.is_some())
+        });
         let ends = to_end.map(|instance| async move {
             let told = self.control.want_stop(&instance.launch, StopReason::Shutdown);
             match tokio::time::timeout(LAST_WORDS, told).await {
@@ -396,19 +430,28 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     fn count_found_by_poll(&mut self, plan: &Plan) {
         if !plan.actions.is_empty() {
             self.counters.found_by_poll_only += plan.actions.len() as u64;
-            tracing::warn!(n_actions = plan.actions.len(), "the poll found what nothing had announced");
+            tracing::warn!(
+                n_actions = plan.actions.len(),
+                "the poll found what nothing had announced"
+            );
         }
     }
 
     /// Remembers since when agents are silent: measured anew, it would be a little different each time.
     fn note_silent(&mut self, plan: &Plan, now: Timestamp) {
         let since = |launch: &LaunchId, silence: Duration| {
-            let measured = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(millis(silence)));
+            let measured =
+                Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(millis(silence)));
             // Children at work that paused begin a new silence.
-            let known = self.silent.get(launch).filter(|known| measured.since(**known) < NEW_SILENCE);
+            let known =
+                self.silent.get(launch).filter(|known| measured.since(**known) < NEW_SILENCE);
             known.copied().unwrap_or(measured)
         };
-        self.silent = plan.silent.iter().map(|(launch, silence)| (launch.clone(), since(launch, *silence))).collect();
+        self.silent = plan
+            .silent
+            .iter()
+            .map(|(launch, silence)| (launch.clone(), since(launch, *silence)))
+            .collect();
     }
 
     fn status(&self, now: Timestamp, deferred: Vec<Deferred>) -> CoordinatorStatus {
@@ -428,13 +471,17 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
         let status = self.status(now, deferred);
-        let is_news =
-            self.reported.as_ref().is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
+        let is_news = self
+            .reported
+            .as_ref()
+            .is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
         if is_news {
             self.overseer.changed(&status);
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
-                Err(error) => tracing::debug!(error = %ErrorChain(&error), "the status was not taken"),
+                Err(error) => {
+                    tracing::debug!(error = %ErrorChain(&error), "the status was not taken")
+                }
             }
         }
     }

@@ -73,7 +73,9 @@ const STOP: &str = "stop";
 #[cfg(debug_assertions)]
 pub fn reach(point: CrashPoint) {
     use rustix::process::{Signal, getpid, getppid, kill_process};
-    let Ok(wanted) = std::env::var(VARIABLE) else { return };
+    let Ok(wanted) = std::env::var(VARIABLE) else {
+        return;
+    };
     let (name, victim) = wanted.split_once('@').unwrap_or((&wanted, KEEPER));
     if name != format!("{point:?}") {
         return;
@@ -106,7 +108,9 @@ pub const fn reach(_: CrashPoint) {}
 /// What a keeper's environment needs, so that the daemon, or it, dies at one of the keeper's own points.
 #[cfg(debug_assertions)]
 pub fn environment_of_keeper() -> Vec<CString> {
-    let Ok(mut wanted) = std::env::var(VARIABLE) else { return Vec::new() };
+    let Ok(mut wanted) = std::env::var(VARIABLE) else {
+        return Vec::new();
+    };
     if !wanted.contains('@') {
         wanted = format!("{wanted}@{}", std::process::id());
     }

@@ -53,8 +53,8 @@ pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId,
-    TaskId,
+    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
+    ProjectId, SessionId, TaskId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};

@@ -28,7 +28,8 @@ impl Folders {
     /// Must be called within a tokio runtime.
     pub fn new() -> io::Result<Self> {
         // SAFETY: a watcher owns its descriptor, which is open and the same for as long as it lives.
-        let registered = unsafe { AsyncFd::register_with_interest(Watcher::new()?, Interest::READABLE) };
+        let registered =
+            unsafe { AsyncFd::register_with_interest(Watcher::new()?, Interest::READABLE) };
         Ok(Self(Arc::new(registered.map_err(io::Error::from)?)))
     }
 
@@ -67,7 +68,10 @@ impl Folders {
                 }
                 Err(error) => return Err(error),
             };
-            return Ok(news.into_iter().collect::<Option<_>>().map_or(Seen::Anything, Seen::Folders));
+            return Ok(news
+                .into_iter()
+                .collect::<Option<_>>()
+                .map_or(Seen::Anything, Seen::Folders));
         }
     }
 }

@@ -173,13 +173,30 @@ pub trait Forge: Send + Sync + 'static {
     ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>>;
 
     /// All comments, the oldest first; at most [`MAX_COMMENTS`], of more the newest.
-    fn comments<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64) -> Answer<'a, Vec<Comment>>;
+    fn comments<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+    ) -> Answer<'a, Vec<Comment>>;
 
     /// Posts a comment; its id.
-    fn add_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64>;
+    fn add_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        body: &'a str,
+    ) -> Answer<'a, u64>;
 
     /// Takes a comment away; one that is gone already is no error.
-    fn remove_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, comment: u64) -> Answer<'a, ()>;
+    fn remove_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        comment: u64,
+    ) -> Answer<'a, ()>;
 
     /// Adds labels, then removes labels; one that isn't there is no error. Others stay as they are.
     fn change_labels<'a>(
@@ -205,7 +222,12 @@ pub trait Forge: Send + Sync + 'static {
     fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>>;
 
     /// Makes a label; one that exists already is no error.
-    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()>;
+    fn create_label<'a>(
+        &'a self,
+        repository: &'a str,
+        name: &'a str,
+        description: &'a str,
+    ) -> Answer<'a, ()>;
 }
 
 /// So many comments of an item are looked at: far more than anybody writes on one.
@@ -238,11 +260,17 @@ pub async fn watch(
 }
 
 /// Whoever watches and serves the hosts of a configuration.
-fn parts_of(service: &Arc<Service>, state_dir: &Path, config: &Forges, pokes: &Nudges<String>) -> JoinSet<Infallible> {
+fn parts_of(
+    service: &Arc<Service>,
+    state_dir: &Path,
+    config: &Forges,
+    pokes: &Nudges<String>,
+) -> JoinSet<Infallible> {
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
     parts.spawn(async move { settling.settle_forge_items().await });
-    let (paused, settings, poll_interval) = (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
+    let (paused, settings, poll_interval) =
+        (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
     let all = pokes.clone();
     parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
     if config.hosts.is_empty() {
@@ -285,7 +313,8 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
             return;
         }
     };
-    for item in items.iter().filter(|item| !config.hosts.iter().any(|host| seat::is_of(host, item))) {
+    for item in items.iter().filter(|item| !config.hosts.iter().any(|host| seat::is_of(host, item)))
+    {
         tracing::warn!(
             item = %item.key, host = item.key.host, state = item.state.as_str(),
             "no repository of the configuration has this item: it is not followed there any more"

@@ -68,7 +68,9 @@ pub fn share_of_descriptors(part: u64, most: usize) -> usize {
     let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     // A thousand is what a system gives that wasn't asked for more.
     let (descriptors, _) = descriptors.unwrap_or((1024, 1024));
-    usize::try_from(descriptors.saturating_sub(OWN_DESCRIPTORS) / part).unwrap_or(usize::MAX).clamp(1, most)
+    usize::try_from(descriptors.saturating_sub(OWN_DESCRIPTORS) / part)
+        .unwrap_or(usize::MAX)
+        .clamp(1, most)
 }
 
 /// The URL by which a process of this machine reaches what listens on `address`; without a path.
@@ -130,7 +132,12 @@ pub async fn serve<L, I>(
         let stream = match accepted {
             Ok(stream) => stream,
             // Gone before it was accepted.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidInput) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidInput
+                ) =>
+            {
                 continue;
             }
             Err(error) => {
@@ -143,10 +150,20 @@ pub async fn serve<L, I>(
             }
         };
         is_troubled = false;
-        let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else { break };
+        let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else {
+            break;
+        };
         let info = describe(&stream);
         let (router, requests) = (router.clone(), connections.clone());
-        connections.spawn(connection::serve(stream, router, info, place, limits.clone(), cancel.clone(), requests));
+        connections.spawn(connection::serve(
+            stream,
+            router,
+            info,
+            place,
+            limits.clone(),
+            cancel.clone(),
+            requests,
+        ));
     }
     drop(listener);
     connections.close();

@@ -66,7 +66,9 @@ pub fn ended_instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
 
 /// The folder of `launch`, live or ended; `None` where there is none (any more).
 pub fn find(state_dir: &Path, launch: &LaunchId) -> Option<PathBuf> {
-    [instance(state_dir, launch), ended_instance(state_dir, launch)].into_iter().find(|dir| is_folder(dir))
+    [instance(state_dir, launch), ended_instance(state_dir, launch)]
+        .into_iter()
+        .find(|dir| is_folder(dir))
 }
 
 /// Returns whether `path` itself is a folder, not a link to one.
@@ -148,7 +150,8 @@ mod tests {
         for name in ["output.log", "output.log.1", "output.log.2", "output.log.4"] {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
-        let names: Vec<_> = output_files(dir.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
+        let names: Vec<_> =
+            output_files(dir.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
         assert_eq!(names, ["output.log.2", "output.log.1", "output.log"]);
     }
 

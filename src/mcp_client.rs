@@ -12,7 +12,9 @@ use std::time::Duration;
 use rmcp::model::{CallToolRequestParams, JsonObject};
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -70,8 +72,12 @@ impl McpClient {
     ///
     /// # Errors
     /// [`ConnectError`], after at most ten seconds.
-    pub async fn connect(address: &ServerAddress, token: Option<&Secret>) -> Result<Self, ConnectError> {
-        let failed = |source| ConnectError { address: address.clone(), source: without_internals(source) };
+    pub async fn connect(
+        address: &ServerAddress,
+        token: Option<&Secret>,
+    ) -> Result<Self, ConnectError> {
+        let failed =
+            |source| ConnectError { address: address.clone(), source: without_internals(source) };
         match tokio::time::timeout(CONNECT_TIMEOUT, Self::try_connect(address, token)).await {
             Ok(connected) => connected.map_err(failed),
             Err(elapsed) => Err(failed(elapsed.into())),
@@ -88,8 +94,8 @@ impl McpClient {
                 rmcp::serve_client((), (CappedLines::new(reader), writer)).await?
             }
             ServerAddress::Url(url) => {
-                let config =
-                    StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_concurrent_requests(MAX_REQUESTS);
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(MAX_REQUESTS);
                 let config = match token {
                     Some(token) => config.auth_header(token.reveal()),
                     None => config,
@@ -103,7 +109,10 @@ impl McpClient {
             let properties = schema.get("properties").and_then(Value::as_object);
             properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
         };
-        let tools = tools.into_iter().map(|tool| (tool.name.to_string(), arguments(&tool.input_schema))).collect();
+        let tools = tools
+            .into_iter()
+            .map(|tool| (tool.name.to_string(), arguments(&tool.input_schema)))
+            .collect();
         Ok(Self { running, tools })
     }
 
@@ -133,7 +142,11 @@ impl McpClient {
             Err(elapsed) => return Err(lost(elapsed.into())),
             Ok(Err(ServiceError::McpError(error))) => {
                 let (tool, message) = (tool.to_owned(), error.message.into_owned());
-                return Err(CallError::Refused { tool, code: "protocol_error".to_owned(), message });
+                return Err(CallError::Refused {
+                    tool,
+                    code: "protocol_error".to_owned(),
+                    message,
+                });
             }
             Ok(Err(error)) => return Err(lost(error.into())),
             Ok(Ok(result)) => result,
@@ -151,8 +164,10 @@ impl McpClient {
             let code = text("error_code").unwrap_or("refused").to_owned();
             return Err(CallError::Refused { tool: tool.to_owned(), code, message });
         }
-        serde_json::from_value(answer)
-            .map_err(|error| CallError::NotUnderstood { tool: tool.to_owned(), problem: error.to_string() })
+        serde_json::from_value(answer).map_err(|error| CallError::NotUnderstood {
+            tool: tool.to_owned(),
+            problem: error.to_string(),
+        })
     }
 
     /// Whether the connection is over; further calls are lost.
@@ -166,7 +181,8 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// The failure of the transport itself, where the library's words around it say only which of its types were at work.
 fn without_internals(error: AnyError) -> AnyError {
     match error.downcast::<ClientInitializeError>().map(|error| *error) {
-        Ok(ClientInitializeError::TransportError { error, .. }) => match error.error.downcast_ref() {
+        Ok(ClientInitializeError::TransportError { error, .. }) => match error.error.downcast_ref()
+        {
             Some(StreamableHttpError::Client::<reqwest::Error>(http)) => root_of(http).into(),
             _ => error.error,
         },
@@ -198,7 +214,11 @@ impl<R> CappedLines<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let n_before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
         let read = &buffer.filled()[n_before..];
@@ -208,7 +228,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
         };
         if self.n_bytes > MAX_LINE {
             buffer.set_filled(n_before);
-            return Poll::Ready(Err(io::Error::other(format!("a line of more than {MAX_LINE} bytes"))));
+            return Poll::Ready(Err(io::Error::other(format!(
+                "a line of more than {MAX_LINE} bytes"
+            ))));
         }
         Poll::Ready(Ok(()))
     }
@@ -237,9 +259,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_told_in_plain_words() {
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let address: ServerAddress = format!("http://127.0.0.1:{port}").parse().expect("an address");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a port")
+            .port();
+        let address: ServerAddress =
+            format!("http://127.0.0.1:{port}").parse().expect("an address");
         let failed = McpClient::connect(&address, None).await.err().expect("nobody listens");
         let text = failed.source.to_string();
         assert!(text.contains("Connection refused") && !text.contains("rmcp"), "{text}");

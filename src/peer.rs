@@ -12,7 +12,9 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use nix::unistd::Uid;
 
 use crate::domain::LaunchId;
-use crate::domain::peer::{self, Ancestor, Ancestry, Daemons, PeerUser, ProcessId, Sight, Standing, Top};
+use crate::domain::peer::{
+    self, Ancestor, Ancestry, Daemons, PeerUser, ProcessId, Sight, Standing, Top,
+};
 use crate::sys::{orphans, peers, processes};
 
 /// The other end of a connection.
@@ -80,7 +82,12 @@ pub struct Lineage {
 
 impl Lineage {
     fn of(ancestry: &Ancestry) -> Self {
-        let processes = ancestry.chain.iter().chain(&ancestry.session_leaders).map(|process| process.id).collect();
+        let processes = ancestry
+            .chain
+            .iter()
+            .chain(&ancestry.session_leaders)
+            .map(|process| process.id)
+            .collect();
         let is_whole = ancestry.top == Top::Root && orphans::FALL_TO_REAPER;
         Self { processes, is_whole, outermost_shim: peer::outermost_shim(ancestry) }
     }
@@ -149,7 +156,9 @@ impl LocalPeer {
 
     /// From now on, what is below this process is an agent: it is a coordinator, to which the children of a killed shim fall.
     pub fn note_as_coordinator(&self) {
-        let Some(&process) = self.lineage.processes.first() else { return };
+        let Some(&process) = self.lineage.processes.first() else {
+            return;
+        };
         if COORDINATORS.read().unwrap_or_else(PoisonError::into_inner).contains(&process) {
             return;
         }
@@ -182,7 +191,9 @@ fn ancestry_of(pid: i32) -> Ancestry {
         // After the look at the parent: if it still is the parent, the look was not at another process with its pid.
         if let Some(child) = ancestry.chain.last() {
             match peers::look(child.id.pid) {
-                Sight::Seen { start_ticks, parent: 0, .. } if start_ticks == child.id.start_ticks => {
+                Sight::Seen { start_ticks, parent: 0, .. }
+                    if start_ticks == child.id.start_ticks =>
+                {
                     ancestry.top = Top::Root;
                     break;
                 }
@@ -265,6 +276,9 @@ mod tests {
     fn a_connection_tells_who_made_it() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let peer = LocalPeer::of(&ours).unwrap();
-        assert_eq!((peer.pid, peer.uid), (i32::try_from(std::process::id()).unwrap(), Uid::effective().as_raw()));
+        assert_eq!(
+            (peer.pid, peer.uid),
+            (i32::try_from(std::process::id()).unwrap(), Uid::effective().as_raw())
+        );
     }
 }

@@ -115,7 +115,10 @@ pub struct Gone;
 /// Takes stock of the instances in `state_dir` (adopts what lives, records what ended), and opens the table of processes.
 ///
 /// Each change of an instance from then on calls `nudge`. Must run in a tokio runtime; makes this process a subreaper.
-pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
+pub async fn open(
+    config: ProcessConfig,
+    nudge: Nudge,
+) -> Result<(ProcessTable, Adoption), OpenError> {
     table::open(config, nudge).await
 }
 

@@ -17,7 +17,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::config::{CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill};
+use crate::config::{
+    CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill,
+};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
@@ -88,7 +90,9 @@ impl HttpNeed {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Entry => "its entry uses {mcp_url} or COORDINATOR_MCP_URL",
-            Self::Preset => "the server has no socket on this host, so the preset configures an HTTP MCP server",
+            Self::Preset => {
+                "the server has no socket on this host, so the preset configures an HTTP MCP server"
+            }
         }
     }
 }
@@ -104,7 +108,9 @@ pub enum CommandError {
     Unreachable { provider: String },
     #[error("provider `{provider}` runs as `{user}`, and this machine has no such user")]
     NoUser { provider: String, user: String },
-    #[error("provider `{provider}` is for another user (`run_as`) than before, which takes a restart of the daemon")]
+    #[error(
+        "provider `{provider}` is for another user (`run_as`) than before, which takes a restart of the daemon"
+    )]
     WaitsForRestart { provider: String },
 }
 
@@ -112,13 +118,18 @@ impl Providers {
     /// The provider that starts `ai_type`, with its name: its entry, else the preset of this name, else `claude`'s (seed 004).
     pub fn find(&self, ai_type: &str) -> (&str, Cow<'_, ProviderConfig>) {
         let find = |ai_type: &str| {
-            let entry = self.entries.get_key_value(ai_type).map(|(name, entry)| (name.as_str(), Cow::Borrowed(entry)));
+            let entry = self
+                .entries
+                .get_key_value(ai_type)
+                .map(|(name, entry)| (name.as_str(), Cow::Borrowed(entry)));
             entry.or_else(|| {
                 let (name, preset) = Preset::ALL.into_iter().find(|(name, _)| *name == ai_type)?;
                 Some((name, Cow::Owned(ProviderConfig::of_preset(preset))))
             })
         };
-        find(ai_type).or_else(|| find(DEFAULT_AI_TYPE)).expect("there is a preset of the default's name")
+        find(ai_type)
+            .or_else(|| find(DEFAULT_AI_TYPE))
+            .expect("there is a preset of the default's name")
     }
 
     /// How to get what `ai_type` is started with; `None` for programs that are not built in.
@@ -135,7 +146,8 @@ impl Providers {
     pub fn http_need(&self, ai_type: &str) -> Option<HttpNeed> {
         let provider = self.find(ai_type).1;
         let environment = provider.environment.values().map(Secret::reveal);
-        let mut texts = provider.cli_args.iter().chain(&provider.wrap).map(String::as_str).chain(environment);
+        let mut texts =
+            provider.cli_args.iter().chain(&provider.wrap).map(String::as_str).chain(environment);
         if texts.any(|text| Template::McpUrl.is_in(text) || text.contains(URL_VARIABLE)) {
             return Some(HttpNeed::Entry);
         }
@@ -151,7 +163,8 @@ impl Providers {
         if provider.waits_for_restart {
             return Err(CommandError::WaitsForRestart { provider: name.to_owned() });
         }
-        let is_shown = matches!(provider.command_line, CommandLine::Own { passkey_in_prompt: true, .. });
+        let is_shown =
+            matches!(provider.command_line, CommandLine::Own { passkey_in_prompt: true, .. });
         // An argument is for everyone to read, standard input only for the agent.
         let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
         let values = Values { providers: self, provider: name, request, prompt: &prompt };
@@ -172,7 +185,9 @@ impl Providers {
             become_of(user, &mut environment);
             // Folders of the daemon's user; what is no path (an address, a model) is for everybody.
             let places = built_in(&provider).map(|built_in| built_in.places).unwrap_or_default();
-            environment.retain(|name, value| !places.contains(&name.as_str()) || !value.reveal().starts_with('/'));
+            environment.retain(|name, value| {
+                !places.contains(&name.as_str()) || !value.reveal().starts_with('/')
+            });
         }
         let mut set = BTreeMap::new();
         for (name, value) in &provider.environment {
@@ -181,7 +196,9 @@ impl Providers {
         let stdin = || Some(Secret::new(self.prompt(request, Some(&request.passkey))));
         let mut files = Vec::new();
         let (program, stdin) = match &provider.command_line {
-            CommandLine::Own { program, prompt: PromptVia::Stdin, .. } => (program.clone(), stdin()),
+            CommandLine::Own { program, prompt: PromptVia::Stdin, .. } => {
+                (program.clone(), stdin())
+            }
             CommandLine::Own { program, prompt: PromptVia::Argument, .. } => {
                 if !provider.cli_args.iter().any(|argument| Template::Prompt.is_in(argument)) {
                     arguments.extend(["-p".to_owned(), prompt]);
@@ -190,7 +207,9 @@ impl Providers {
             }
             CommandLine::Preset { preset, program, model, permissions, telemetry } => {
                 let built_in = preset::of(*preset);
-                let server = self.server().ok_or_else(|| CommandError::Unreachable { provider: name.to_owned() })?;
+                let server = self
+                    .server()
+                    .ok_or_else(|| CommandError::Unreachable { provider: name.to_owned() })?;
                 let mut given = environment.clone();
                 given.extend(set.clone());
                 let composition = (built_in.compose)(&Run {
@@ -200,17 +219,25 @@ impl Providers {
                     model: model.as_deref(),
                     extra: &arguments,
                     files: &files_in.clone().unwrap_or_else(|| {
-                        instance_dir::files(&instance_dir::instance(&self.state_dir, &request.launch))
+                        instance_dir::files(&instance_dir::instance(
+                            &self.state_dir,
+                            &request.launch,
+                        ))
                     }),
                     given: &given,
                 });
                 if *telemetry == Telemetry::Off {
                     let quiet = built_in.quiet.iter();
-                    environment.extend(quiet.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
+                    environment.extend(
+                        quiet.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))),
+                    );
                 }
                 let Composition { environment: of_preset, .. } = &composition;
-                environment
-                    .extend(of_preset.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))));
+                environment.extend(
+                    of_preset
+                        .iter()
+                        .map(|(name, value)| ((*name).to_owned(), Secret::new(value.as_str()))),
+                );
                 Composition { arguments, files, .. } = composition;
                 (program.clone().unwrap_or_else(|| built_in.program.to_owned()), stdin())
             }
@@ -223,7 +250,9 @@ impl Providers {
             files_in,
             program,
             arguments,
-            redact: secrets(&provider, request, &environment).chain(self.redacted.iter().cloned()).collect(),
+            redact: secrets(&provider, request, &environment)
+                .chain(self.redacted.iter().cloned())
+                .collect(),
             environment: environment.into_iter().collect(),
             working_directory: request.working_directory.clone(),
             stdin,
@@ -231,8 +260,14 @@ impl Providers {
         })
     }
 
-    fn user_of(&self, name: &str, provider: &ProviderConfig) -> Result<Option<&AgentUser>, CommandError> {
-        let Some(user) = &provider.run_as else { return Ok(None) };
+    fn user_of(
+        &self,
+        name: &str,
+        provider: &ProviderConfig,
+    ) -> Result<Option<&AgentUser>, CommandError> {
+        let Some(user) = &provider.run_as else {
+            return Ok(None);
+        };
         let no_user = || CommandError::NoUser { provider: name.to_owned(), user: user.clone() };
         self.users.get(user).map(Some).ok_or_else(no_user)
     }
@@ -253,7 +288,8 @@ impl Providers {
     fn passed_to(&self, provider: &ProviderConfig) -> BTreeMap<String, Secret> {
         let built_in = built_in(provider);
         let is_passed = |name: &str| {
-            let mut of_preset = built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
+            let mut of_preset =
+                built_in.iter().flat_map(|built_in| built_in.logins.iter().chain(built_in.places));
             provider.pass_environment.passes(name) || of_preset.any(|each| *each == name)
         };
         let usual = PassEnvironment::default();
@@ -266,7 +302,10 @@ impl Providers {
             };
             is_named || self.withheld.iter().any(|secret| holds(value, secret, part))
         };
-        let passed = self.environment.iter().filter(|(name, value)| is_passed(name) && !is_withheld(name, value));
+        let passed = self
+            .environment
+            .iter()
+            .filter(|(name, value)| is_passed(name) && !is_withheld(name, value));
         passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect()
     }
 
@@ -280,7 +319,8 @@ impl Providers {
             ("AGENT_LAUNCH_ID", Secret::new(request.launch.as_str())),
             ("AGENT_COORDINATOR", Secret::new(text(&self.program))),
         ];
-        let socket = self.mcp_socket.as_deref().map(|socket| (SOCKET_VARIABLE, Secret::new(text(socket))));
+        let socket =
+            self.mcp_socket.as_deref().map(|socket| (SOCKET_VARIABLE, Secret::new(text(socket))));
         let url = self.mcp_url.as_deref().map(|url| (URL_VARIABLE, Secret::new(url)));
         own.into_iter().chain(socket).chain(url).map(|(name, value)| (name.to_owned(), value))
     }
@@ -297,7 +337,12 @@ fn holds(value: &str, secret: &Secret, least_part: usize) -> bool {
 fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
     environment.retain(|name, _| !name.starts_with("XDG_"));
     let AgentUser { run_as: RunAs { name, .. }, home, shell } = user;
-    let own = [("HOME", text(home)), ("USER", name.clone()), ("LOGNAME", name.clone()), ("SHELL", text(shell))];
+    let own = [
+        ("HOME", text(home)),
+        ("USER", name.clone()),
+        ("LOGNAME", name.clone()),
+        ("SHELL", text(shell)),
+    ];
     environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
 }
 
@@ -332,7 +377,10 @@ impl Values<'_> {
     fn fill(&self, template: &str) -> Result<String, CommandError> {
         let Self { providers, provider, request, prompt } = self;
         let needed = |value: Option<String>, template| {
-            value.ok_or_else(|| CommandError::NoAddress { provider: (*provider).to_owned(), template })
+            value.ok_or_else(|| CommandError::NoAddress {
+                provider: (*provider).to_owned(),
+                template,
+            })
         };
         fill(template, |template| match template {
             Template::McpUrl => needed(providers.mcp_url.clone(), "mcp_url"),

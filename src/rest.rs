@@ -61,8 +61,11 @@ impl FromRef<RestState> for ConfigurationDoor {
 impl RestState {
     /// Where a browser finds the server's pages; without a path. `None` where it doesn't listen for HTTP.
     pub(crate) fn page_url(&self) -> Option<String> {
-        self.http
-            .map(|address| self.public_origin.as_ref().map_or_else(|| http::local_url(address), ToString::to_string))
+        self.http.map(|address| {
+            self.public_origin
+                .as_ref()
+                .map_or_else(|| http::local_url(address), ToString::to_string)
+        })
     }
 }
 

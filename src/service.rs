@@ -100,7 +100,10 @@ use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
-use crate::domain::{AgentId, CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret, Timestamp};
+use crate::domain::{
+    AgentId, CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret,
+    Timestamp,
+};
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::store::{Commit, CommitError, Store, StoreError};
@@ -205,7 +208,12 @@ pub enum ServiceError {
 const MAX_ATTEMPTS: usize = 16;
 
 impl Service {
-    pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, settings: Settings, nudge: Nudge) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+        settings: Settings,
+        nudge: Nudge,
+    ) -> Self {
         let mut run = [0; 8];
         world.fill(&mut run);
         Self {

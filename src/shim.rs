@@ -88,9 +88,12 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
     let lock = File::from(inherited(order::fd::LOCK).map_err(failed("take over the lock"))?);
     let mut text = Vec::new();
     let order_file = inherited(order::fd::ORDER).map(File::from);
-    order_file.and_then(|mut file| file.read_to_end(&mut text)).map_err(failed("read the order"))?;
-    let order: Order<'_> =
-        serde_json::from_slice(&text).map_err(io::Error::from).map_err(failed("understand the order"))?;
+    order_file
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .map_err(failed("read the order"))?;
+    let order: Order<'_> = serde_json::from_slice(&text)
+        .map_err(io::Error::from)
+        .map_err(failed("understand the order"))?;
     let prompt = if order.has_prompt {
         Some(inherited(order::fd::PROMPT).map_err(failed("take over the prompt"))?)
     } else {
@@ -115,7 +118,9 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
                 // The rest of the order is secret and not needed any more. Best effort: nobody can read this memory.
                 text.fill(0);
                 drop(text);
-                Keeper::new(dir, agent, streams, limits, redactor).map_err(failed("keep the agent"))?.keep();
+                Keeper::new(dir, agent, streams, limits, redactor)
+                    .map_err(failed("keep the agent"))?
+                    .keep();
             }
             Err(reason) => finish_without_agent(dir, ProcessEnd::StartFailed(reason)),
         },
@@ -129,9 +134,14 @@ fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
         return Some(ProcessEnd::FuseBurnt);
     }
     match record::read::<Stop>(dir) {
-        Ok(Some(stop)) => Some(ProcessEnd::StartFailed(format!("stopped ({}) before it was started", stop.reason))),
+        Ok(Some(stop)) => Some(ProcessEnd::StartFailed(format!(
+            "stopped ({}) before it was started",
+            stop.reason
+        ))),
         Ok(None) => None,
-        Err(error) => Some(ProcessEnd::StartFailed(format!("stopped before it was started, why is unknown: {error}"))),
+        Err(error) => Some(ProcessEnd::StartFailed(format!(
+            "stopped before it was started, why is unknown: {error}"
+        ))),
     }
 }
 
@@ -153,7 +163,8 @@ fn become_keeper() -> io::Result<()> {
 /// A limit of file sizes is the agent's, not its keeper's, as far as that can be; returns the agent's.
 fn raise_file_size() -> Rlimit {
     let before = rustix::process::getrlimit(Resource::Fsize);
-    let _ = rustix::process::setrlimit(Resource::Fsize, Rlimit { current: before.maximum, ..before });
+    let _ =
+        rustix::process::setrlimit(Resource::Fsize, Rlimit { current: before.maximum, ..before });
     before
 }
 
@@ -213,5 +224,6 @@ fn complain(dir: &Path, error: &dyn std::error::Error) {
     text.push('\n');
     // Where even this fails, there is nothing left to tell it to.
     let path = dir.join(OsStr::new(SHIM_LOG));
-    let _ = sys::regular_file::open_to_append(&path).and_then(|mut log| log.write_all(text.as_bytes()));
+    let _ =
+        sys::regular_file::open_to_append(&path).and_then(|mut log| log.write_all(text.as_bytes()));
 }

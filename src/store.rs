@@ -13,13 +13,15 @@ use futures::future::BoxFuture;
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{
+    AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
-    PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
+    Message, Notice, PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -177,7 +179,15 @@ pub struct HistoryFilter<Id> {
 impl<Id> HistoryFilter<Id> {
     /// At most so many of all.
     pub const fn newest(limit: usize) -> Self {
-        Self { agent: None, project: None, launch: None, task: None, only_open: false, after: None, limit }
+        Self {
+            agent: None,
+            project: None,
+            launch: None,
+            task: None,
+            only_open: false,
+            after: None,
+            limit,
+        }
     }
 }
 
@@ -204,7 +214,16 @@ impl MessageFilter {
     /// The first `limit` messages of a chat, with those that nobody is shown.
     pub const fn oldest(agent: AgentId, project: ProjectId, limit: usize) -> Self {
         let (after, before, sender) = (None, None, None);
-        Self { agent, project, after, before, sender, only_visible: false, end: ChatEnd::Oldest, limit }
+        Self {
+            agent,
+            project,
+            after,
+            before,
+            sender,
+            only_visible: false,
+            end: ChatEnd::Oldest,
+            limit,
+        }
     }
 }
 
@@ -261,7 +280,10 @@ pub trait Store: Send + Sync + 'static {
     /// The sessions of one launch, by creation, then id.
     fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>>;
     /// By their beginning.
-    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>>;
+    fn executions<'a>(
+        &'a self,
+        filter: &'a HistoryFilter<ExecutionId>,
+    ) -> Answer<'a, Vec<Execution>>;
     /// The work on one task, the newest first.
     fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
     /// The work of one launch, the newest first.
@@ -320,7 +342,12 @@ pub trait Store: Send + Sync + 'static {
     /// Events after `seq`, in order, at most `limit`.
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
     /// The same of those that name a task.
-    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>>;
+    fn events_of_task<'a>(
+        &'a self,
+        task: &'a TaskId,
+        after: i64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>>;
     fn event_span(&self) -> Answer<'_, EventSpan>;
     /// The greatest number of an event from before then; 0 if there is none.
     fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64>;

@@ -83,7 +83,11 @@ impl LogLevel {
 ///
 /// # Errors
 /// A filter that is none, a file that can't be opened, a second call.
-pub fn init(level: &str, form: LineForm, file: Option<&Path>) -> Result<TelemetryGuard, TelemetryError> {
+pub fn init(
+    level: &str,
+    form: LineForm,
+    file: Option<&Path>,
+) -> Result<TelemetryGuard, TelemetryError> {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let (subscriber, worker) = match file {
         None => {
@@ -92,24 +96,31 @@ pub fn init(level: &str, form: LineForm, file: Option<&Path>) -> Result<Telemetr
         }
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
-            let file = file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
+            let file =
+                file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
             // A full queue waits for the disk instead of losing lines: ours are few, and each counts.
             let (writer, worker) = NonBlockingBuilder::default().lossy(false).finish(file);
             let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, writer));
             (lines, Some(worker))
         }
     };
-    tracing_subscriber::registry().with(subscriber.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
+    tracing_subscriber::registry()
+        .with(subscriber.with_filter(filter))
+        .try_init()
+        .map_err(TelemetryError::Twice)?;
     Ok(TelemetryGuard { level: LogLevel(handle), _worker: worker })
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
     let parse = |text: &str| {
-        EnvFilter::builder().parse(text).map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
+        EnvFilter::builder()
+            .parse(text)
+            .map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
     let filter = parse(level)?;
     // Who names one of them says how much of it is wanted.
-    let is_named = |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
+    let is_named =
+        |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
     match (is_named(QUIET), is_named(AUDIT)) {
         (true, true) => Ok(filter),
         (true, false) => parse(&format!("{level},{AUDIT}=info")),
@@ -147,7 +158,10 @@ mod tests {
     fn an_error_is_written_with_its_causes() {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, "permission denied");
         let error = TelemetryError::File { path: PathBuf::from("/log"), source };
-        assert_eq!(ErrorChain(&error).to_string(), "could not open log file `/log`: permission denied");
+        assert_eq!(
+            ErrorChain(&error).to_string(),
+            "could not open log file `/log`: permission denied"
+        );
     }
 
     #[test]
@@ -155,7 +169,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("daemon.log");
         std::fs::write(&path, "{\"message\":\"from the last run\"}\n").expect("a file");
-        let guard = init("info", LineForm::Json, Some(&path)).expect("nobody else sets up logging in this test");
+        let guard = init("info", LineForm::Json, Some(&path))
+            .expect("nobody else sets up logging in this test");
         for i in 0..1_000 {
             tracing::info!(i, launch_id = "lch_of_this_test", "agent started");
         }
@@ -166,7 +181,10 @@ mod tests {
         tracing::debug!(launch_id = "lch_of_later", "still heard");
         drop(guard);
         let text = std::fs::read_to_string(&path).expect("the log");
-        assert!(text.starts_with("{\"message\":\"from the last run\"}\n{\"timestamp\":"), "appended");
+        assert!(
+            text.starts_with("{\"message\":\"from the last run\"}\n{\"timestamp\":"),
+            "appended"
+        );
         assert_eq!(text.lines().filter(|line| line.contains("lch_of_this_test")).count(), 1_000);
         assert_eq!(text.lines().filter(|line| line.contains("lch_of_later")).count(), 2);
 
@@ -185,6 +203,8 @@ mod tests {
         assert!(show("error").contains("rmcp=off"));
         assert!(!show("info,rmcp=trace").contains("rmcp=off"));
         assert!(filter("info,a=b=c").is_err());
-        assert!(show("error").contains("audit=info") && !show("error,audit=off").contains("audit=info"));
+        assert!(
+            show("error").contains("audit=info") && !show("error,audit=off").contains("audit=info")
+        );
     }
 }

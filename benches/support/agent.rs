@@ -58,7 +58,13 @@ impl Role {
             Self::Work(beginnings) => ("work", vec![beginnings.display().to_string()]),
             Self::Attack { n_idle, n_unfinished, flooded, times } => {
                 let paths = [flooded, times].map(|path| path.display().to_string());
-                ("attack", [n_idle.to_string(), n_unfinished.to_string()].into_iter().chain(paths).collect())
+                (
+                    "attack",
+                    [n_idle.to_string(), n_unfinished.to_string()]
+                        .into_iter()
+                        .chain(paths)
+                        .collect(),
+                )
             }
         };
         [IS_AGENT, word].into_iter().map(str::to_owned).chain(rest).collect()
@@ -131,8 +137,11 @@ fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
 /// The rest of the arguments of [`Role::Attack`].
 fn attack(arguments: &[String]) -> Result<()> {
     // The prompt comes last.
-    let [n_idle, n_unfinished, flooded, times, ..] = arguments else { anyhow::bail!("expected four arguments") };
-    let socket = PathBuf::from(env::var_os("COORDINATOR_MCP_SOCKET").context("a variable of every agent")?);
+    let [n_idle, n_unfinished, flooded, times, ..] = arguments else {
+        anyhow::bail!("expected four arguments")
+    };
+    let socket =
+        PathBuf::from(env::var_os("COORDINATOR_MCP_SOCKET").context("a variable of every agent")?);
     if env::var("AGENT_ID")? == "agt_0" {
         flood(&socket, n_idle.parse()?, n_unfinished.parse()?, Path::new(flooded))
     } else {
@@ -147,7 +156,9 @@ fn flood(socket: &Path, n_idle: usize, n_unfinished: usize, flooded: &Path) -> R
     let part = vec![b' '; 1024 * 1024 - 16];
     let mut connections = Vec::new();
     for n in 0..n_idle + n_unfinished {
-        let Ok(mut connection) = UnixStream::connect(socket) else { break };
+        let Ok(mut connection) = UnixStream::connect(socket) else {
+            break;
+        };
         connection.set_write_timeout(Some(Duration::from_millis(200)))?;
         // The daemon may refuse to read on or close the connection.
         let _ = connection.write_all(if n < n_idle { ping } else { &part });
@@ -197,7 +208,10 @@ fn work() -> Result<()> {
     });
     let session = server.call("authenticate", &who)?["session_token"].take();
     server.call("get_my_task", &json!({ "session_token": session }))?;
-    server.call("report_completed", &json!({ "session_token": session, "result": "success", "summary": "done" }))?;
+    server.call(
+        "report_completed",
+        &json!({ "session_token": session, "result": "success", "summary": "done" }),
+    )?;
     Ok(())
 }
 
@@ -210,7 +224,8 @@ pub struct Pipe {
 
 impl Pipe {
     pub fn make(path: PathBuf) -> Result<Self> {
-        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).context("could not make a pipe")?;
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .context("could not make a pipe")?;
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         Ok(Self { path, file })
     }
@@ -221,7 +236,11 @@ impl Pipe {
 
     /// Drops what agents wrote until now.
     pub fn clear(&mut self) -> Result<()> {
-        while poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
+        while poll(
+            &mut [PollFd::new(&self.file, PollFlags::IN)],
+            Some(&Timespec { tv_sec: 0, tv_nsec: 0 }),
+        )? > 0
+        {
             self.file.read_exact(&mut [0; 8])?;
         }
         Ok(())

@@ -72,16 +72,25 @@ impl Bed {
 
     /// A coordinator of `server`, reached at `link`, that starts all of its agents.
     pub fn supervise(&self, link: Link, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
-        let passkeys: serde_json::Map<String, Value> =
-            (0..wanted.n_agents).map(|n| (format!("agt_{n}"), json!({ "passkey": "none" }))).collect();
+        let passkeys: serde_json::Map<String, Value> = (0..wanted.n_agents)
+            .map(|n| (format!("agt_{n}"), json!({ "passkey": "none" })))
+            .collect();
         let mut settings = json!({ "server": self.address(link)?.to_string(), "agents": passkeys });
         if let Some(token) = self.token(link)? {
             settings["coordinator_token"] = token.into();
         }
         // The rest of a flow mapping, without its braces.
-        let settings = settings.as_object().into_iter().flatten().map(|(key, value)| format!("{key}: {value}"));
+        let settings = settings
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}: {value}"));
         let settings = format!("{}\n{}", wanted.settings, settings.collect::<Vec<_>>().join("\n"));
-        Self::start_as("supervise", folder, &Wanted { settings: &settings, role: wanted.role.clone(), n_agents: 0 })
+        Self::start_as(
+            "supervise",
+            folder,
+            &Wanted { settings: &settings, role: wanted.role.clone(), n_agents: 0 },
+        )
     }
 
     /// Where this server is reached.
@@ -106,14 +115,20 @@ impl Bed {
         let file = self.path().join("more.yaml");
         fs::write(&file, manifest)?;
         let mut command = Command::new(PROGRAM);
-        command.arg("apply").arg(&file).arg("--config").arg(self.path().join("config.yaml")).stdout(Stdio::null());
+        command
+            .arg("apply")
+            .arg(&file)
+            .arg("--config")
+            .arg(self.path().join("config.yaml"))
+            .stdout(Stdio::null());
         ensure!(command.status()?.success(), "the manifest was not taken");
         Ok(())
     }
 
     fn start_as(role: &str, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         // JSON is YAML.
-        let provider = json!({ "cli_command": std::env::current_exe()?, "cli_args": wanted.role.arguments() });
+        let provider =
+            json!({ "cli_command": std::env::current_exe()?, "cli_args": wanted.role.arguments() });
         let config = format!(
             "state_dir: state\nmanifest: manifest.yaml\nhttp: {{ listen: '127.0.0.1:0' }}\nai_providers: {{ claude: {provider} }}\n{}\n",
             wanted.settings
@@ -123,7 +138,12 @@ impl Bed {
         fs::write(folder.path().join("config.yaml"), config)?;
         let log = File::create(folder.path().join("log"))?;
         let mut command = Command::new(PROGRAM);
-        command.arg(role).arg("--config").arg(folder.path().join("config.yaml")).stdin(Stdio::null()).stderr(log);
+        command
+            .arg(role)
+            .arg("--config")
+            .arg(folder.path().join("config.yaml"))
+            .stdin(Stdio::null())
+            .stderr(log);
         let daemon = command.spawn().context("could not start the daemon")?;
         let mut bed = Self { folder, daemon };
         bed.wait_until("the daemon is ready", |bed| {
@@ -163,7 +183,10 @@ impl Bed {
     /// As a coordinator elsewhere.
     pub fn web(&self) -> Result<Web> {
         let kept = |name: &str| fs::read_to_string(self.state().join(name));
-        Web::connect(&format!("127.0.0.1:{}", kept("http_port")?.trim()), kept("coordinator_token")?.trim())
+        Web::connect(
+            &format!("127.0.0.1:{}", kept("http_port")?.trim()),
+            kept("coordinator_token")?.trim(),
+        )
     }
 
     fn log_file(&self) -> PathBuf {
@@ -182,18 +205,32 @@ impl Bed {
     }
 
     /// Waits until `fact` holds.
-    pub fn wait_until(&mut self, what: &str, mut fact: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+    pub fn wait_until(
+        &mut self,
+        what: &str,
+        mut fact: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
         let give_up_at = Instant::now() + PATIENCE;
         while !fact(self)? {
-            ensure!(Instant::now() < give_up_at, "waited in vain until {what}; the log of the daemon:\n{}", self.log());
+            ensure!(
+                Instant::now() < give_up_at,
+                "waited in vain until {what}; the log of the daemon:\n{}",
+                self.log()
+            );
             sleep(PAUSE);
         }
         Ok(())
     }
 
     /// The launches that `is_wanted` of the newest `limit`.
-    pub fn launches(control: &mut Control, limit: usize, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
-        let Value::Array(launches) = control.get(&format!("/launches?limit={limit}"))? else { bail!("no list") };
+    pub fn launches(
+        control: &mut Control,
+        limit: usize,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Vec<Value>> {
+        let Value::Array(launches) = control.get(&format!("/launches?limit={limit}"))? else {
+            bail!("no list")
+        };
         Ok(launches.into_iter().filter(is_wanted).collect())
     }
 }
@@ -204,7 +241,8 @@ impl Drop for Bed {
         if let Some(pid) = Pid::from_raw(self.daemon.id().cast_signed()) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let is_gone = self.wait_until("the daemon is gone", |bed| Ok(bed.daemon.try_wait()?.is_some()));
+        let is_gone =
+            self.wait_until("the daemon is gone", |bed| Ok(bed.daemon.try_wait()?.is_some()));
         if let Err(error) = is_gone {
             eprintln!("{error}");
             let _ = self.daemon.kill();
@@ -225,7 +263,10 @@ fn manifest(n_agents: usize) -> Result<String> {
         json!(agents)
     )?;
     for n in 0..n_agents {
-        writeln!(text, "  tsk_{n}: {{ project: prj, title: a task, assignee: agt_{n}, status: todo }}")?;
+        writeln!(
+            text,
+            "  tsk_{n}: {{ project: prj, title: a task, assignee: agt_{n}, status: todo }}"
+        )?;
     }
     Ok(text)
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 fn connect(socket: &Path) -> Result<BufReader<UnixStream>> {
-    let stream = UnixStream::connect(socket).with_context(|| format!("could not connect to `{}`", socket.display()))?;
+    let stream = UnixStream::connect(socket)
+        .with_context(|| format!("could not connect to `{}`", socket.display()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(BufReader::new(stream))
 }
@@ -74,7 +75,8 @@ impl Control {
     }
 
     pub fn set_status(&mut self, task: &str, status: &str) -> Result<()> {
-        self.ask("PATCH", &format!("/tasks/{task}"), &json!({ "status": status }).to_string()).map(drop)
+        self.ask("PATCH", &format!("/tasks/{task}"), &json!({ "status": status }).to_string())
+            .map(drop)
     }
 
     /// No new starts until `resume`; what runs is stopped.
@@ -106,7 +108,9 @@ pub struct Follower(BufReader<UnixStream>);
 impl Follower {
     pub fn start(socket: &Path, path: &str) -> Result<Self> {
         let mut stream = connect(socket)?;
-        stream.get_mut().write_all(format!("GET /api{path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes())?;
+        stream
+            .get_mut()
+            .write_all(format!("GET /api{path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes())?;
         let mut follower = Self(stream);
         // The position from which on it hears everything.
         follower.until_line(|line| line.starts_with("id:"))?;
@@ -140,10 +144,15 @@ pub struct Web {
 impl Web {
     /// For a coordinator with this token.
     pub fn connect(address: &str, token: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address).with_context(|| format!("could not connect to {address}"))?;
+        let stream = TcpStream::connect(address)
+            .with_context(|| format!("could not connect to {address}"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), address: address.to_owned(), token: token.to_owned() })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            address: address.to_owned(),
+            token: token.to_owned(),
+        })
     }
 
     /// The same by the URL of the endpoint.

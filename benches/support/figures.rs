@@ -30,7 +30,16 @@ pub struct Figure {
 
 impl Figure {
     pub fn new(name: &'static str, unit: &'static str, median: f64) -> Self {
-        Self { name, unit, median, p99: None, target: None, p99_target: None, floor: None, max_ratio: None }
+        Self {
+            name,
+            unit,
+            median,
+            p99: None,
+            target: None,
+            p99_target: None,
+            floor: None,
+            max_ratio: None,
+        }
     }
 
     /// Of durations, in milliseconds.

@@ -35,7 +35,9 @@ impl Door {
     /// # Errors
     /// When the address is taken, isn't one of this machine, or its port can't be kept.
     pub(super) async fn open(settings: &Http, state_dir: &Path) -> anyhow::Result<Option<Self>> {
-        let Some(wanted) = settings.listen else { return Ok(None) };
+        let Some(wanted) = settings.listen else {
+            return Ok(None);
+        };
         let listener = if wanted.port() == 0 || settings.is_listen_default {
             listen_on_kept_port(wanted, state_dir).await?
         } else {
@@ -54,8 +56,11 @@ impl Door {
     /// # Errors
     /// When the kernel doesn't say its address.
     pub(super) fn inherited(listener: std::net::TcpListener) -> anyhow::Result<Self> {
-        let listener = TcpListener::from_std(listener).context("could not use the inherited socket `http`")?;
-        let address = listener.local_addr().context("could not learn the address of the inherited socket `http`")?;
+        let listener =
+            TcpListener::from_std(listener).context("could not use the inherited socket `http`")?;
+        let address = listener
+            .local_addr()
+            .context("could not learn the address of the inherited socket `http`")?;
         Ok(Self { listener, address })
     }
 
@@ -111,10 +116,14 @@ pub fn kept_port(state_dir: &Path) -> io::Result<Option<u16>> {
 /// Listens on the kept port, else on the port of `wanted` unless that is 0, else on any free port, which is kept from then on.
 async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Result<TcpListener> {
     let (ip, file) = (wanted.ip(), state_dir.join(PORT_FILE));
-    if let Some(port) = kept_port(state_dir).with_context(|| format!("could not read `{}`", file.display()))? {
+    if let Some(port) =
+        kept_port(state_dir).with_context(|| format!("could not read `{}`", file.display()))?
+    {
         match TcpListener::bind((ip, port)).await {
             Ok(listener) => return Ok(listener),
-            Err(error) => tracing::warn!(%error, port, "the port of the last time is taken; choosing another for HTTP"),
+            Err(error) => {
+                tracing::warn!(%error, port, "the port of the last time is taken; choosing another for HTTP")
+            }
         }
     }
     if wanted.port() != 0 {
@@ -127,10 +136,13 @@ async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Re
                     "the default port for HTTP is in use; choosing another, which is kept (http.listen)"
                 );
             }
-            Err(error) => return Err(error).with_context(|| format!("could not listen on {wanted}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("could not listen on {wanted}"));
+            }
         }
     }
-    let listener = TcpListener::bind((ip, 0)).await.with_context(|| format!("could not listen on {ip}"))?;
+    let listener =
+        TcpListener::bind((ip, 0)).await.with_context(|| format!("could not listen on {ip}"))?;
     let port = listener.local_addr().context("could not learn the port for HTTP")?.port();
     regular_file::make_anew(&file)
         .and_then(|mut made| writeln!(made, "{port}"))
@@ -156,7 +168,11 @@ mod tests {
         let chosen = open(&default).await.unwrap().unwrap();
         assert_ne!(chosen.port(), taken.port());
         drop(in_the_way);
-        assert_eq!(open(&default).await.unwrap(), Some(chosen), "it is kept although the default is free");
+        assert_eq!(
+            open(&default).await.unwrap(),
+            Some(chosen),
+            "it is kept although the default is free"
+        );
         assert_eq!(default.expected_address(kept_port(state.path()).unwrap()), Some(chosen));
         assert_eq!(open(&configured).await.unwrap(), Some(taken));
         assert_eq!(configured.expected_address(Some(chosen.port())), Some(taken));

@@ -31,8 +31,9 @@ fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
         let world: &dyn World = &SystemWorld;
         world.new_id::<CoordinatorId>(CoordinatorId::PREFIX).to_string()
     })?;
-    CoordinatorId::from_str(&text)
-        .with_context(|| format!("`{}` holds no coordinator id; remove it to get a new one", path.display()))
+    CoordinatorId::from_str(&text).with_context(|| {
+        format!("`{}` holds no coordinator id; remove it to get a new one", path.display())
+    })
 }
 
 /// The name of a coordinator whose server is elsewhere. A copy of a state directory gets another name: with the same,
@@ -56,7 +57,8 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
         let aside = copied.with_extension(format!("copied-{}", SystemWorld.now().as_millis()));
         match fs::rename(&copied, &aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("could not set `{}` aside", copied.display()));
+                return Err(error)
+                    .with_context(|| format!("could not set `{}` aside", copied.display()));
             }
             _ => {}
         }
@@ -64,7 +66,8 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
         for stale in [&id_file, &file] {
             match fs::remove_file(stale) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("could not remove `{}`", stale.display()));
+                    return Err(error)
+                        .with_context(|| format!("could not remove `{}`", stale.display()));
                 }
                 _ => {}
             }
@@ -85,7 +88,8 @@ pub(super) fn coordinator_id_with_server(state_dir: &Path) -> anyhow::Result<Coo
 /// What is another in a copy, as far as that can be seen.
 fn place_of(state_dir: &Path) -> anyhow::Result<String> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let folder = fs::metadata(state_dir).with_context(|| format!("could not look at `{}`", state_dir.display()))?;
+    let folder = fs::metadata(state_dir)
+        .with_context(|| format!("could not look at `{}`", state_dir.display()))?;
     Ok(format!("{} {}", folder.ino(), machine.trim()).trim().to_owned())
 }
 
@@ -94,7 +98,8 @@ pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     let world: &dyn World = &SystemWorld;
     let path = state_dir.join(INCARNATION);
     // One that can't be read is as one that was lost: the clock makes the next one later.
-    let previous = regular_file::read_small_text(&path).ok().and_then(|text| text.trim().parse().ok());
+    let previous =
+        regular_file::read_small_text(&path).ok().and_then(|text| text.trim().parse().ok());
     let mut mark = [0; 8];
     world.fill(&mut mark);
     let incarnation = Incarnation::after(previous, world.now(), u64::from_ne_bytes(mark));
@@ -109,7 +114,8 @@ pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
 /// start here takes one of its own.
 pub(super) fn give_up_coordinator_id(state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join(COORDINATOR_ID);
-    fs::remove_file(&path).with_context(|| format!("could not remove `{}`; do it by hand", path.display()))
+    fs::remove_file(&path)
+        .with_context(|| format!("could not remove `{}`; do it by hand", path.display()))
 }
 
 /// What coordinators elsewhere show to this server.
@@ -123,7 +129,10 @@ pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
 
 /// What this coordinator shows to its server: the configured token, else that of a server that shares the state directory.
 pub(super) fn token_for_server(config: &Config) -> Token {
-    config.coordinator_token.clone().map_or_else(|| Token::File(config.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
+    config
+        .coordinator_token
+        .clone()
+        .map_or_else(|| Token::File(config.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
 }
 
 /// The line in a private file; made if there is none. A file that a full disk left empty counts as none.
@@ -132,7 +141,9 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<St
         Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("could not read `{}`", path.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("could not read `{}`", path.display()));
+        }
     }
     let text = make();
     write_line(path, &text)?;

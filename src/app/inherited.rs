@@ -43,7 +43,9 @@ pub enum InheritedError {
     Kind { which: String, expected: &'static str, source: io::Error },
     #[error("two sockets were inherited for `{door}`, which is one door")]
     Twice { door: &'static str },
-    #[error("the inherited socket `{door}` doesn't listen (`Accept=no` of the socket unit passes one that does)")]
+    #[error(
+        "the inherited socket `{door}` doesn't listen (`Accept=no` of the socket unit passes one that does)"
+    )]
     NotListening { door: &'static str },
     #[error("the inherited socket `{door}` can't be used")]
     Unusable { door: &'static str, source: io::Error },
@@ -90,12 +92,17 @@ impl Inherited {
         }
         let mut inherited = Self::default();
         for (index, name) in names.into_iter().enumerate() {
-            let which =
-                if is_name(name) { format!("`{name}`") } else { format!("number {} (without a name)", index + 1) };
+            let which = if is_name(name) {
+                format!("`{name}`")
+            } else {
+                format!("number {} (without a name)", index + 1)
+            };
             let wrong = |expected| move |source| InheritedError::Kind { which, expected, source };
             match name {
                 "mcp" => {
-                    let socket = passed.take_unix_listener(index).map_err(wrong("Unix socket for a stream"))?;
+                    let socket = passed
+                        .take_unix_listener(index)
+                        .map_err(wrong("Unix socket for a stream"))?;
                     fill("mcp", &mut inherited.mcp, socket)?;
                 }
                 "http" => {
@@ -107,11 +114,14 @@ impl Inherited {
                     if let Ok(socket) = passed.take_unix_listener(index) {
                         fill("mcp", &mut inherited.mcp, socket)?;
                     } else {
-                        let socket = passed.take_tcp_listener(index).map_err(wrong("Unix or TCP socket"))?;
+                        let socket =
+                            passed.take_tcp_listener(index).map_err(wrong("Unix or TCP socket"))?;
                         fill("http", &mut inherited.http, socket)?;
                     }
                 }
-                _ => return Err(InheritedError::UnknownName { name: name.to_owned() }),
+                _ => {
+                    return Err(InheritedError::UnknownName { name: name.to_owned() });
+                }
             }
         }
         Ok(inherited)
@@ -126,18 +136,22 @@ impl Inherited {
             return Err(InheritedError::NoDoors { role });
         }
         if let Some(http) = &self.http {
-            let bound = http.local_addr().map_err(|source| InheritedError::Unusable { door: "http", source })?;
+            let bound = http
+                .local_addr()
+                .map_err(|source| InheritedError::Unusable { door: "http", source })?;
             let expected = config.http.listen;
             // Never another address: the settings are checked for what may be reached from elsewhere.
-            let is_expected =
-                |address: SocketAddr| address == bound || (address.port() == 0 && address.ip() == bound.ip());
+            let is_expected = |address: SocketAddr| {
+                address == bound || (address.port() == 0 && address.ip() == bound.ip())
+            };
             if !expected.is_some_and(is_expected) {
                 return Err(InheritedError::HttpElsewhere { bound, expected });
             }
         }
         let Some(mcp) = &self.mcp else { return Ok(()) };
         let expected = &config.mcp_socket;
-        let address = mcp.local_addr().map_err(|source| InheritedError::Unusable { door: "mcp", source })?;
+        let address =
+            mcp.local_addr().map_err(|source| InheritedError::Unusable { door: "mcp", source })?;
         let Some(bound) = address.as_pathname() else {
             return Err(InheritedError::Unnamed { expected: expected.clone() });
         };
@@ -153,7 +167,11 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "unknown")
 }
 
-fn fill<S: AsFd>(door: &'static str, place: &mut Option<S>, socket: Option<S>) -> Result<(), InheritedError> {
+fn fill<S: AsFd>(
+    door: &'static str,
+    place: &mut Option<S>,
+    socket: Option<S>,
+) -> Result<(), InheritedError> {
     if place.is_some() {
         return Err(InheritedError::Twice { door });
     }
@@ -187,7 +205,10 @@ mod tests {
         let inherited = Inherited { mcp: Some(listener), http: None };
         std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
         let config = Config::with_state_dir(folder.path().join("link"));
-        assert!(inherited.check(Role::Run, &config).is_ok() && inherited.check(Role::Serve, &config).is_ok());
+        assert!(
+            inherited.check(Role::Run, &config).is_ok()
+                && inherited.check(Role::Serve, &config).is_ok()
+        );
         let refused = inherited.check(Role::Supervise, &config).unwrap_err().to_string();
         assert_eq!(refused, "`supervise` opens no door, and inherited a socket for one");
         std::fs::remove_file(folder.path().join("mcp.sock")).unwrap();

@@ -18,7 +18,9 @@ use crate::sys;
 /// Why agents can't be started as the configuration says.
 #[derive(Debug, thiserror::Error)]
 pub enum UserProblem {
-    #[error("`ai_providers.{provider}.run_as: {user}` needs a daemon of root; this one can become nobody else")]
+    #[error(
+        "`ai_providers.{provider}.run_as: {user}` needs a daemon of root; this one can become nobody else"
+    )]
     NotRoot { provider: String, user: String },
     #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
     Unknown { provider: String, user: String },
@@ -62,8 +64,13 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
         if config.mcp_socket.starts_with(&config.state_dir) {
             return Err(UserProblem::SocketInStateDir { provider: provider.to_owned() });
         }
-        if let Some(folder) = config.mcp_socket.parent().filter(|folder| is_changed_by_others(folder)) {
-            return Err(UserProblem::OpenFolder { provider: provider.to_owned(), folder: folder.to_owned() });
+        if let Some(folder) =
+            config.mcp_socket.parent().filter(|folder| is_changed_by_others(folder))
+        {
+            return Err(UserProblem::OpenFolder {
+                provider: provider.to_owned(),
+                folder: folder.to_owned(),
+            });
         }
         if let Some(folder) = first_closed(&found.run_as, &config.mcp_socket) {
             let (provider, user) = names();
@@ -87,12 +94,15 @@ pub(super) fn file_owners(config: &Config) -> FileOwners {
     let users = users(config);
     let owner = |provider: &ProviderConfig| match &provider.run_as {
         None => FileOwner::Daemon,
-        Some(name) => users
-            .get(name)
-            .map_or_else(|| FileOwner::Missing { name: name.clone() }, |user| FileOwner::User(user.run_as.clone())),
+        Some(name) => users.get(name).map_or_else(
+            || FileOwner::Missing { name: name.clone() },
+            |user| FileOwner::User(user.run_as.clone()),
+        ),
     };
     let presets = Preset::ALL.into_iter().map(|(name, _)| (name.to_owned(), FileOwner::Daemon));
-    presets.chain(config.providers.iter().map(|(name, provider)| (name.clone(), owner(provider)))).collect()
+    presets
+        .chain(config.providers.iter().map(|(name, provider)| (name.clone(), owner(provider))))
+        .collect()
 }
 
 /// Where such users find the files of their launches: beside the socket, as nothing below the state directory is for them.
@@ -106,12 +116,15 @@ fn wanted_users(config: &Config) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
-    let Some(user) = User::from_name(name)? else { return Ok(None) };
+    let Some(user) = User::from_name(name)? else {
+        return Ok(None);
+    };
     let groups = match CString::new(name) {
         Ok(name) => sys::users::groups_of(&name, user.gid)?,
         Err(_) => return Ok(None),
     };
-    let run_as = RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };
+    let run_as =
+        RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };
     Ok(Some(AgentUser { run_as, home: user.dir, shell: user.shell }))
 }
 
@@ -121,7 +134,9 @@ fn is_changed_by_others(folder: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     let is_open = |folder: &Path, allowed: u32| {
         let found = std::fs::metadata(folder).ok();
-        found.is_some_and(|found| found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 && found.mode() & allowed == 0))
+        found.is_some_and(|found| {
+            found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 && found.mode() & allowed == 0)
+        })
     };
     // What is in a sticky folder is moved by its owner alone.
     is_open(folder, 0) || folder.ancestors().skip(1).any(|above| is_open(above, STICKY))
@@ -172,7 +187,8 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
     match cgroup::find(Path::new(cgroup::MOUNT), &membership) {
         Ok(found) => {
             let not_kept = found.not_kept(limits);
-            let (group, memory, processes) = (found.dir().display(), found.has_memory, found.has_pids);
+            let (group, memory, processes) =
+                (found.dir().display(), found.has_memory, found.has_pids);
             if not_kept.is_empty() {
                 tracing::info!(%group, memory, processes, "each agent gets a control group");
             } else {

@@ -31,7 +31,8 @@ impl RoleLock {
     /// Takes the lock or says who has it; waits a moment for a predecessor that is just dying.
     pub(super) async fn take(path: &Path) -> anyhow::Result<Self> {
         let opened = regular_file::open_or_make(path);
-        let mut file = opened.with_context(|| format!("could not open the lock `{}`", path.display()))?;
+        let mut file =
+            opened.with_context(|| format!("could not open the lock `{}`", path.display()))?;
         let give_up_at = Instant::now() + PATIENCE;
         let locked = loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -77,7 +78,10 @@ mod tests {
         let _held = next.expect("the lock that became free");
         let asked_at = Instant::now();
         let refused = RoleLock::take(&path).await.err().expect("a lock that is held").to_string();
-        assert!(refused.contains(&format!("another daemon (pid {})", std::process::id())), "{refused}");
+        assert!(
+            refused.contains(&format!("another daemon (pid {})", std::process::id())),
+            "{refused}"
+        );
         // Of this clock, which no load slows down; what else a second daemon does is what any command does.
         assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
     }

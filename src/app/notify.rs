@@ -25,7 +25,8 @@ const PINGS: u32 = 4;
 
 /// Whether a variable is between the service manager and this process: an agent that gets all others would speak for the daemon.
 pub(super) fn is_for_the_daemon(name: &str) -> bool {
-    matches!(name, "NOTIFY_SOCKET" | "WATCHDOG_USEC" | "WATCHDOG_PID") || name.starts_with("LISTEN_")
+    matches!(name, "NOTIFY_SOCKET" | "WATCHDOG_USEC" | "WATCHDOG_PID")
+        || name.starts_with("LISTEN_")
 }
 
 /// Whoever started the daemon and wants to know how it is.
@@ -65,7 +66,12 @@ impl ServiceManager {
             .ok()
         });
         let watchdog = watchdog_of(environment, pid).filter(|_| address.is_some());
-        Arc::new(Self { address, watchdog, said: Mutex::default(), is_deaf: AtomicBool::new(false) })
+        Arc::new(Self {
+            address,
+            watchdog,
+            said: Mutex::default(),
+            is_deaf: AtomicBool::new(false),
+        })
     }
 
     /// The daemon serves: units that wait for it may go on.
@@ -135,7 +141,8 @@ impl ServiceManager {
 impl Said {
     fn status(&self) -> String {
         let agents = self.agents.as_deref().unwrap_or("running");
-        let parts: Vec<&str> = [Some(agents), self.configuration.as_deref()].into_iter().flatten().collect();
+        let parts: Vec<&str> =
+            [Some(agents), self.configuration.as_deref()].into_iter().flatten().collect();
         // Each line of a message is an assignment.
         format!("STATUS={}", parts.join("; ").replace(char::is_control, " "))
     }
@@ -174,8 +181,13 @@ fn is_due(since_last: Option<Duration>, period: Duration) -> bool {
 fn address_of(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
         Some(name) => sys::sockets::abstract_address(name.as_bytes()),
-        None if name.starts_with('/') => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name.as_bytes())),
-        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an absolute path, or `@` and a name")),
+        None if name.starts_with('/') => {
+            SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name.as_bytes()))
+        }
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "expected an absolute path, or `@` and a name",
+        )),
     }
 }
 
@@ -200,8 +212,10 @@ fn of_agents(status: &CoordinatorStatus) -> String {
         }
     }
     let agents = if running == 1 { "agent" } else { "agents" };
-    let others = [(starting, "starting"), (stopping, "stopping"), (status.deferred.len(), "waiting")];
-    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}"));
+    let others =
+        [(starting, "starting"), (stopping, "stopping"), (status.deferred.len(), "waiting")];
+    let others =
+        others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}"));
     format!("{running} {agents} running{}", others.collect::<String>())
 }
 
@@ -255,7 +269,9 @@ mod tests {
 
     #[test]
     fn a_watchdog_is_for_the_process_that_it_names() {
-        let watchdog = |variables: &[(&str, &str)]| watchdog_of(&Environment::new("/", variables.iter().copied()), 7);
+        let watchdog = |variables: &[(&str, &str)]| {
+            watchdog_of(&Environment::new("/", variables.iter().copied()), 7)
+        };
         let second = Some(Duration::from_secs(1));
         assert_eq!(watchdog(&[("WATCHDOG_USEC", "1000000")]), second);
         assert_eq!(watchdog(&[("WATCHDOG_USEC", "1000000"), ("WATCHDOG_PID", "7")]), second);
@@ -274,6 +290,10 @@ mod tests {
     fn a_socket_has_a_path_or_a_name() {
         assert_eq!(address_of("@a/b").unwrap().as_abstract_name(), Some(&b"a/b"[..]));
         assert!(address_of("/run/notify").unwrap().as_pathname().is_some());
-        assert!(address_of("notify").is_err() && address_of("").is_err() && address_of(&"@n".repeat(100)).is_err());
+        assert!(
+            address_of("notify").is_err()
+                && address_of("").is_err()
+                && address_of(&"@n".repeat(100)).is_err()
+        );
     }
 }

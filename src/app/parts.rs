@@ -23,7 +23,10 @@ impl Parts {
     }
 
     /// Runs a part that somebody else waits for.
-    pub(super) fn spawn_apart(&self, part: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    pub(super) fn spawn_apart(
+        &self,
+        part: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
         tokio::spawn(watched(self.broken.clone(), self.serving.clone(), part))
     }
 
@@ -35,7 +38,11 @@ impl Parts {
     }
 }
 
-async fn watched(broken: CancellationToken, serving: CancellationToken, part: impl Future<Output = ()>) {
+async fn watched(
+    broken: CancellationToken,
+    serving: CancellationToken,
+    part: impl Future<Output = ()>,
+) {
     // Also when the part panics.
     let _on_end = OnEnd { broken, serving };
     part.await;

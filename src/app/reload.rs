@@ -77,7 +77,8 @@ impl Reloader {
         // A coordinator's loop shows that the daemon is alive; where there is none, this one does.
         let mut watch = daemon.supervisor.is_none().then(|| self.manager.watch());
         loop {
-            let turn_at = watch.as_mut().and_then(Overseer::turned).map(|within| Instant::now() + within);
+            let turn_at =
+                watch.as_mut().and_then(Overseer::turned).map(|within| Instant::now() + within);
             let (by, reply) = tokio::select! {
                 biased;
                 () = self.hang_ups.woken() => ("SIGHUP", None),
@@ -107,11 +108,17 @@ impl Reloader {
         self.live.standing().file.iter().chain(manifests).cloned().collect()
     }
 
-    async fn reload(&mut self, by: &'static str, daemon: &Daemon) -> Result<Reloaded, ReloadRefused> {
+    async fn reload(
+        &mut self,
+        by: &'static str,
+        daemon: &Daemon,
+    ) -> Result<Reloaded, ReloadRefused> {
         let world: &dyn World = &SystemWorld;
         let (former, environment) = (self.live.standing().file.clone(), self.environment.clone());
         // The file may be a pipe that nobody writes to.
-        let read = tokio::task::spawn_blocking(move || config::load_again(former.as_deref(), &environment));
+        let read = tokio::task::spawn_blocking(move || {
+            config::load_again(former.as_deref(), &environment)
+        });
         let carried_out = match read.await {
             Ok(Ok(loaded)) => {
                 self.manifest.clone_from(&loaded.config.manifest);
@@ -131,7 +138,11 @@ impl Reloader {
             }
             Err(error) => {
                 let (problem, refused) = refusal(&error);
-                tracing::error!(by, problem, "the configuration on disk is not used; the last good one stays in use");
+                tracing::error!(
+                    by,
+                    problem,
+                    "the configuration on disk is not used; the last good one stays in use"
+                );
                 self.live.reject(problem, world.now());
                 Err(refused)
             }
@@ -169,19 +180,30 @@ fn log(by: &'static str, reloaded: &Reloaded, was_rejected: bool) {
             Some([old, new]) => (Some(old.as_str()), Some(new.as_str())),
             None => (None, None),
         };
-        tracing::info!(setting = change.setting, old, new, applies = change.applies.as_str(), "setting changed");
+        tracing::info!(
+            setting = change.setting,
+            old,
+            new,
+            applies = change.applies.as_str(),
+            "setting changed"
+        );
     }
     let (n_changes, n_waiting) = (changes.len(), reloaded.waiting.len());
     if n_changes > 0 || was_rejected {
         tracing::info!(by, n_changes, n_waiting_for_restart = n_waiting, "configuration reloaded");
     } else {
-        tracing::info!(by, n_waiting_for_restart = n_waiting, "configuration read again: nothing is different");
+        tracing::info!(
+            by,
+            n_waiting_for_restart = n_waiting,
+            "configuration read again: nothing is different"
+        );
     }
 }
 
 /// On one line, and for whoever asked.
 fn refusal(error: &anyhow::Error) -> (String, ReloadRefused) {
-    let of_file = |line: String, report: String| (line, ReloadRefused { report, is_about_file: true });
+    let of_file =
+        |line: String, report: String| (line, ReloadRefused { report, is_about_file: true });
     if let Some(ManifestProblems(report)) = error.downcast_ref() {
         return of_file(report.on_one_line(), report.to_string());
     }

@@ -66,7 +66,8 @@ impl Server {
         nudge: Nudge,
     ) -> anyhow::Result<Self> {
         // Before anything is made: a daemon that refuses to start leaves nothing behind.
-        let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
+        let manifest =
+            config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
         let state_dir = &config.state_dir;
         create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
@@ -106,17 +107,24 @@ impl Server {
         environment: &Environment,
         invocation: &str,
     ) -> anyhow::Result<()> {
-        let manifest = config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
+        let manifest =
+            config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
         self.learn_from(config, manifest, invocation).await
     }
 
-    async fn learn_from(&self, config: &Config, manifest: Option<Manifest>, invocation: &str) -> anyhow::Result<()> {
+    async fn learn_from(
+        &self,
+        config: &Config,
+        manifest: Option<Manifest>,
+        invocation: &str,
+    ) -> anyhow::Result<()> {
         let is_new = manifest != *self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(path), Some(manifest), true) = (&config.manifest, &manifest, is_new) {
             apply_manifest(&self.service, path, manifest, invocation).await?;
         }
         *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = manifest;
-        let passkeys = config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
+        let passkeys =
+            config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
         for unknown in self.service.learn_passkeys(passkeys).await? {
             tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
         }
@@ -146,7 +154,8 @@ impl Server {
             None => http::Door::open(&config.http, &config.state_dir).await?,
         };
         let mcp = match inherited.mcp {
-            Some(listener) => UnixListener::from_std(listener).context("could not use the inherited socket `mcp`")?,
+            Some(listener) => UnixListener::from_std(listener)
+                .context("could not use the inherited socket `mcp`")?,
             None if config.providers.values().any(|provider| provider.run_as.is_some()) => {
                 socket::bind(&config.mcp_socket, socket::For::AgentsOfOthers)?
             }
@@ -156,7 +165,13 @@ impl Server {
     }
 
     /// Serves until `parts.serving` is cancelled.
-    pub(super) fn serve(&self, config: &Config, doors: Doors, configuration: ConfigurationDoor, parts: &Parts) {
+    pub(super) fn serve(
+        &self,
+        config: &Config,
+        doors: Doors,
+        configuration: ConfigurationDoor,
+        parts: &Parts,
+    ) {
         let Self { service, store, .. } = self;
         let serving = &parts.serving;
         let mcp_server = self.mcp.clone();
@@ -190,9 +205,12 @@ impl Server {
             serves.run_until_cancelled(told.hand_out_events()).await;
         });
         let (watching, serves) = (Arc::clone(service), serving.clone());
-        let (forges, pokes, state_dir) = (self.forges.subscribe(), self.forge_pokes.clone(), config.state_dir.clone());
+        let (forges, pokes, state_dir) =
+            (self.forges.subscribe(), self.forge_pokes.clone(), config.state_dir.clone());
         parts.spawn(async move {
-            serves.run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes))).await;
+            serves
+                .run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes)))
+                .await;
         });
         let (storage, serves) = (store.clone(), serving.clone());
         parts.spawn(async move {
@@ -211,7 +229,10 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         stop_timeout: config.stop.timeout,
         linger: config.run.linger,
         notice_grace: config.notice.grace,
-        chat: ChatSettings { poll_hold: config.chat.poll_hold, idle_timeout: config.chat.idle_timeout },
+        chat: ChatSettings {
+            poll_hold: config.chat.poll_hold,
+            idle_timeout: config.chat.idle_timeout,
+        },
         session_default: config.session.default_timeout,
         session_maximum: config.session.max_timeout,
         cleanup_interval: config.session.cleanup_interval,
@@ -222,7 +243,11 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
         state_dir: config.state_dir.clone(),
         file_owners: isolation::file_owners(config),
-        passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
+        passkeys: config
+            .agents
+            .iter()
+            .map(|(agent, known)| (agent.clone(), known.passkey.clone()))
+            .collect(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
         mcp_socket: config.mcp_socket.clone(),
         redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),
@@ -235,14 +260,22 @@ fn coordinator_token(config: &Config, made_token: &Secret) -> Secret {
     config.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
 }
 
-async fn apply_manifest(service: &Service, path: &Path, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
+async fn apply_manifest(
+    service: &Service,
+    path: &Path,
+    manifest: &Manifest,
+    invocation: &str,
+) -> anyhow::Result<()> {
     let applied = match service.apply(&Wanted::from(manifest)).await {
         Ok(applied) => applied,
         Err(ApplyError::Problems(problems)) => {
-            let located = problems.into_iter().map(|problem| (locate(manifest, &problem), problem.message));
+            let located =
+                problems.into_iter().map(|problem| (locate(manifest, &problem), problem.message));
             return Err(ManifestProblems(manifest.report(located)).into());
         }
-        Err(ApplyError::Service(error)) => return Err(error).context("could not apply the manifest"),
+        Err(ApplyError::Service(error)) => {
+            return Err(error).context("could not apply the manifest");
+        }
     };
     let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
     tracing::info!(manifest = %path.display(), n_entries = applied.len(), n_changed, "manifest applied");
@@ -250,7 +283,11 @@ async fn apply_manifest(service: &Service, path: &Path, manifest: &Manifest, inv
 }
 
 /// A manifest whose tasks are all finished starts nothing; say so, and how to go on.
-async fn say_what_is_left(service: &Service, manifest: &Manifest, invocation: &str) -> anyhow::Result<()> {
+async fn say_what_is_left(
+    service: &Service,
+    manifest: &Manifest,
+    invocation: &str,
+) -> anyhow::Result<()> {
     let mut open = 0;
     for task in &manifest.tasks {
         open += usize::from(service.task(&task.id.value).await?.task.status.is_open());

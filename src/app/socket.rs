@@ -45,14 +45,18 @@ pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
         let created = private.recursive(true).mode(who.folder_mode()).create(folder);
         // What is made here has its mode whatever the umask is; what was there has its owner's.
         let mode = std::fs::Permissions::from_mode(who.folder_mode());
-        let made = created.and_then(|()| if is_there { Ok(()) } else { std::fs::set_permissions(folder, mode) });
-        made.with_context(|| format!("could not create the folder `{}` of the socket", folder.display()))?;
+        let made = created
+            .and_then(|()| if is_there { Ok(()) } else { std::fs::set_permissions(folder, mode) });
+        made.with_context(|| {
+            format!("could not create the folder `{}` of the socket", folder.display())
+        })?;
     }
     // Nobody else can connect in the moment between the bind and the change of its mode.
     let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
     let bound = UnixListener::bind(path);
     nix::sys::stat::umask(before);
-    let listener = bound.with_context(|| format!("could not bind the socket `{}`", path.display()))?;
+    let listener =
+        bound.with_context(|| format!("could not bind the socket `{}`", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(who.socket_mode()))
         .with_context(|| format!("could not protect the socket `{}`", path.display()))?;
     Ok(listener)
@@ -61,16 +65,25 @@ pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
 fn clear(path: &Path) -> anyhow::Result<()> {
     let metadata = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("could not look at `{}`", path.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("could not look at `{}`", path.display()));
+        }
         Ok(metadata) => metadata,
     };
     if !metadata.file_type().is_socket() {
-        bail!("`{}` is in the way: it is no socket; move it or choose another path", path.display());
+        bail!(
+            "`{}` is in the way: it is no socket; move it or choose another path",
+            path.display()
+        );
     }
     match UnixStream::connect(path) {
         Ok(_) => bail!("somebody listens on `{}` already", path.display()),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)
-            .with_context(|| format!("could not remove the stale socket `{}`", path.display())),
-        Err(error) => Err(error).with_context(|| format!("could not try the socket `{}`", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+                .with_context(|| format!("could not remove the stale socket `{}`", path.display()))
+        }
+        Err(error) => {
+            Err(error).with_context(|| format!("could not try the socket `{}`", path.display()))
+        }
     }
 }

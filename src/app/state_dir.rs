@@ -29,7 +29,9 @@ pub struct OpenStateDir {
 /// If everybody may.
 pub fn check_state_dir(path: &Path) -> Result<Option<String>, OpenStateDir> {
     // Whatever else is wrong with it is said when it is used.
-    let Ok(found) = fs::metadata(path) else { return Ok(None) };
+    let Ok(found) = fs::metadata(path) else {
+        return Ok(None);
+    };
     let mode = found.permissions().mode() & 0o7777;
     if mode & OTHERS_WRITE != 0 {
         return Err(OpenStateDir { path: path.to_owned(), mode });
@@ -48,18 +50,16 @@ pub fn check_state_dir(path: &Path) -> Result<Option<String>, OpenStateDir> {
 /// # Errors
 /// If it can't be made or written to, or everybody may write to it.
 pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("could not create the state directory `{}`; set state_dir", path.display()))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| {
+        format!("could not create the state directory `{}`; set state_dir", path.display())
+    })?;
     if let Some(warning) = check_state_dir(path)? {
         tracing::warn!("{warning}");
     }
     let probe = path.join(".writable");
-    regular_file::make_anew(&probe)
-        .and_then(|_| fs::remove_file(&probe))
-        .with_context(|| format!("the state directory `{}` is not writable; set state_dir", path.display()))
+    regular_file::make_anew(&probe).and_then(|_| fs::remove_file(&probe)).with_context(|| {
+        format!("the state directory `{}` is not writable; set state_dir", path.display())
+    })
 }
 
 #[cfg(test)]
@@ -73,7 +73,9 @@ mod tests {
         let said = check_state_dir(folder.path()).map_err(|error| error.to_string());
         match expected {
             Ok(None) => assert_eq!(said, Ok(None), "{mode:o}"),
-            Ok(Some(words)) => assert!(said.as_ref().unwrap().as_ref().unwrap().contains(words), "{said:?}"),
+            Ok(Some(words)) => {
+                assert!(said.as_ref().unwrap().as_ref().unwrap().contains(words), "{said:?}")
+            }
             Err(words) => assert!(said.as_ref().unwrap_err().contains(words), "{said:?}"),
         }
         assert_eq!(create_state_dir(folder.path()).is_ok(), expected.is_ok(), "{mode:o}");

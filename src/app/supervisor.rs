@@ -15,7 +15,8 @@ use super::{identity, notify};
 use crate::cgroup;
 use crate::config::{self, Config, Environment, Secrets};
 use crate::coordinator::{
-    Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig, RemoteControlPlane,
+    Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig,
+    RemoteControlPlane,
 };
 use crate::domain::pair::Backoff;
 use crate::domain::plan::Limits;
@@ -81,13 +82,18 @@ impl Means {
     pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find this program's own file")?;
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")].into_iter().chain(runtime).collect();
+        let temporary =
+            [std::env::temp_dir(), PathBuf::from("/tmp")].into_iter().chain(runtime).collect();
         Ok(Self { program, cgroups: isolation::find_cgroups(config), temporary })
     }
 }
 
 /// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
-pub(super) async fn adopt(config: &Config, means: &Means, nudge: Nudge) -> anyhow::Result<ProcessTable> {
+pub(super) async fn adopt(
+    config: &Config,
+    means: &Means,
+    nudge: Nudge,
+) -> anyhow::Result<ProcessTable> {
     let (processes, adoption) = process::open(process_config(config, means), nudge).await?;
     tracing::info!(
         adopted = adoption.n_adopted,
@@ -171,7 +177,8 @@ async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir
     loop {
         let (kept, folder) = (retention.borrow_and_update().clone(), state_dir.clone());
         let now = moment().cautious(first);
-        let removed = tokio::task::spawn_blocking(move || process::remove_old(&folder, &kept, now)).await;
+        let removed =
+            tokio::task::spawn_blocking(move || process::remove_old(&folder, &kept, now)).await;
         match removed {
             Ok(Ok(0)) | Err(_) => {}
             Ok(Ok(n)) => {
@@ -195,7 +202,11 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
         server: config.server.clone(),
         token: identity::token_for_server(config),
         coordinator: id.clone(),
-        passkeys: config.agents.iter().map(|(agent, known)| (agent.clone(), known.passkey.clone())).collect(),
+        passkeys: config
+            .agents
+            .iter()
+            .map(|(agent, known)| (agent.clone(), known.passkey.clone()))
+            .collect(),
         start_timeout: config.start.timeout,
         backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
         limits: limits(config),
@@ -250,11 +261,20 @@ impl Supervisor {
         let (coordinator, remote) = match control {
             Control::Local(local) => {
                 let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen);
-                (parts.spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()), None)
+                (
+                    parts
+                        .spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()),
+                    None,
+                )
             }
             Control::Remote(remote) => {
-                let coordinator = Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen);
-                (parts.spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()), Some(remote))
+                let coordinator =
+                    Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen);
+                (
+                    parts
+                        .spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()),
+                    Some(remote),
+                )
             }
         };
         // Without its owner the loop would run on as half a coordinator.
@@ -266,12 +286,22 @@ impl Supervisor {
             }
         });
         let retention = watch::Sender::new(config.retention.clone());
-        let (kept, state_dir, serves) = (retention.subscribe(), config.state_dir.clone(), parts.serving.clone());
+        let (kept, state_dir, serves) =
+            (retention.subscribe(), config.state_dir.clone(), parts.serving.clone());
         parts.spawn(async move {
             serves.run_until_cancelled(remove_old_outputs(kept, state_dir)).await;
         });
         let coordinator = Mutex::new(coordinator);
-        Self { processes, seat, configured, remote, nudge: nudge.clone(), mode, retention, coordinator }
+        Self {
+            processes,
+            seat,
+            configured,
+            remote,
+            nudge: nudge.clone(),
+            mode,
+            retention,
+            coordinator,
+        }
     }
 
     /// Goes by these settings from the next cycle on, which comes at once.
@@ -287,8 +317,12 @@ impl Supervisor {
     }
 
     /// How it is looked at where it has no server: its processes as they are now, the rest as of its last cycle.
-    pub(super) fn look(&self, control: &RemoteControlPlane) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
-        let (said, link, processes) = (control.status(), control.link_state(), self.processes.clone());
+    pub(super) fn look(
+        &self,
+        control: &RemoteControlPlane,
+    ) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
+        let (said, link, processes) =
+            (control.status(), control.link_state(), self.processes.clone());
         let (id, configured) = (self.seat.id.clone(), self.configured.subscribe());
         let server = control.server().to_string();
         Arc::new(move || {
@@ -302,7 +336,11 @@ impl Supervisor {
                 deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
                 counters: said.map(|said| said.counters).unwrap_or_default(),
             };
-            CoordinatorLook { status, server: server.clone(), problem: link.borrow().problem.clone() }
+            CoordinatorLook {
+                status,
+                server: server.clone(),
+                problem: link.borrow().problem.clone(),
+            }
         })
     }
 
@@ -319,7 +357,9 @@ impl Supervisor {
         self.mode.send_replace(mode);
         let mut coordinator = self.coordinator.lock().await;
         // A loop that broke has ended, too.
-        if mode != Mode::StoppingAgents || tokio::time::timeout(LOOPS_TURN, &mut *coordinator).await.is_ok() {
+        if mode != Mode::StoppingAgents
+            || tokio::time::timeout(LOOPS_TURN, &mut *coordinator).await.is_ok()
+        {
             if !coordinator.is_finished() {
                 let _ = (&mut *coordinator).await;
             }
@@ -338,7 +378,8 @@ impl Supervisor {
     /// Tells the keepers of all that live to end their agents.
     pub(super) async fn stop_agents(&self, timeout: Option<Duration>) {
         for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
-            let _ = self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
+            let _ =
+                self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
         }
     }
 

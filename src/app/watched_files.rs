@@ -35,7 +35,12 @@ impl WatchedFiles {
         let folders = Folders::new().inspect_err(|error| {
             tracing::warn!(%error, "changes of the configuration are not heard of; SIGHUP and `reload` tell");
         });
-        Self { folders: folders.ok(), watched: BTreeMap::new(), marks: BTreeMap::new(), is_stirred: false }
+        Self {
+            folders: folders.ok(),
+            watched: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            is_stirred: false,
+        }
     }
 
     /// Watches these and no others. They are as they are now: read them afterwards.
@@ -82,7 +87,9 @@ impl WatchedFiles {
     /// Returns when one of them is another than when it was followed. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         loop {
-            let Some(folders) = &self.folders else { return std::future::pending().await };
+            let Some(folders) = &self.folders else {
+                return std::future::pending().await;
+            };
             if !self.is_stirred {
                 if let Err(error) = folders.seen().await {
                     tracing::warn!(%error, "changes of the configuration are not heard of any more; SIGHUP and `reload` tell");

@@ -9,7 +9,9 @@ pub enum NotDelegated {
     MachineRoot,
     #[error("control group `{path}` is outside of what this process sees")]
     OutOfSight { path: String },
-    #[error("control group `{path}` belongs to the service manager, which did not delegate it (Delegate=yes)")]
+    #[error(
+        "control group `{path}` belongs to the service manager, which did not delegate it (Delegate=yes)"
+    )]
     NotMarked { path: String },
     #[error("control group `{path}` is not writable")]
     NotWritable { path: String },
@@ -60,7 +62,8 @@ pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
     if facts.path.starts_with("/..") {
         return Err(NotDelegated::OutOfSight { path: path() });
     }
-    let is_tended = [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
+    let is_tended =
+        [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
     // A unit directly below a delegated group has a marked parent, too: that is its manager's, for groups of the manager.
     if facts.parent.is_marked && facts.parent.is_writable && !is_tended {
         return Ok(Place::Beside);
@@ -93,7 +96,9 @@ mod tests {
         let decided = decide(&facts).map_err(|reason| reason.to_string());
         match expected {
             Ok(place) => assert_eq!(decided, Ok(place)),
-            Err(text) => assert!(decided.clone().is_err_and(|reason| reason.contains(text)), "{decided:?}"),
+            Err(text) => {
+                assert!(decided.clone().is_err_and(|reason| reason.contains(text)), "{decided:?}")
+            }
         }
     }
 

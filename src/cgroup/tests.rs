@@ -74,7 +74,10 @@ fn the_hierarchy_beside_the_first_version_is_found() {
     let mount = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(fake.0.path(), mount.path().join("unified")).unwrap();
     if fake.mark("unit.service") {
-        assert_eq!(find(mount.path(), MEMBERSHIP).unwrap().dir(), mount.path().join("unified/unit.service"));
+        assert_eq!(
+            find(mount.path(), MEMBERSHIP).unwrap().dir(),
+            mount.path().join("unified/unit.service")
+        );
     }
 }
 
@@ -86,7 +89,8 @@ fn a_group_has_its_limits_and_tells_who_ran_out_of_memory() {
     assert_eq!(std::fs::read_to_string(dir.join("memory.max")).unwrap(), "4096");
     assert_eq!(std::fs::read_to_string(dir.join("pids.max")).unwrap(), "7");
     assert_eq!(group.n_oom_kills(), None);
-    std::fs::write(dir.join("memory.events"), "low 0\noom 2\noom_kill 1\noom_group_kill 0\n").unwrap();
+    std::fs::write(dir.join("memory.events"), "low 0\noom 2\noom_kill 1\noom_group_kill 0\n")
+        .unwrap();
     assert_eq!(group.n_oom_kills(), Some(1));
     group.entrance().unwrap().write_all(b"42").unwrap();
     assert!(group.has(42) && !group.has(4));

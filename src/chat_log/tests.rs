@@ -12,7 +12,9 @@ fn agent() -> AgentId {
 
 #[track_caller]
 fn opened(directory: &Path) -> ChatLog {
-    ChatLog::open(directory, &agent(), &FileOwner::Daemon).unwrap().expect("there is a working directory")
+    ChatLog::open(directory, &agent(), &FileOwner::Daemon)
+        .unwrap()
+        .expect("there is a working directory")
 }
 
 /// All lines of a file that has this content, the last one first.
@@ -48,7 +50,9 @@ fn a_path_is_resolved_as_far_as_it_exists() {
     fs::create_dir(folder.join("real")).unwrap();
     symlink("real", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("dangling")).unwrap();
-    for (given, expected) in [("link", "real"), ("link/a/b", "real/a/b"), ("dangling", "dangling"), ("real", "real")] {
+    for (given, expected) in
+        [("link", "real"), ("link/a/b", "real/a/b"), ("dangling", "dangling"), ("real", "real")]
+    {
         assert_eq!(resolve(&folder.join(given)), folder.join(expected));
     }
 }
@@ -69,7 +73,10 @@ fn a_link_in_the_place_of_a_resolved_directory_is_not_followed() {
     }
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     assert_eq!(fs::read_dir(elsewhere.join("work")).unwrap().count(), 0);
-    assert!(ChatLog::open(&work, &agent(), &FileOwner::Daemon).unwrap().is_none(), "there is no working directory");
+    assert!(
+        ChatLog::open(&work, &agent(), &FileOwner::Daemon).unwrap().is_none(),
+        "there is no working directory"
+    );
 }
 
 fn message(n: i64) -> Message {

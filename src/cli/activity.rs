@@ -9,9 +9,17 @@ const MAX_PROGRESS: usize = 60;
 
 /// `12 turns, 34.5k tokens, $0.12`.
 pub(super) fn used(usage: Option<&UsageBody>) -> String {
-    let Some(usage) = usage else { return "-".to_owned() };
-    let UsageBody { turns, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros } =
-        *usage;
+    let Some(usage) = usage else {
+        return "-".to_owned();
+    };
+    let UsageBody {
+        turns,
+        input_tokens,
+        output_tokens,
+        cache_read_tokens,
+        cache_write_tokens,
+        cost_usd_micros,
+    } = *usage;
     let tokens = [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
     let tokens = tokens.into_iter().fold(0, u64::saturating_add);
     let turns = (turns > 0).then(|| format!("{turns} turn{}", if turns == 1 { "" } else { "s" }));
@@ -22,7 +30,8 @@ pub(super) fn used(usage: Option<&UsageBody>) -> String {
 
 /// The last thing it did, or what keeps it from doing anything.
 pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
-    let progress = activity.progress.as_deref().map(|progress| short(&plain(progress), MAX_PROGRESS));
+    let progress =
+        activity.progress.as_deref().map(|progress| short(&plain(progress), MAX_PROGRESS));
     let failure = activity.failure.as_ref().map(|failure| trouble(failure, now));
     match (failure, progress) {
         (Some(failure), Some(progress)) => format!("{failure}: {progress}"),
@@ -78,7 +87,8 @@ mod tests {
     fn usage_is_told_as_far_as_it_is_known() {
         check(Usage::default(), "-");
         check(Usage { turns: 1, ..Usage::default() }, "1 turn");
-        let usage = Usage { turns: 12, input_tokens: 30_000, output_tokens: 4_567, ..Usage::default() };
+        let usage =
+            Usage { turns: 12, input_tokens: 30_000, output_tokens: 4_567, ..Usage::default() };
         check(usage, "12 turns, 34.5k tokens");
         check(
             Usage { cache_read_tokens: 1_960_000, cost_usd_micros: 1_234_567, ..usage },

@@ -87,7 +87,8 @@ impl AgentCommand {
             }
             Self::Set { agent, edit } => {
                 let form = edit.form;
-                let agent: AgentBody = client.patch(&format!("/agents/{agent}"), &edit.request(None)?).await?;
+                let agent: AgentBody =
+                    client.patch(&format!("/agents/{agent}"), &edit.request(None)?).await?;
                 if form.json {
                     return print_json(&agent);
                 }

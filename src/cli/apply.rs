@@ -8,12 +8,20 @@ use super::output::{Form, print_json, print_line};
 use crate::config::{Environment, manifest};
 use crate::service::{Applied, AppliedAs, Wanted};
 
-pub(super) async fn apply(client: &Client, path: &Path, environment: &Environment, form: Form) -> Result<(), CliError> {
+pub(super) async fn apply(
+    client: &Client,
+    path: &Path,
+    environment: &Environment,
+    form: Form,
+) -> Result<(), CliError> {
     let manifest = manifest::load(path, environment).map_err(CliError::Configuration)?;
     for project in &manifest.projects {
         let directory = &project.working_directory.value;
         if !directory.is_dir() {
-            eprintln!("agent-coordinator: warning: there is no folder {} (yet)", directory.display());
+            eprintln!(
+                "agent-coordinator: warning: there is no folder {} (yet)",
+                directory.display()
+            );
         }
     }
     let answer = client.post_or_problem::<Vec<Applied>>("/apply", &Wanted::from(&manifest)).await?;
@@ -45,10 +53,11 @@ pub(super) async fn apply(client: &Client, path: &Path, environment: &Environmen
 /// `tasks.tsk_form.dependencies.0` in its parts. An id may hold dots; sections and keys don't.
 fn split(path: &str) -> (&str, &str, Option<(&str, Option<usize>)>) {
     let (section, rest) = path.split_once('.').unwrap_or((path, ""));
-    let (rest, index) = match rest.rsplit_once('.').map(|(before, last)| (before, last.parse().ok())) {
-        Some((before, Some(index))) => (before, Some(index)),
-        _ => (rest, None),
-    };
+    let (rest, index) =
+        match rest.rsplit_once('.').map(|(before, last)| (before, last.parse().ok())) {
+            Some((before, Some(index))) => (before, Some(index)),
+            _ => (rest, None),
+        };
     match rest.rsplit_once('.') {
         Some((id, key)) => (section, id, Some((key, index))),
         None => (section, rest, None),
@@ -61,7 +70,10 @@ mod tests {
 
     #[test]
     fn paths_come_apart_at_the_right_dots() {
-        assert_eq!(split("tasks.tsk.1.dependencies.0"), ("tasks", "tsk.1", Some(("dependencies", Some(0)))));
+        assert_eq!(
+            split("tasks.tsk.1.dependencies.0"),
+            ("tasks", "tsk.1", Some(("dependencies", Some(0))))
+        );
         assert_eq!(split("tasks.tsk_form.parent"), ("tasks", "tsk_form", Some(("parent", None))));
     }
 }

@@ -33,8 +33,13 @@ pub(super) async fn run(
     client_gone: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
     let mut client_gone = std::pin::pin!(client_gone);
-    let mut bridge =
-        Bridge { socket, input: BufReader::new(input), output, unanswered: BTreeMap::new(), unsent: Vec::new() };
+    let mut bridge = Bridge {
+        socket,
+        input: BufReader::new(input),
+        output,
+        unanswered: BTreeMap::new(),
+        unsent: Vec::new(),
+    };
     while bridge.has_line().await? {
         let stream = match connect(&bridge.socket).await {
             Ok(stream) => stream,
@@ -46,7 +51,9 @@ pub(super) async fn run(
         if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
             return bridge.say_what_was_lost().await;
         }
-        eprintln!("agent-coordinator mcp: the server closed the connection; the next line will open another");
+        eprintln!(
+            "agent-coordinator mcp: the server closed the connection; the next line will open another"
+        );
         bridge.say_what_was_lost().await?;
     }
     Ok(())
@@ -155,7 +162,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     }
 
     fn note_answer(&mut self, line: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            return;
+        };
         for message in messages(&message) {
             if let (Some(id), None) = (message.get("id"), message.get("method")) {
                 self.unanswered.remove(&id.to_string());
@@ -168,7 +177,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         // Nobody waits for the answer to a line that was no request.
         let calls = std::mem::take(&mut self.unanswered).into_values().filter(|id| !id.is_null());
         for id in calls {
-            let message = "the connection to the coordinator was lost before the answer came; call again";
+            let message =
+                "the connection to the coordinator was lost before the answer came; call again";
             let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": message } });
             self.output.write_all(format!("{error}\n").as_bytes()).await?;
         }
@@ -189,7 +199,10 @@ async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
         match UnixStream::connect(socket).await {
             Ok(stream) => return Ok(stream),
             Err(_) if pause == FIRST_PAUSE => {
-                eprintln!("agent-coordinator mcp: no server at {} yet; waiting for it", socket.display());
+                eprintln!(
+                    "agent-coordinator mcp: no server at {} yet; waiting for it",
+                    socket.display()
+                );
                 tokio::time::sleep(pause).await;
             }
             Err(error) if Instant::now() + pause > give_up_at => {
@@ -230,7 +243,13 @@ mod tests {
             let (input, bridge_input) = duplex(64);
             let (bridge_output, output) = duplex(64);
             let bridge = tokio::spawn(run(socket, bridge_input, bridge_output, pending()));
-            Self { _folder: folder, listener, input: Some(input), output: BufReader::new(output), bridge }
+            Self {
+                _folder: folder,
+                listener,
+                input: Some(input),
+                output: BufReader::new(output),
+                bridge,
+            }
         }
 
         async fn accept(&self) -> BufReader<UnixStream> {
@@ -260,7 +279,10 @@ mod tests {
     #[tokio::test]
     async fn bytes_go_through_as_they_are() {
         let mut bed = Bed::new();
-        let request = format!("{{ \"id\" :1,\"method\":\"x\",\"big\":\"{}é\u{1f600}\" }}\r\n", "y".repeat(100_000));
+        let request = format!(
+            "{{ \"id\" :1,\"method\":\"x\",\"big\":\"{}é\u{1f600}\" }}\r\n",
+            "y".repeat(100_000)
+        );
         let mut input = bed.input.take().unwrap();
         let (sent, mut server) = tokio::join!(input.write_all(request.as_bytes()), async {
             let mut server = bed.accept().await;
@@ -331,7 +353,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stays_away_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let ended = run(folder.path().join("mcp.sock"), io::Cursor::new(b"a line\n"), Vec::new(), pending()).await;
+        let ended = run(
+            folder.path().join("mcp.sock"),
+            io::Cursor::new(b"a line\n"),
+            Vec::new(),
+            pending(),
+        )
+        .await;
         assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
     }
 

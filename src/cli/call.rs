@@ -63,10 +63,18 @@ pub(super) struct CallArguments {
 }
 
 impl CallArguments {
-    pub(super) fn call(self, environment: &Environment, server: &ServerAddress) -> Result<(), CliError> {
+    pub(super) fn call(
+        self,
+        environment: &Environment,
+        server: &ServerAddress,
+    ) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
         // An agent outlives a restart of its server, and so do its words; a person wants to know at once.
-        let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() { AGENTS_PATIENCE } else { Duration::ZERO };
+        let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() {
+            AGENTS_PATIENCE
+        } else {
+            Duration::ZERO
+        };
         let result = exchange(server, &self.tool, arguments, patience)?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
@@ -74,7 +82,12 @@ impl CallArguments {
             Some(field) if !is_error => match answer.get(field) {
                 Some(Value::String(text)) => print_answer(text)?,
                 Some(value) => print_answer(&value.to_string())?,
-                None => return Err(CliError::Failed(format!("the answer of {} has no field `{field}`", self.tool))),
+                None => {
+                    return Err(CliError::Failed(format!(
+                        "the answer of {} has no field `{field}`",
+                        self.tool
+                    )));
+                }
             },
             // Whoever asks for one field takes what is printed for it.
             Some(_) => {}
@@ -97,15 +110,21 @@ impl CallArguments {
             }
             Some(text) => text.to_owned(),
         };
-        serde_json::from_str(&text)
-            .map_err(|error| CliError::Usage(format!("the arguments of {} are no JSON object: {error}", self.tool)))
+        serde_json::from_str(&text).map_err(|error| {
+            CliError::Usage(format!("the arguments of {} are no JSON object: {error}", self.tool))
+        })
     }
 }
 
 /// The arguments with what the environment knows.
-fn complete(tool: &str, mut arguments: Map<String, Value>, environment: &Environment) -> Map<String, Value> {
+fn complete(
+    tool: &str,
+    mut arguments: Map<String, Value>,
+    environment: &Environment,
+) -> Map<String, Value> {
     let mut add = |name: &str, variable: &str| {
-        if let (false, Some(value)) = (arguments.contains_key(name), environment.variable(variable)) {
+        if let (false, Some(value)) = (arguments.contains_key(name), environment.variable(variable))
+        {
             arguments.insert(name.to_owned(), value.into());
         }
     };
@@ -129,7 +148,8 @@ fn exchange(
     patience: Duration,
 ) -> Result<Value, CliError> {
     let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let request =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
     let give_up_at = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -159,15 +179,23 @@ enum Lost {
     Answer(CliError),
 }
 
-fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
+fn connect_and_ask(
+    socket: &Path,
+    tool: &str,
+    request: &str,
+) -> Result<Result<Value, CliError>, Lost> {
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             Lost::Connection(CliError::NoDaemon { at: socket.display().to_string() })
         }
-        _ => Lost::Connection(CliError::Failed(format!("could not reach the server at {}: {error}", socket.display()))),
+        _ => Lost::Connection(CliError::Failed(format!(
+            "could not reach the server at {}: {error}",
+            socket.display()
+        ))),
     })?;
-    let lost =
-        |error: std::io::Error| Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")));
+    let lost = |error: std::io::Error| {
+        Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")))
+    };
     // A server without room for the connection says so before it closes, perhaps without taking the request.
     let written = writeln!(stream, "{request}");
     for line in BufReader::new(stream).lines() {
@@ -187,11 +215,16 @@ fn connect_and_ask(socket: &Path, tool: &str, request: &str) -> Result<Result<Va
 fn no_room(message: &[u8]) -> Option<String> {
     let message: Value = serde_json::from_slice(message).ok()?;
     let error = message.get("error").filter(|error| error["code"] == NO_ROOM)?;
-    message.get("id")?.is_null().then(|| error["message"].as_str().unwrap_or("the server has no room").to_owned())
+    message
+        .get("id")?
+        .is_null()
+        .then(|| error["message"].as_str().unwrap_or("the server has no room").to_owned())
 }
 
 fn unanswered(tool: &str) -> Lost {
-    Lost::Answer(CliError::Failed(format!("the server closed the connection without answering {tool}")))
+    Lost::Answer(CliError::Failed(format!(
+        "the server closed the connection without answering {tool}"
+    )))
 }
 
 /// The answer in a message of the server; `None` if it is something else.
@@ -215,9 +248,13 @@ fn read(tool: &str, message: &[u8]) -> Option<Result<Value, CliError>> {
 
 /// The same over HTTP.
 fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
-    let failed =
-        |error: &dyn std::fmt::Display| Lost::Connection(CliError::Failed(format!("could not use HTTP: {error}")));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        Lost::Connection(CliError::Failed(format!("could not use HTTP: {error}")))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&error))?;
     let door = HttpDoor::new(url).map_err(|error| failed(&error))?;
     let mut answer = None;
     let take = |message: Vec<u8>| answer = read(tool, &message).or(answer.take());
@@ -226,9 +263,9 @@ fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>,
         Err(http_door::Lost::Connection(problem)) => {
             Err(Lost::Connection(CliError::NoDaemon { at: format!("{url} ({problem})") }))
         }
-        Err(http_door::Lost::Answer(problem)) => {
-            Err(Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {problem}"))))
-        }
+        Err(http_door::Lost::Answer(problem)) => Err(Lost::Answer(CliError::Failed(format!(
+            "the server did not answer {tool}: {problem}"
+        )))),
     }
 }
 

@@ -92,7 +92,9 @@ impl ChatArguments {
         match (self.command, self.chat) {
             (Some(command), _) => command.run(client).await,
             (None, Some(chat)) => chat.talk(client).await,
-            (None, None) => Err(CliError::Usage("expected AGENT and PROJECT, or a command".to_owned())),
+            (None, None) => {
+                Err(CliError::Usage("expected AGENT and PROJECT, or a command".to_owned()))
+            }
         }
     }
 }
@@ -113,11 +115,15 @@ impl ChatCommand {
                 if form.json {
                     print_json(&closed)
                 } else {
-                    print_line(&format!("the chat with {} in {} is closed", chat.agent, chat.project))
+                    print_line(&format!(
+                        "the chat with {} in {} is closed",
+                        chat.agent, chat.project
+                    ))
                 }
             }
             Self::Send { chat, content, form } => {
-                let content = if content == "-" { io::read_to_string(io::stdin())? } else { content };
+                let content =
+                    if content == "-" { io::read_to_string(io::stdin())? } else { content };
                 let said = chat.say(client, new_id(), content).await?;
                 if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
             }
@@ -131,9 +137,18 @@ impl ChatCommand {
             Self::Follow { chat, after, form } => {
                 let after = match after {
                     Some(after) => Some(after),
-                    None => chat.read(client, None, 1, 0).await?.messages.pop().map(|message| message.id),
+                    None => chat
+                        .read(client, None, 1, 0)
+                        .await?
+                        .messages
+                        .pop()
+                        .map(|message| message.id),
                 };
-                let print = if form.json { |message: &MessageBody| print_json_line(message) } else { print_message };
+                let print = if form.json {
+                    |message: &MessageBody| print_json_line(message)
+                } else {
+                    print_message
+                };
                 chat.follow(client, after, print).await
             }
         }
@@ -145,7 +160,12 @@ impl Chat {
         format!("/projects/{}/agents/{}/chat/{what}", self.project, self.agent)
     }
 
-    async fn say(&self, client: &Client, id: MessageId, content: String) -> Result<MessageBody, CliError> {
+    async fn say(
+        &self,
+        client: &Client,
+        id: MessageId,
+        content: String,
+    ) -> Result<MessageBody, CliError> {
         client.post(&self.path("messages"), &MessageRequest { id: Some(id), content }).await
     }
 
@@ -219,8 +239,11 @@ fn new_id() -> MessageId {
 
 /// When, who, and what, its further lines indented: no text of a message looks like the beginning of another.
 fn print_message(message: &MessageBody) -> Result<(), CliError> {
-    let content: String =
-        message.content.chars().filter(|letter| matches!(letter, '\n' | '\t') || !is_unprintable(*letter)).collect();
+    let content: String = message
+        .content
+        .chars()
+        .filter(|letter| matches!(letter, '\n' | '\t') || !is_unprintable(*letter))
+        .collect();
     print_line(&format!(
         "{} {}: {}",
         message.created_at,

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use super::output::print_line;
 use crate::app;
-use crate::config::{CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest};
-use crate::domain::{CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress};
+use crate::config::{
+    CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest,
+};
+use crate::domain::{
+    CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
+};
 use crate::provider::{LaunchRequest, Providers};
 
 /// Shorter values are words or numbers; what begins with a slash is a path.
@@ -16,11 +20,14 @@ const MIN_SECRET: usize = 6;
 pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
     let config = &loaded.config;
     let manifest = match &config.manifest {
-        Some(path) => Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?)),
+        Some(path) => {
+            Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?))
+        }
         None => None,
     };
     // Before anything is called correct.
-    app::check_users(config).map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
+    app::check_users(config)
+        .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     match &loaded.source {
         Some(path) => print_line(&format!("{}: correct", path.display()))?,
         None => print_line("no configuration file found: all settings have their defaults")?,
@@ -41,9 +48,12 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         print_line(&format!("warning: {warning}"))?;
     }
     let kept_port = app::kept_port(&config.state_dir).map_err(|error| {
-        CliError::File(format!("agent-coordinator: could not read the kept port for HTTP: {error}\n"))
+        CliError::File(format!(
+            "agent-coordinator: could not read the kept port for HTTP: {error}\n"
+        ))
     })?;
-    let url = config.http.expected_address(kept_port).map(|address| format!("http://{address}/mcp"));
+    let url =
+        config.http.expected_address(kept_port).map(|address| format!("http://{address}/mcp"));
     let http = match &url {
         Some(url) if config.http.agents => url.clone(),
         Some(url) => format!("{url} (not for agents)"),
@@ -54,7 +64,9 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         print_line(&format!("server of `supervise`: {}", config.server))?;
     }
     if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
-        print_line("warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only")?;
+        print_line(
+            "warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only",
+        )?;
     }
     let secrets = app::secrets(config, manifest.as_ref().map(|(_, manifest)| manifest));
     for setting in secrets.too_short() {
@@ -76,31 +88,48 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         users: app::users(config),
         users_files: app::users_files(config),
     };
-    let agents = manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
+    let agents =
+        manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
-    let in_need = names_of(&ai_types, &providers).into_iter().filter(|name| providers.http_need(name).is_some());
+    let in_need = names_of(&ai_types, &providers)
+        .into_iter()
+        .filter(|name| providers.http_need(name).is_some());
     let in_need: Vec<&str> = in_need.collect();
     if providers.mcp_url.is_none() && !in_need.is_empty() {
         let setting = if config.http.agents { "http.listen" } else { "http.agents" };
-        print_line(&format!("warning: `{setting}` is off, and these providers need HTTP: {}", in_need.join(", ")))?;
+        print_line(&format!(
+            "warning: `{setting}` is off, and these providers need HTTP: {}",
+            in_need.join(", ")
+        ))?;
     }
     let Described { lines, cant_start } = describe_all(&ai_types, &providers);
     for line in lines {
         print_line(&masked(line, environment))?;
     }
     let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
-    let kept: Vec<&str> =
-        agents.iter().filter(|agent| is_kept(&agent.ai_type)).map(|agent| agent.id.value.as_str()).collect();
+    let kept: Vec<&str> = agents
+        .iter()
+        .filter(|agent| is_kept(&agent.ai_type))
+        .map(|agent| agent.id.value.as_str())
+        .collect();
     if !kept.is_empty() {
         let agents = kept.join(", ");
-        return Err(CliError::Failed(format!("no program to start these agents of the manifest with: {agents}")));
+        return Err(CliError::Failed(format!(
+            "no program to start these agents of the manifest with: {agents}"
+        )));
     }
     // Those of presets are there without being asked for.
-    let configured: Vec<&str> =
-        config.providers.keys().map(String::as_str).filter(|name| cant_start.contains(*name)).collect();
+    let configured: Vec<&str> = config
+        .providers
+        .keys()
+        .map(String::as_str)
+        .filter(|name| cant_start.contains(*name))
+        .collect();
     if !configured.is_empty() {
         let names = configured.join(", ");
-        return Err(CliError::Failed(format!("these providers of the configuration are not startable: {names}")));
+        return Err(CliError::Failed(format!(
+            "these providers of the configuration are not startable: {names}"
+        )));
     }
     Ok(())
 }
@@ -135,7 +164,9 @@ fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     let mut described = Described::default();
     if names.is_empty() {
         let presets = Preset::ALL.map(|(name, _)| name).join(", ");
-        described.lines.push(format!("no ai_providers: agents are started by the presets of these names: {presets}"));
+        described.lines.push(format!(
+            "no ai_providers: agents are started by the presets of these names: {presets}"
+        ));
         for (name, _) in Preset::ALL {
             described.add(name, providers, Absent::IsNotShown);
         }
@@ -144,7 +175,9 @@ fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     for ai_type in ai_types {
         let (name, _) = providers.find(ai_type);
         if name != *ai_type {
-            described.lines.push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
+            described
+                .lines
+                .push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
         }
     }
     for name in names {
@@ -159,12 +192,17 @@ fn masked(line: String, environment: &Environment) -> String {
     let mut secrets: Vec<_> = environment
         .variables()
         .filter(|(name, value)| {
-            value.len() >= MIN_SECRET && !value.starts_with('/') && !usual.passes(name) && line.contains(value.as_str())
+            value.len() >= MIN_SECRET
+                && !value.starts_with('/')
+                && !usual.passes(name)
+                && line.contains(value.as_str())
         })
         .collect();
     // Longer ones first: one may be part of another.
     secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-    secrets.into_iter().fold(line, |line, (name, value)| line.replace(&value, &format!("${{{name}}}")))
+    secrets
+        .into_iter()
+        .fold(line, |line, (name, value)| line.replace(&value, &format!("${{{name}}}")))
 }
 
 /// Whether the command is shown of a program that isn't there.
@@ -205,7 +243,10 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
             can_start = false;
             let path = command.environment.iter().find(|(name, _)| name == "PATH");
             lines.push(format!("  not startable: {error}"));
-            lines.push(format!("  looked in: {}", path.map_or("no PATH is set", |(_, path)| path.reveal())));
+            lines.push(format!(
+                "  looked in: {}",
+                path.map_or("no PATH is set", |(_, path)| path.reveal())
+            ));
             lines.extend(providers.installation(name).map(|how| format!("  to install it: {how}")));
             if absent == Absent::IsNotShown {
                 return (lines, can_start);
@@ -222,8 +263,11 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
             }
         });
     }
-    lines.extend(command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)));
-    let words = command.wrap.iter().chain(std::iter::once(&command.program)).chain(&command.arguments);
+    lines.extend(
+        command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)),
+    );
+    let words =
+        command.wrap.iter().chain(std::iter::once(&command.program)).chain(&command.arguments);
     let words: Vec<String> = words.map(|word| quoted(word)).collect();
     let variables: Vec<&str> = command.environment.iter().map(|(name, _)| name.as_str()).collect();
     let stdin = if command.stdin.is_some() { "the prompt" } else { "nothing" };
@@ -233,19 +277,29 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
     lines.push(format!("  variables: {}", variables.join(" ")));
     lines.extend(command.files.iter().map(|LaunchFile { path, content }| match content {
         FileContent::Text(text) => {
-            format!("  file {}: {}", path.display(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+            format!(
+                "  file {}: {}",
+                path.display(),
+                text.split_whitespace().collect::<Vec<_>>().join(" ")
+            )
         }
-        FileContent::Link(target) => format!("  link {}: {}", path.display(), target.display()),
+        FileContent::Link(target) => {
+            format!("  link {}: {}", path.display(), target.display())
+        }
     }));
     (lines, can_start)
 }
 
 /// For an entry in the seed's shape of a CLI that wants more than that.
 fn hint(provider: &ProviderConfig) -> Option<String> {
-    let CommandLine::Own { program, .. } = &provider.command_line else { return None };
+    let CommandLine::Own { program, .. } = &provider.command_line else {
+        return None;
+    };
     let program = Path::new(program).file_name()?.to_str()?;
     let (name, _) = Preset::ALL.into_iter().find(|(name, _)| *name == program)?;
-    Some(format!("  hint: `preset: {name}` would give it the coordinator's tools (docs/providers.md)"))
+    Some(format!(
+        "  hint: `preset: {name}` would give it the coordinator's tools (docs/providers.md)"
+    ))
 }
 
 /// A word as a shell would take it.
@@ -264,8 +318,12 @@ mod tests {
 
     #[test]
     fn values_of_variables_are_not_shown() {
-        let environment = Environment::new("/", [("API_KEY", "s3cret-value"), ("PATH", "/usr/bin"), ("N", "1")]);
+        let environment =
+            Environment::new("/", [("API_KEY", "s3cret-value"), ("PATH", "/usr/bin"), ("N", "1")]);
         let line = "  command: cli --api-key s3cret-value --path /usr/bin -n 1".to_owned();
-        assert_eq!(masked(line, &environment), "  command: cli --api-key ${API_KEY} --path /usr/bin -n 1");
+        assert_eq!(
+            masked(line, &environment),
+            "  command: cli --api-key ${API_KEY} --path /usr/bin -n 1"
+        );
     }
 }

@@ -29,16 +29,28 @@ impl Client {
         read(self.send(Method::GET, path, Bytes::new()).await?).await
     }
 
-    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CliError> {
         read(self.send(Method::POST, path, to_bytes(body)?).await?).await
     }
 
-    pub(super) async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+    pub(super) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CliError> {
         read(self.send(Method::PATCH, path, to_bytes(body)?).await?).await
     }
 
     /// A post whose answer has no body.
-    pub(super) async fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), CliError> {
+    pub(super) async fn post_only(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<(), CliError> {
         let response = self.send(Method::POST, path, to_bytes(body)?).await?;
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
     }
@@ -56,7 +68,11 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<Result<T, Problem>, CliError> {
         let response = self.send(Method::POST, path, to_bytes(body)?).await?;
-        if response.status().is_success() { Ok(Ok(read(response).await?)) } else { Ok(Err(refusal(response).await?)) }
+        if response.status().is_success() {
+            Ok(Ok(read(response).await?))
+        } else {
+            Ok(Err(refusal(response).await?))
+        }
     }
 
     /// Hands each piece of the body to `take` as it comes; the headers of the answer.
@@ -71,8 +87,9 @@ impl Client {
         }
         let (head, mut body) = response.into_parts();
         while let Some(frame) = body.frame().await {
-            let frame =
-                frame.map_err(|_| CliError::Failed("the daemon went away; when it is back, ask again".to_owned()))?;
+            let frame = frame.map_err(|_| {
+                CliError::Failed("the daemon went away; when it is back, ask again".to_owned())
+            })?;
             if let Some(data) = frame.data_ref() {
                 take(data)?;
             }
@@ -81,26 +98,38 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<UnixStream, CliError> {
-        let is_absent =
-            |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        let is_absent = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        };
         let failed = match UnixStream::connect(&self.socket).await {
             Ok(stream) => return Ok(stream),
-            Err(error) if is_absent(&error) => match UnixStream::connect(&self.coordinator_socket).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) if is_absent(&error) => {
-                    return Err(CliError::NoDaemon { at: self.socket.display().to_string() });
+            Err(error) if is_absent(&error) => {
+                match UnixStream::connect(&self.coordinator_socket).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) if is_absent(&error) => {
+                        return Err(CliError::NoDaemon { at: self.socket.display().to_string() });
+                    }
+                    Err(error) => (&self.coordinator_socket, error),
                 }
-                Err(error) => (&self.coordinator_socket, error),
-            },
+            }
             Err(error) => (&self.socket, error),
         };
         let (socket, error) = failed;
-        Err(CliError::Failed(format!("could not reach the daemon at {}: {error}", socket.display())))
+        Err(CliError::Failed(format!(
+            "could not reach the daemon at {}: {error}",
+            socket.display()
+        )))
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, CliError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, CliError> {
         let stream = self.connect().await?;
-        let broken = |error: hyper::Error| CliError::Failed(format!("the daemon did not answer: {error}"));
+        let broken =
+            |error: hyper::Error| CliError::Failed(format!("the daemon did not answer: {error}"));
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         tokio::spawn(connection);
@@ -129,7 +158,9 @@ async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Cl
         return Err(refusal(response).await?.into());
     }
     serde_json::from_slice(&collect(response).await?).map_err(|error| {
-        CliError::Failed(format!("the daemon's answer is not understood: {error}; is it another version?"))
+        CliError::Failed(format!(
+            "the daemon's answer is not understood: {error}; is it another version?"
+        ))
     })
 }
 

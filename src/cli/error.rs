@@ -44,7 +44,9 @@ impl CliError {
     /// Tells it on standard error, if anyone reads that.
     pub(super) fn print(&self) {
         let text = match self {
-            Self::Failed(text) | Self::Usage(text) => format!("agent-coordinator: {}", printable::lines(text)),
+            Self::Failed(text) | Self::Usage(text) => {
+                format!("agent-coordinator: {}", printable::lines(text))
+            }
             Self::NoDaemon { at } => format!(
                 "agent-coordinator: no daemon is running: nobody listens on {at}\n\
                  Start one with `agent-coordinator run` (or `serve`, `supervise`), or name its configuration with --config.",

@@ -59,8 +59,12 @@ impl EventsArguments {
 fn back(error: CliError) -> io::Error {
     match error {
         CliError::Hushed => io::ErrorKind::BrokenPipe.into(),
-        CliError::Failed(text) | CliError::Usage(text) | CliError::File(text) => io::Error::other(text),
-        CliError::NoDaemon { .. } | CliError::Configuration(_) => io::Error::other("the daemon went away"),
+        CliError::Failed(text) | CliError::Usage(text) | CliError::File(text) => {
+            io::Error::other(text)
+        }
+        CliError::NoDaemon { .. } | CliError::Configuration(_) => {
+            io::Error::other("the daemon went away")
+        }
     }
 }
 
@@ -68,7 +72,11 @@ fn back(error: CliError) -> io::Error {
 fn print(block: &str, json: bool) -> Result<(), CliError> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
     if field("event: ") == Some("reset") {
-        return if json { Ok(()) } else { print_line("some of what happened before is not kept any more") };
+        return if json {
+            Ok(())
+        } else {
+            print_line("some of what happened before is not kept any more")
+        };
     }
     let event = field("data: ").and_then(|data| serde_json::from_str::<EventBody>(data).ok());
     let Some(event) = event else { return Ok(()) };

@@ -33,7 +33,8 @@ impl ExecutionCommand {
         let Self::List { whose, task, open, form } = self;
         let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
         let query = whose.query(more.into_iter().flatten());
-        let executions: Vec<ExecutionItem> = parts(client, "/executions", query, whose.limit).await?;
+        let executions: Vec<ExecutionItem> =
+            parts(client, "/executions", query, whose.limit).await?;
         if form.json { print_json(&executions) } else { print_executions(&executions) }
     }
 }

@@ -58,11 +58,16 @@ struct Answer<'a> {
 }
 
 impl ForgeCommand {
-    pub(super) fn run(self, file: Option<&Path>, environment: &Environment) -> Result<(), CliError> {
+    pub(super) fn run(
+        self,
+        file: Option<&Path>,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match self {
             Self::Check { create_labels, form } => {
-                let missing = if create_labels { MissingLabels::Create } else { MissingLabels::Report };
+                let missing =
+                    if create_labels { MissingLabels::Create } else { MissingLabels::Report };
                 let config = super::load(file, environment)?.config;
                 report(&runtime.block_on(check_all(&config.forges, missing)), form)
             }
@@ -82,14 +87,20 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
     } else {
         print(reports)?;
     }
-    if is_good { Ok(()) } else { Err(CliError::Failed("not all is in order at the forges".to_owned())) }
+    if is_good {
+        Ok(())
+    } else {
+        Err(CliError::Failed("not all is in order at the forges".to_owned()))
+    }
 }
 
 /// All hosts at once, so that one that hangs delays no other; in the order of the configuration.
 async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
     let (hosts, interval) = (&forges.hosts, forges.write_interval);
-    let checks =
-        hosts.iter().enumerate().map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
+    let checks = hosts
+        .iter()
+        .enumerate()
+        .map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
     let mut checks: FuturesUnordered<_> = checks.collect();
     let mut reports = Vec::with_capacity(hosts.len());
     let mut patience = tokio::time::interval_at(tokio::time::Instant::now() + PATIENCE, PATIENCE);
@@ -114,11 +125,16 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-async fn check_one(host: &ForgeHost, write_interval: Duration, missing: MissingLabels) -> HostReport {
+async fn check_one(
+    host: &ForgeHost,
+    write_interval: Duration,
+    missing: MissingLabels,
+) -> HostReport {
     let mut report = match connect(host, write_interval) {
         Ok(forge) => check(host, &*forge, missing).await,
         Err(error) => {
-            let finding = Finding::problem(ErrorChain(&error).to_string(), "set `token` or `token_file`");
+            let finding =
+                Finding::problem(ErrorChain(&error).to_string(), "set `token` or `token_file`");
             HostReport::of(host, vec![finding])
         }
     };
@@ -136,7 +152,12 @@ fn print(reports: &[HostReport]) -> Result<(), CliError> {
     let mut add = |place: &str, findings: &[Finding], good: String| {
         let is_good = !findings.iter().any(|finding| finding.is_problem);
         if is_good {
-            table.add_row([output::plain(place), "ok".to_owned(), output::plain(&good), String::new()]);
+            table.add_row([
+                output::plain(place),
+                "ok".to_owned(),
+                output::plain(&good),
+                String::new(),
+            ]);
         }
         for finding in findings {
             let word = if finding.is_problem { "problem" } else { "note" };
@@ -167,7 +188,8 @@ fn of_host(report: &HostReport) -> String {
 }
 
 fn of_repository(report: &RepositoryReport) -> String {
-    let created: Vec<String> = report.labels_created.iter().map(|label| format!("`{label}`")).collect();
+    let created: Vec<String> =
+        report.labels_created.iter().map(|label| format!("`{label}`")).collect();
     if created.is_empty() {
         "rights, bot and labels are as they should be".to_owned()
     } else {

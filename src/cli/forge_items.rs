@@ -13,7 +13,9 @@ use crate::service::world::{SystemWorld, World};
 pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
     let mut told = Vec::new();
     for host in hosts {
-        let until = host.limited_until.map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
+        let until = host
+            .limited_until
+            .map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
         let error = host.last_error.as_ref().filter(|_| host.health != "ok");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
         let is_dry = if host.dry_run { ", dry run" } else { "" };
@@ -40,7 +42,8 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
         let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let mut owed = item.owed.join(", ");
         if let Some(error) = &item.last_error {
-            let again = item.retry_at.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
+            let again =
+                item.retry_at.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
             owed = format!("{owed}: {error}{again}");
         }
         rows.add_row([
@@ -57,8 +60,14 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
 }
 
 /// Lists items: those for which there is something to do, or those that are over.
-pub(super) async fn list(client: &Client, ended: bool, limit: usize, form: Form) -> Result<(), CliError> {
-    let items: Vec<ForgeItemBody> = client.get(&format!("/forge/items?ended={ended}&limit={limit}")).await?;
+pub(super) async fn list(
+    client: &Client,
+    ended: bool,
+    limit: usize,
+    form: Form,
+) -> Result<(), CliError> {
+    let items: Vec<ForgeItemBody> =
+        client.get(&format!("/forge/items?ended={ended}&limit={limit}")).await?;
     if form.json {
         return print_json(&items);
     }

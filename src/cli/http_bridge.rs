@@ -34,7 +34,8 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     output: O,
     client_gone: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
-    let door = HttpDoor::new(url).map_err(|error| CliError::Failed(format!("could not use HTTP: {error}")))?;
+    let door = HttpDoor::new(url)
+        .map_err(|error| CliError::Failed(format!("could not use HTTP: {error}")))?;
     let bridge = Arc::new(Bridge {
         door,
         output: tokio::sync::Mutex::new(output),
@@ -117,7 +118,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     ///
     /// # Errors
     /// When the output is closed, or the server stays away.
-    async fn carry(&self, line: &[u8], message: &Value, cancelled: &CancellationToken) -> Result<(), CliError> {
+    async fn carry(
+        &self,
+        line: &[u8],
+        message: &Value,
+        cancelled: &CancellationToken,
+    ) -> Result<(), CliError> {
         let give_up_at = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
         let lost = loop {
@@ -144,7 +150,10 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
                 Err(Lost::Answer(problem)) => break problem,
                 Err(Lost::Connection(_)) if Instant::now() + pause < give_up_at => {
                     if pause == FIRST_PAUSE {
-                        eprintln!("agent-coordinator mcp: no server at {} yet; waiting for it", self.door.url());
+                        eprintln!(
+                            "agent-coordinator mcp: no server at {} yet; waiting for it",
+                            self.door.url()
+                        );
                     }
                     if cancelled.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                         return Ok(());
@@ -156,7 +165,9 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         };
         eprintln!("agent-coordinator mcp: {}: {lost}", self.door.url());
         // A notification has nobody who waits.
-        let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else { return Ok(()) };
+        let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else {
+            return Ok(());
+        };
         let text = format!("no answer from the coordinator: {lost}");
         let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": text } });
         self.write(error.to_string().as_bytes()).await
@@ -175,8 +186,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     async fn write(&self, message: &[u8]) -> Result<(), CliError> {
         let mut output = self.output.lock().await;
         // A pretty-printed answer is still one line.
-        let line: Vec<u8> =
-            message.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).chain([b'\n']).collect();
+        let line: Vec<u8> = message
+            .iter()
+            .copied()
+            .filter(|byte| !matches!(byte, b'\n' | b'\r'))
+            .chain([b'\n'])
+            .collect();
         output.write_all(&line).await?;
         output.flush().await?;
         Ok(())

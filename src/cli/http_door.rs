@@ -67,12 +67,17 @@ impl HttpDoor {
             if was_none { Lost::Connection(text) } else { Lost::Answer(text) }
         })?;
         let status = response.status();
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
         let is_stream = kind.starts_with("text/event-stream");
         let mut body = response.bytes_stream();
         let mut buffer = Vec::new();
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|error| Lost::Answer(ErrorChain(&error.without_url()).to_string()))?;
+            let piece = piece
+                .map_err(|error| Lost::Answer(ErrorChain(&error.without_url()).to_string()))?;
             buffer.extend_from_slice(&piece);
             if buffer.len() > MAX_MESSAGE {
                 return Err(Lost::Answer(format!("an answer of more than {MAX_MESSAGE} bytes")));
@@ -100,23 +105,32 @@ fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> 
     let message: Value = serde_json::from_slice(message).unwrap_or(Value::Null);
     let params = &message["params"];
     let version = params["_meta"][VERSION_IN_META].as_str().or(agreed);
-    let Some(version) = version.filter(|version| version.bytes().all(|byte| byte.is_ascii_graphic())) else {
+    let Some(version) =
+        version.filter(|version| version.bytes().all(|byte| byte.is_ascii_graphic()))
+    else {
         return Vec::new();
     };
     let mut headers = vec![("mcp-protocol-version", version.to_owned())];
     if version >= STANDARD_HEADERS {
-        let texts = [("mcp-method", message["method"].as_str()), ("mcp-name", params["name"].as_str())];
+        let texts =
+            [("mcp-method", message["method"].as_str()), ("mcp-name", params["name"].as_str())];
         let plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        headers.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text.filter(plain)?.to_owned()))));
+        headers.extend(
+            texts
+                .into_iter()
+                .filter_map(|(name, text)| Some((name, text.filter(plain)?.to_owned()))),
+        );
     }
     headers
 }
 
 /// The data of the first whole event of a stream, and how many bytes it took.
 fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let end_of = |end: &[u8]| Some((buffer.windows(end.len()).position(|window| window == end)?, end.len()));
+    let end_of =
+        |end: &[u8]| Some((buffer.windows(end.len()).position(|window| window == end)?, end.len()));
     let (at, n_end) = [end_of(b"\n\n"), end_of(b"\r\n\r\n")].into_iter().flatten().min()?;
-    let lines = buffer[..at].split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
+    let lines =
+        buffer[..at].split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
     let data: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii).collect();
     Some((data.join(&b'\n'), at + n_end))
 }
@@ -124,7 +138,8 @@ fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
 /// Whether `body` is the protocol's own error about `message`: then that is the answer, whatever the status. A notification has
 /// none.
 fn is_error_about(message: &[u8], body: &[u8]) -> bool {
-    let [message, body] = [message, body].map(|text| serde_json::from_slice(text).unwrap_or(Value::Null));
+    let [message, body] =
+        [message, body].map(|text| serde_json::from_slice(text).unwrap_or(Value::Null));
     let is_notification = message.get("method").is_some() && message.get("id").is_none();
     !is_notification && body["error"].is_object() && body["id"] == message["id"]
 }
@@ -164,7 +179,10 @@ mod tests {
         // Nobody would take these for an answer to what they asked.
         assert!(!is_error_about(request, of_none) && !is_error_about(b"garbage", of_one));
         assert!(!is_error_about(notification, of_none));
-        assert!(!is_error_about(b"garbage", br#"{"status":400,"detail":"no"}"#) && !is_error_about(request, b""));
+        assert!(
+            !is_error_about(b"garbage", br#"{"status":400,"detail":"no"}"#)
+                && !is_error_about(request, b"")
+        );
     }
 
     #[test]
@@ -181,7 +199,8 @@ mod tests {
         use tokio::io::AsyncReadExt as _;
 
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let door = HttpDoor::new(&format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();
+        let door =
+            HttpDoor::new(&format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 4096]).await.unwrap();

@@ -20,9 +20,14 @@ pub(super) struct LoginArguments {
 }
 
 impl LoginArguments {
-    pub(super) async fn run(self, client: &Client, environment: &Environment) -> Result<(), CliError> {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         let name = self.name.or_else(|| user_of(environment));
-        let login: LoginBody = client.post("/logins", &LoginRequest { name, role: Some(self.role) }).await?;
+        let login: LoginBody =
+            client.post("/logins", &LoginRequest { name, role: Some(self.role) }).await?;
         // The link alone: it is opened, copied, piped.
         if self.form.json { print_json(&login) } else { print_line(&login.url) }
     }

@@ -38,7 +38,9 @@ impl LogsArguments {
             let found: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
             if found.agent_id != *agent || found.project_id != *project {
                 let (agent, project) = (found.agent_id, found.project_id);
-                return Err(CliError::Failed(format!("launch {launch} is one of {agent} in {project}")));
+                return Err(CliError::Failed(format!(
+                    "launch {launch} is one of {agent} in {project}"
+                )));
             }
             launch.clone()
         } else {
@@ -46,7 +48,11 @@ impl LogsArguments {
             let query = format!("/launches?agent={agent}&project={project}&limit=1{purpose}");
             let newest: Vec<LaunchBody> = client.get(&query).await?;
             let newest = newest.into_iter().next();
-            newest.ok_or_else(|| CliError::Failed(format!("{agent} has not been started in {project}")))?.launch_id
+            newest
+                .ok_or_else(|| {
+                    CliError::Failed(format!("{agent} has not been started in {project}"))
+                })?
+                .launch_id
         };
         let mut stdout = io::stdout().lock();
         let mut shown = match (stdout.is_terminal(), self.raw, self.readable) {
@@ -57,8 +63,12 @@ impl LogsArguments {
         let headers = client
             .stream(&format!("/launches/{launch}/output?follow={}", self.follow), |piece| {
                 match &mut shown {
-                    Shown::InWords(lines) => stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?,
-                    Shown::Printable(for_terminal) => stdout.write_all(for_terminal.shown(piece).as_bytes())?,
+                    Shown::InWords(lines) => {
+                        stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?
+                    }
+                    Shown::Printable(for_terminal) => {
+                        stdout.write_all(for_terminal.shown(piece).as_bytes())?
+                    }
                     Shown::AsPrinted => stdout.write_all(piece)?,
                 }
                 stdout.flush()
@@ -73,7 +83,9 @@ impl LogsArguments {
             eprintln!("agent-coordinator: of the end of this agent: {}", hint_in_words(hint));
         }
         if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
-            eprintln!("agent-coordinator: this is the end of it; the whole output is on its coordinator's host");
+            eprintln!(
+                "agent-coordinator: this is the end of it; the whole output is on its coordinator's host"
+            );
         }
         Ok(())
     }
@@ -99,7 +111,9 @@ fn in_words(read: impl FnOnce(&mut dyn FnMut(&str))) -> String {
 
 /// A line of an agent CLI as the lines a person reads, perhaps none; any other as it is.
 fn readable(line: &str) -> String {
-    let Some(facts) = recognise(line, None) else { return printable::line(line).into_owned() + "\n" };
+    let Some(facts) = recognise(line, None) else {
+        return printable::line(line).into_owned() + "\n";
+    };
     facts.into_iter().filter_map(words).fold(String::new(), |text, words| text + &words + "\n")
 }
 
@@ -107,9 +121,13 @@ fn words(fact: OutputFact) -> Option<String> {
     match fact {
         OutputFact::Did(text) => Some(text),
         OutputFact::Got(text) => Some(format!("  > {text}")),
-        OutputFact::Failed(Failure { class, resets_at: Some(at) }) => Some(format!("! {class} until {at}")),
+        OutputFact::Failed(Failure { class, resets_at: Some(at) }) => {
+            Some(format!("! {class} until {at}"))
+        }
         OutputFact::Failed(Failure { class, resets_at: None }) => Some(format!("! {class}")),
-        OutputFact::Total { usage, .. } => Some(format!("= {}", used(UsageBody::of(usage).as_ref()))),
+        OutputFact::Total { usage, .. } => {
+            Some(format!("= {}", used(UsageBody::of(usage).as_ref())))
+        }
         OutputFact::Step { .. } | OutputFact::LoginRefused | OutputFact::Recovered => None,
     }
 }

@@ -20,14 +20,17 @@ pub(super) struct Form {
 
 /// Prints `answer` as JSON. The keys of the API are in camelCase; here, as in the configuration, they are in snake_case.
 pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
-    let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
-    let text = serde_json::to_string_pretty(&snake_keys(value)).map_err(|error| CliError::Failed(error.to_string()))?;
+    let value =
+        serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&snake_keys(value))
+        .map_err(|error| CliError::Failed(error.to_string()))?;
     print_line(&printable::json(&text))
 }
 
 /// The same on one line, for those who read line by line.
 pub(super) fn print_json_line(answer: &impl Serialize) -> Result<(), CliError> {
-    let value = serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
+    let value =
+        serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
     print_line(&printable::json(&snake_keys(value).to_string()))
 }
 
@@ -48,9 +51,9 @@ pub(super) fn print_answer(text: &str) -> Result<(), CliError> {
 
 fn snake_keys(value: Value) -> Value {
     match value {
-        Value::Object(object) => {
-            Value::Object(object.into_iter().map(|(key, value)| (snake(&key), snake_keys(value))).collect())
-        }
+        Value::Object(object) => Value::Object(
+            object.into_iter().map(|(key, value)| (snake(&key), snake_keys(value))).collect(),
+        ),
         Value::Array(array) => Value::Array(array.into_iter().map(snake_keys).collect()),
         other => other,
     }
@@ -113,6 +116,9 @@ mod tests {
     #[test]
     fn keys_are_printed_in_snake_case_and_values_as_they_are() {
         let value = serde_json::json!({ "launchId": "lchId", "list": [{ "aB": 1 }] });
-        assert_eq!(snake_keys(value), serde_json::json!({ "launch_id": "lchId", "list": [{ "a_b": 1 }] }));
+        assert_eq!(
+            snake_keys(value),
+            serde_json::json!({ "launch_id": "lchId", "list": [{ "a_b": 1 }] })
+        );
     }
 }

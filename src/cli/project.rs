@@ -65,7 +65,11 @@ pub(super) struct ProjectEditArguments {
 }
 
 impl ProjectCommand {
-    pub(super) async fn run(self, client: &Client, environment: &Environment) -> Result<(), CliError> {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         match self {
             Self::List { form } => {
                 let projects: Vec<ProjectBody> = client.get("/projects").await?;
@@ -87,7 +91,8 @@ impl ProjectCommand {
             Self::Set { project, edit, unassign } => {
                 let form = edit.form;
                 let request = edit.request(None, unassign, environment);
-                let project: ProjectBody = client.patch(&format!("/projects/{project}"), &request).await?;
+                let project: ProjectBody =
+                    client.patch(&format!("/projects/{project}"), &request).await?;
                 if form.json { print_json(&project) } else { print_project(&project) }
             }
         }
@@ -95,10 +100,19 @@ impl ProjectCommand {
 }
 
 impl ProjectEditArguments {
-    fn request(self, id: Option<ProjectId>, unassign: Vec<AgentId>, environment: &Environment) -> ProjectRequest {
-        let directory = self.directory.map(|directory| environment.working_directory().join(directory));
+    fn request(
+        self,
+        id: Option<ProjectId>,
+        unassign: Vec<AgentId>,
+        environment: &Environment,
+    ) -> ProjectRequest {
+        let directory =
+            self.directory.map(|directory| environment.working_directory().join(directory));
         if let Some(missing) = directory.as_ref().filter(|directory| !directory.is_dir()) {
-            let warning = format!("agent-coordinator: warning: there is no folder {} (yet)", missing.display());
+            let warning = format!(
+                "agent-coordinator: warning: there is no folder {} (yet)",
+                missing.display()
+            );
             let _ = writeln!(std::io::stderr(), "{warning}");
         }
         ProjectRequest {
@@ -128,7 +142,14 @@ fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
 
 fn print_project(project: &ProjectBody) -> Result<(), CliError> {
     print_line(&format!("{}  {}", project.id, plain(&project.name)))?;
-    print_line(&format!("{}, in {}", project.status, plain(&project.working_directory.to_string_lossy())))?;
+    print_line(&format!(
+        "{}, in {}",
+        project.status,
+        plain(&project.working_directory.to_string_lossy())
+    ))?;
     let agents: Vec<&str> = project.agents.iter().map(AgentId::as_str).collect();
-    print_line(&format!("agents: {}", if agents.is_empty() { "none".to_owned() } else { agents.join(", ") }))
+    print_line(&format!(
+        "agents: {}",
+        if agents.is_empty() { "none".to_owned() } else { agents.join(", ") }
+    ))
 }

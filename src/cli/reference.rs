@@ -30,6 +30,7 @@ pub(super) fn man(folder: Option<&Path>) -> Result<(), CliError> {
     if !folder.is_dir() {
         return Err(CliError::Failed(format!("there is no folder {}", folder.display())));
     }
-    clap_mangen::generate_to(Arguments::command(), folder)
-        .map_err(|error| CliError::Failed(format!("could not write into {}: {error}", folder.display())))
+    clap_mangen::generate_to(Arguments::command(), folder).map_err(|error| {
+        CliError::Failed(format!("could not write into {}: {error}", folder.display()))
+    })
 }

@@ -11,14 +11,19 @@ pub(super) async fn reload(client: &Client, form: Form) -> Result<(), CliError> 
         Ok(reloaded) => reloaded,
         Err(problem) if problem.code == INVALID_CONFIGURATION => {
             let report = problem.detail.trim_end();
-            return Err(CliError::File(format!("{report}\nThe daemon goes on with the last good one.")));
+            return Err(CliError::File(format!(
+                "{report}\nThe daemon goes on with the last good one."
+            )));
         }
         Err(problem) => return Err(problem.into()),
     };
     if form.json {
         return print_json(&reloaded);
     }
-    let read = reloaded.file.as_ref().map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+    let read = reloaded
+        .file
+        .as_ref()
+        .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     let n_changes = reloaded.changes.len();
     let settings = if n_changes == 1 { "setting" } else { "settings" };
     print_line(&match n_changes {
@@ -26,7 +31,9 @@ pub(super) async fn reload(client: &Client, form: Form) -> Result<(), CliError> 
         n if reloaded.is_news() => format!("{read}: {n} {settings} changed"),
         n => {
             let since = ago(reloaded.since, reloaded.at);
-            format!("{read}: nothing is different since it was read {since} ago, when {n} {settings} had changed")
+            format!(
+                "{read}: nothing is different since it was read {since} ago, when {n} {settings} had changed"
+            )
         }
     })?;
     for change in &reloaded.changes {

@@ -22,7 +22,11 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     // First of all: it changes the environment, which is no business for a process with threads.
     let inherited = Inherited::take();
     let Loaded { config, source } = &loaded;
-    let guard = match telemetry::init(&config.log.level, line_form(&config.log), config.log.file.as_deref()) {
+    let guard = match telemetry::init(
+        &config.log.level,
+        line_form(&config.log),
+        config.log.file.as_deref(),
+    ) {
         Ok(guard) => guard,
         Err(error) => {
             let _ = writeln!(io::stderr(), "agent-coordinator: {}", telemetry::ErrorChain(&error));
@@ -42,7 +46,8 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     if let Err(error) = unblocked {
         tracing::warn!(%error, "could not unblock signals");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(N_WORKERS).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(N_WORKERS).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -57,7 +62,16 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        Box::pin(app::run(role, loaded, environment, &invocation, inherited?, signals, guard.level())).await
+        Box::pin(app::run(
+            role,
+            loaded,
+            environment,
+            &invocation,
+            inherited?,
+            signals,
+            guard.level(),
+        ))
+        .await
     });
     // Blocking work that still hangs must not keep the process.
     runtime.shutdown_background();

@@ -36,11 +36,13 @@ impl SessionCommand {
         match self {
             Self::List { whose, all, form } => {
                 let open = (!all).then(|| "open=true".to_owned());
-                let sessions: Vec<SessionBody> = parts(client, "/sessions", whose.query(open), whose.limit).await?;
+                let sessions: Vec<SessionBody> =
+                    parts(client, "/sessions", whose.query(open), whose.limit).await?;
                 if form.json { print_json(&sessions) } else { print_sessions(&sessions) }
             }
             Self::End { session, form } => {
-                let ended: SessionBody = client.post(&format!("/sessions/{session}"), &serde_json::Map::new()).await?;
+                let ended: SessionBody =
+                    client.post(&format!("/sessions/{session}"), &serde_json::Map::new()).await?;
                 if form.json {
                     return print_json(&ended);
                 }
@@ -65,7 +67,10 @@ fn print_sessions(sessions: &[SessionBody]) -> Result<(), CliError> {
             session.purpose.to_string(),
             ago(session.created_at, now),
             ago(session.last_seen_at, now),
-            ended.map_or_else(|| "-".to_owned(), |ended| format!("{}{ended}", reason.unwrap_or_default())),
+            ended.map_or_else(
+                || "-".to_owned(),
+                |ended| format!("{}{ended}", reason.unwrap_or_default()),
+            ),
         ]);
     }
     print_table(&rows, "No sessions.")

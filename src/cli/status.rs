@@ -63,8 +63,10 @@ fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
         let since = ago(rejected.since, now);
         format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
     });
-    let waiting: Vec<String> = standing.waiting.iter().map(|change| format!("\n  {change}")).collect();
-    let waiting = (!waiting.is_empty()).then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
+    let waiting: Vec<String> =
+        standing.waiting.iter().map(|change| format!("\n  {change}")).collect();
+    let waiting = (!waiting.is_empty())
+        .then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
     let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("\n"))
 }
@@ -77,7 +79,8 @@ fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
         (instance.unkillable_since.is_some(), "unkillable"),
         (instance.is_abandoned, "no coordinator"),
     ];
-    let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
+    let remarks =
+        remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
     let silence = instance.silent_since.map(|since| format!("silent for {}", ago(since, now)));
     let remarks: Vec<String> = remarks.chain(silence).collect();
     match remarks.as_slice() {
@@ -100,18 +103,24 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
     let until = match &parked.tried_by {
         Some(launch) => format!("{launch} tries whether it works again"),
         None if *until <= now => "the next start tries whether it works again".to_owned(),
-        None => format!("no agent of it starts for {}, or until `resume --provider {provider}`", ago(now, *until)),
+        None => format!(
+            "no agent of it starts for {}, or until `resume --provider {provider}`",
+            ago(now, *until)
+        ),
     };
     format!("parked: {provider} ({reason}): {until}")
 }
 
 /// Says that the pause file keeps agents from starting, and how to end that.
 pub(super) fn pause_file_line(path: &str) -> String {
-    format!("The pause file `{path}` exists: no agent is started, and work of forges is paused. Remove it to go on.")
+    format!(
+        "The pause file `{path}` exists: no agent is started, and work of forges is paused. Remove it to go on."
+    )
 }
 
 fn describe(status: &StatusBody) -> String {
-    let state = if status.paused { "paused: no agent is started until `resume`" } else { "running" };
+    let state =
+        if status.paused { "paused: no agent is started until `resume`" } else { "running" };
     let mut parts = vec![format!(
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
@@ -120,16 +129,23 @@ fn describe(status: &StatusBody) -> String {
         parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
     }
     if let Some(server) = &status.server {
-        let problem = server.problem.as_ref().map_or_else(String::new, |problem| format!("; cut off: {problem}"));
+        let problem = server
+            .problem
+            .as_ref()
+            .map_or_else(String::new, |problem| format!("; cut off: {problem}"));
         parts.push(format!("coordinator of {}{problem}", server.address));
     }
-    parts.extend(status.configuration.as_ref().and_then(|standing| of_configuration(standing, status.at)));
-    let silent: Vec<String> = status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
+    parts.extend(
+        status.configuration.as_ref().and_then(|standing| of_configuration(standing, status.at)),
+    );
+    let silent: Vec<String> =
+        status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
     if !silent.is_empty() {
         parts.push(silent.join("\n"));
     }
     if !status.parked.is_empty() {
-        let parked: Vec<String> = status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
+        let parked: Vec<String> =
+            status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
         parts.push(parked.join("\n"));
     }
     parts.extend(status.pause_file_path.as_deref().map(pause_file_line));
@@ -139,15 +155,20 @@ fn describe(status: &StatusBody) -> String {
     }
     if status.server.is_none() && status.coordinators.is_empty() {
         parts.push(match status.unlisted_coordinator_at {
-            Some(at) => format!("A coordinator that does not report its status asked {} ago.", ago(at, status.at)),
+            Some(at) => format!(
+                "A coordinator that does not report its status asked {} ago.",
+                ago(at, status.at)
+            ),
             None => "No coordinator has come yet: nothing is started until one does.".to_owned(),
         });
     }
     if status.instances.is_empty() {
         parts.push("No agent is running.".to_owned());
     } else {
-        let mut running =
-            table(&["AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "USED", "LAUNCH", "DOING"]);
+        let mut running = table(&[
+            "AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "USED", "LAUNCH",
+            "DOING",
+        ]);
         for instance in &status.instances {
             let launch = &instance.launch;
             let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
@@ -165,10 +186,14 @@ fn describe(status: &StatusBody) -> String {
             ]);
         }
         parts.push(lines(&running));
-        let launches =
-            status.instances.iter().filter(|instance| instance.is_abandoned).map(|instance| &instance.launch);
-        let abandoned: Vec<String> =
-            launches.map(|launch| abandoned_line(&launch.launch_id, &launch.agent_id, &launch.project_id)).collect();
+        let launches = status
+            .instances
+            .iter()
+            .filter(|instance| instance.is_abandoned)
+            .map(|instance| &instance.launch);
+        let abandoned: Vec<String> = launches
+            .map(|launch| abandoned_line(&launch.launch_id, &launch.agent_id, &launch.project_id))
+            .collect();
         if !abandoned.is_empty() {
             parts.push(abandoned.join("\n"));
         }
@@ -184,18 +209,25 @@ fn describe(status: &StatusBody) -> String {
                     || deferred.reason.to_string(),
                     |detail| short(&format!("{}: {detail}", deferred.reason), MAX_CELL),
                 ),
-                deferred.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(status.at, until))),
+                deferred.until.map_or_else(
+                    || "-".to_owned(),
+                    |until| format!("in {}", ago(status.at, until)),
+                ),
             ]);
         }
         parts.push(lines(&waiting));
     }
     if !status.ended.is_empty() {
-        let mut ended = table(&["ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "USED", "LAUNCH"]);
+        let mut ended = table(&[
+            "ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "USED", "LAUNCH",
+        ]);
         for launch in &status.ended {
             let outcome = launch.outcome.as_deref().unwrap_or("-");
-            let reason = launch.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+            let reason =
+                launch.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
             let failure = launch.activity.failure.as_ref();
-            let failure = failure.map_or_else(String::new, |failure| format!(": {}", trouble(failure, status.at)));
+            let failure = failure
+                .map_or_else(String::new, |failure| format!(": {}", trouble(failure, status.at)));
             let outcome = short(&format!("{outcome}{reason}{failure}"), MAX_CELL);
             let exit = match (launch.exit_code, launch.signal) {
                 (Some(code), _) => code.to_string(),

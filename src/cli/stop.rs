@@ -93,7 +93,11 @@ impl StopArguments {
     }
 }
 
-async fn wait_until_ended(client: &Client, launch: &LaunchId, target: &TargetRequest) -> Result<(), CliError> {
+async fn wait_until_ended(
+    client: &Client,
+    launch: &LaunchId,
+    target: &TargetRequest,
+) -> Result<(), CliError> {
     let mut n_looks = 0;
     loop {
         n_looks += 1;
@@ -128,6 +132,9 @@ impl ResumeArguments {
         if let Some(path) = &status.pause_file_path {
             print_line(&pause_file_line(path))?;
         }
-        status.parked.iter().try_for_each(|parked| print_line(&format!("still {}", parked_line(parked, status.at))))
+        status
+            .parked
+            .iter()
+            .try_for_each(|parked| print_line(&format!("still {}", parked_line(parked, status.at))))
     }
 }

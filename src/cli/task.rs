@@ -11,7 +11,9 @@ use super::events::line_of;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::events::EventBody;
-use crate::rest::routes::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+use crate::rest::routes::tasks::{
+    ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
@@ -131,7 +133,8 @@ impl TaskCommand {
                 query.extend(project.map(|project| format!("project={project}")));
                 query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
                 query.extend(status.map(|status| format!("status={status}")));
-                let tasks: Vec<TaskBody> = client.get(&format!("/tasks?{}", query.join("&"))).await?;
+                let tasks: Vec<TaskBody> =
+                    client.get(&format!("/tasks?{}", query.join("&"))).await?;
                 let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };
                 if form.json { print_json(&tasks) } else { print_tasks(&tasks, when_empty) }
             }
@@ -140,7 +143,8 @@ impl TaskCommand {
                 if form.json { print_json(&task) } else { print_detail(&task) }
             }
             Self::History { task, form } => {
-                let history: Vec<EventBody> = client.get(&format!("/tasks/{task}/history?limit=1000")).await?;
+                let history: Vec<EventBody> =
+                    client.get(&format!("/tasks/{task}/history?limit=1000")).await?;
                 if form.json {
                     return print_json(&history);
                 }
@@ -236,7 +240,8 @@ fn row(task: &TaskBody, depth: usize) -> [String; 6] {
 /// Each task with its subtasks below it.
 fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
     let parts = |of: &TaskId, depth: usize| {
-        let parts: Vec<_> = below.iter().filter(|task| task.parent_id.as_ref() == Some(of)).collect();
+        let parts: Vec<_> =
+            below.iter().filter(|task| task.parent_id.as_ref() == Some(of)).collect();
         parts.into_iter().rev().map(move |task| (task, depth))
     };
     let mut rows = table(&COLUMNS);
@@ -251,7 +256,10 @@ fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
 fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     let task = &detail.task;
     print_line(&format!("{}  {}", task.id, plain(&task.title)))?;
-    print_line(&format!("project {}, {}, priority {}", task.project_id, task.status, task.priority))?;
+    print_line(&format!(
+        "project {}, {}, priority {}",
+        task.project_id, task.status, task.priority
+    ))?;
     if let Some(assignee) = &task.assignee_id {
         print_line(&format!("assigned to {assignee}"))?;
     }
@@ -259,7 +267,8 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
         print_line(&format!("part of {parent}"))?;
     }
     if !task.dependencies.is_empty() {
-        let ids: Vec<String> = task.dependencies.iter().map(|id| with_status(id, &detail.depends_on)).collect();
+        let ids: Vec<String> =
+            task.dependencies.iter().map(|id| with_status(id, &detail.depends_on)).collect();
         print_line(&format!("depends on {}", ids.join(", ")))?;
     }
     if let Some(reason) = &task.blocked_reason {
@@ -290,7 +299,8 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
 }
 
 fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {
-    let status = tasks.iter().find(|task| task.id == *id).map_or("missing", |task| task.status.as_str());
+    let status =
+        tasks.iter().find(|task| task.id == *id).map_or("missing", |task| task.status.as_str());
     format!("{id} ({status})")
 }
 

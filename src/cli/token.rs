@@ -42,14 +42,22 @@ pub(super) enum TokenCommand {
 }
 
 impl TokenCommand {
-    pub(super) async fn run(self, client: &Client, environment: &Environment) -> Result<(), CliError> {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         match self {
             Self::Create { name, role, expires_in, form } => {
                 let name = name.or_else(|| user_of(environment));
                 let expires_in = expires_in.map(|life| life.as_secs());
                 let request = TokenRequest { name, role: Some(role), expires_in };
                 let made: CredentialBody = client.post("/tokens", &request).await?;
-                if form.json { print_json(&made) } else { print_line(made.token.as_deref().unwrap_or_default()) }
+                if form.json {
+                    print_json(&made)
+                } else {
+                    print_line(made.token.as_deref().unwrap_or_default())
+                }
             }
             Self::List { form } => {
                 let all: Vec<CredentialBody> = client.get("/tokens").await?;
@@ -72,8 +80,13 @@ fn print_credentials(all: &[CredentialBody]) -> Result<(), CliError> {
             credential.role.to_string(),
             before(credential.created_at),
             credential.last_used_at.map_or_else(|| "-".to_owned(), before),
-            credential.expires_at.map_or_else(|| "-".to_owned(), |at| format!("in {}", ago(now, at))),
+            credential
+                .expires_at
+                .map_or_else(|| "-".to_owned(), |at| format!("in {}", ago(now, at))),
         ]);
     }
-    print_table(&rows, "Nobody can come in over the network. `agent-coordinator login` prints a link for a browser.")
+    print_table(
+        &rows,
+        "Nobody can come in over the network. `agent-coordinator login` prints a link for a browser.",
+    )
 }

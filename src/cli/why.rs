@@ -24,7 +24,8 @@ pub(super) struct WhyArguments {
 impl WhyArguments {
     pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
         let Self { agent, project, purpose, form } = self;
-        let mut all: Vec<WhyBody> = client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
+        let mut all: Vec<WhyBody> =
+            client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
         all.retain(|why| purpose.is_none_or(|purpose| purpose == why.purpose));
         if form.json {
             return print_json(&all);
@@ -37,14 +38,19 @@ impl WhyArguments {
 fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     let verdict = match why.reason {
         StartReason::Ready => "may start".to_owned(),
-        StartReason::Starting | StartReason::Running | StartReason::Stopping => format!("is {} already", why.reason),
+        StartReason::Starting | StartReason::Running | StartReason::Stopping => {
+            format!("is {} already", why.reason)
+        }
         reason => format!("does not start: {reason}"),
     };
     let failures = match why.n_failures {
         0 => String::new(),
         n => format!(" ({n} failures in a row)"),
     };
-    let parked = why.parked.as_ref().map_or_else(String::new, |parked| format!("\n{}", parked_line(parked, why.at)));
+    let parked = why
+        .parked
+        .as_ref()
+        .map_or_else(String::new, |parked| format!("\n{}", parked_line(parked, why.at)));
     let mut rules = table(&["RULE", "", "UNTIL"]);
     for rule in &why.rules {
         rules.add_row([
@@ -57,9 +63,16 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
         ]);
     }
-    let abandoned = why.abandoned.as_ref().map(|launch| format!("\n{}", abandoned_line(launch, agent, project)));
+    let abandoned = why
+        .abandoned
+        .as_ref()
+        .map(|launch| format!("\n{}", abandoned_line(launch, agent, project)));
     let abandoned = abandoned.unwrap_or_default();
-    format!("{agent} in {project} for a {} {verdict}{failures}{parked}{abandoned}\n{}", why.purpose, lines(&rules))
+    format!(
+        "{agent} in {project} for a {} {verdict}{failures}{parked}{abandoned}\n{}",
+        why.purpose,
+        lines(&rules)
+    )
 }
 
 /// What the rule with this reason asks for.
@@ -76,14 +89,18 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         },
         StartReason::Held => "nobody holds it (`resume` ends that)",
         StartReason::Suspended => "it has not failed too often (`resume` ends that)",
-        StartReason::Misconfigured => "it can work as it is configured (`resume` after mending it ends that)",
+        StartReason::Misconfigured => {
+            "it can work as it is configured (`resume` after mending it ends that)"
+        }
         StartReason::Parked => "the account of its provider works (`resume --provider` ends that)",
         // The detail names the pause file, which `resume` does not remove.
         StartReason::Paused if rule.detail.is_some() => "starts are not paused",
         StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
         StartReason::Backoff => "it does not wait after a failure",
         StartReason::NoFreeSlot => "a slot is free",
-        StartReason::ChatReserve => "a slot is free that is not kept for chats (`limits.chat_reserve`)",
+        StartReason::ChatReserve => {
+            "a slot is free that is not kept for chats (`limits.chat_reserve`)"
+        }
         StartReason::ProjectLimit => "its project has less than `limits.per_project`",
         StartReason::AgentLimit => "the agent has less than `limits.per_agent`",
         StartReason::ProviderLimit => "its provider has less than `limits.per_provider`",

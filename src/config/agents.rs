@@ -22,7 +22,9 @@ pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<AgentId, AgentCredenti
             let is_taken = limits::PASSKEY.take(passkey.reveal());
             // As its agent's door would say it, where the place is no more known.
             is_taken
-                .map_err(|refusal| field.note(Problem::new(refusal.to_string(), field.span()).label("here")))
+                .map_err(|refusal| {
+                    field.note(Problem::new(refusal.to_string(), field.span()).label("here"))
+                })
                 .ok()?;
             Some(passkey)
         });

@@ -23,8 +23,12 @@ impl Default for Backoff {
 impl Backoff {
     pub(super) fn read(section: Section<'_, '_>) -> Self {
         let Self { initial, max } = Self::default();
-        let [initial, max] =
-            growing::read(section, "backoff", [initial, max], &(Duration::from_millis(1)..=Duration::from_hours(24)));
+        let [initial, max] = growing::read(
+            section,
+            "backoff",
+            [initial, max],
+            &(Duration::from_millis(1)..=Duration::from_hours(24)),
+        );
         Self { initial, max }
     }
 }

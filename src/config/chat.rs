@@ -21,7 +21,10 @@ impl Default for Chat {
 
 impl Chat {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let (hold, idle) = (Duration::ZERO..=Duration::from_mins(5), Duration::from_secs(1)..=Duration::from_hours(24));
+        let (hold, idle) = (
+            Duration::ZERO..=Duration::from_mins(5),
+            Duration::from_secs(1)..=Duration::from_hours(24),
+        );
         let default = Self::default();
         Self {
             poll_hold: section.duration("poll_hold", default.poll_hold, hold),

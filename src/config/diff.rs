@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig, LogFormat, Notice, Output,
-    Parking, Permissions, Preset, PromptVia, ProviderConfig, Run, Session, Shutdown, Start, Stop, Telemetry, units,
+    AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig,
+    LogFormat, Notice, Output, Parking, Permissions, Preset, PromptVia, ProviderConfig, Run,
+    Session, Shutdown, Start, Stop, Telemetry, units,
 };
 use crate::domain::creation::CreationLimits;
 use crate::domain::plan::silence::SilenceLimits;
@@ -22,7 +23,9 @@ use crate::domain::retention::Retention;
 use crate::domain::{Language, Secret};
 
 /// When a changed setting counts in a daemon that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Applies {
     /// From the next decision on.
@@ -44,7 +47,9 @@ impl Applies {
 }
 
 /// One setting that is different.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Change {
     /// As in the file: `session.max_timeout`.
     pub setting: String,
@@ -64,7 +69,9 @@ impl fmt::Display for Change {
 }
 
 /// A setting as it is in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
     /// As in the file: `session.max_timeout`.
@@ -94,11 +101,20 @@ impl Changes {
         show: impl Fn(&T) -> String,
     ) {
         if old != new || self.with_same {
-            self.all.push(Change { setting: setting.into(), values: Some([show(old), show(new)]), applies });
+            self.all.push(Change {
+                setting: setting.into(),
+                values: Some([show(old), show(new)]),
+                applies,
+            });
         }
     }
 
-    fn hidden<T: PartialEq>(&mut self, applies: Applies, setting: impl Into<String>, (old, new): (&T, &T)) {
+    fn hidden<T: PartialEq>(
+        &mut self,
+        applies: Applies,
+        setting: impl Into<String>,
+        (old, new): (&T, &T),
+    ) {
         if old != new || self.with_same {
             self.all.push(Change { setting: setting.into(), values: None, applies });
         }
@@ -113,7 +129,8 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
 /// Every setting in use, in the order of the sections; secrets without their values.
 pub fn settings(config: &Config) -> Vec<Setting> {
     let defaults = Config::with_state_dir(&config.state_dir);
-    let different: BTreeSet<String> = diff(&defaults, config).into_iter().map(|change| change.setting).collect();
+    let different: BTreeSet<String> =
+        diff(&defaults, config).into_iter().map(|change| change.setting).collect();
     let all = compare(&defaults, config, Changes { with_same: true, ..Changes::default() });
     all.into_iter()
         .map(|Change { setting, values, applies }| Setting {
@@ -172,7 +189,9 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     of_providers(&mut changes, old, new);
     let passkeys = |config: &Config| config.agents.keys().cloned().collect::<BTreeSet<_>>();
     for agent in passkeys(old).union(&passkeys(new)) {
-        let of = |config: &Config| -> Option<Secret> { config.agents.get(agent).map(|known| known.passkey.clone()) };
+        let of = |config: &Config| -> Option<Secret> {
+            config.agents.get(agent).map(|known| known.passkey.clone())
+        };
         changes.hidden(Now, format!("agents.{agent}.passkey"), (&of(old), &of(new)));
     }
     of_limits(&mut changes, limits, &new.limits);
@@ -187,7 +206,8 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     of_retention(&mut changes, retention, &new.retention);
     forges::compare(&mut changes, (forges, state_dir), (&new.forges, &new.state_dir));
     changes.shown(Now, "language", (language, &new.language), Language::to_string);
-    changes.shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
+    changes
+        .shown(Now, "manifest", (manifest, &new.manifest), |file| optional_path(file.as_deref()));
     changes.all
 }
 
@@ -229,7 +249,10 @@ fn providers_without_restart(
 }
 
 /// The entry of this name that agents are started by.
-fn in_use<'a>(entries: &'a BTreeMap<String, ProviderConfig>, name: &str) -> Option<&'a ProviderConfig> {
+fn in_use<'a>(
+    entries: &'a BTreeMap<String, ProviderConfig>,
+    name: &str,
+) -> Option<&'a ProviderConfig> {
     entries.get(name).filter(|entry| !entry.waits_for_restart)
 }
 
@@ -239,12 +262,19 @@ fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
 
 fn of_http(changes: &mut Changes, old: &Http, new: &Http) {
     let Http { listen, is_listen_default: _, allowed_hosts, public_url, agents } = old;
-    let address = |address: &Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
+    let address = |address: &Option<SocketAddr>| {
+        address.map_or_else(|| "off".to_owned(), |it| it.to_string())
+    };
     changes.shown(Applies::AfterRestart, "http.listen", (listen, &new.listen), address);
-    changes.shown(Applies::AfterRestart, "http.allowed_hosts", (allowed_hosts, &new.allowed_hosts), |hosts| {
-        let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
-        format!("[{}]", hosts.join(", "))
-    });
+    changes.shown(
+        Applies::AfterRestart,
+        "http.allowed_hosts",
+        (allowed_hosts, &new.allowed_hosts),
+        |hosts| {
+            let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+            format!("[{}]", hosts.join(", "))
+        },
+    );
     changes.shown(Applies::AfterRestart, "http.public_url", (public_url, &new.public_url), |url| {
         url.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
     });
@@ -257,21 +287,36 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
     for name in names {
         let setting = format!("ai_providers.{name}");
         let (old, new) = (in_use(&old.providers, name), in_use(&new.providers, name));
-        let applies = if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
+        let applies =
+            if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
         match (old, new) {
             (Some(old), Some(new)) => of_provider(changes, applies, &setting, old, new),
             (old, new) => {
                 let is_there = (&old.is_some(), &new.is_some());
-                let word = |is_there: &bool| if *is_there { "an entry" } else { "no entry" }.to_owned();
+                let word =
+                    |is_there: &bool| if *is_there { "an entry" } else { "no entry" }.to_owned();
                 changes.shown(applies, setting, is_there, word);
             }
         }
     }
 }
 
-fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &ProviderConfig, new: &ProviderConfig) {
-    let ProviderConfig { command_line, cli_args, environment, pass_environment, wrap, run_as, waits_for_restart: _ } =
-        old;
+fn of_provider(
+    changes: &mut Changes,
+    applies: Applies,
+    setting: &str,
+    old: &ProviderConfig,
+    new: &ProviderConfig,
+) {
+    let ProviderConfig {
+        command_line,
+        cli_args,
+        environment,
+        pass_environment,
+        wrap,
+        run_as,
+        waits_for_restart: _,
+    } = old;
     for ((key, old), (_, new)) in words_of(command_line).iter().zip(&words_of(&new.command_line)) {
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".to_owned());
         changes.shown(applies, format!("{setting}.{key}"), (old, new), word);
@@ -287,27 +332,45 @@ fn of_provider(changes: &mut Changes, applies: Applies, setting: &str, old: &Pro
 
 /// The keys of a command line, as the file has them.
 fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 7] {
-    let (preset, program, model, permissions, telemetry, prompt, passkey_in_prompt) = match command_line {
-        CommandLine::Own { program, prompt, passkey_in_prompt } => {
-            let prompt = match prompt {
-                PromptVia::Argument => "argument",
-                PromptVia::Stdin => "stdin",
-            };
-            (None, Some(program.clone()), None, None, None, Some(prompt), Some(passkey_in_prompt.to_string()))
-        }
-        CommandLine::Preset { preset, program, model, permissions, telemetry } => {
-            let name = Preset::ALL.iter().find(|(_, each)| each == preset).map(|(name, _)| *name);
-            let permissions = match permissions {
-                Permissions::Project => "project",
-                Permissions::Bypass => "bypass",
-            };
-            let telemetry = match telemetry {
-                Telemetry::Off => "off",
-                Telemetry::On => "on",
-            };
-            (name, program.clone(), model.clone(), Some(permissions), Some(telemetry), None, None)
-        }
-    };
+    let (preset, program, model, permissions, telemetry, prompt, passkey_in_prompt) =
+        match command_line {
+            CommandLine::Own { program, prompt, passkey_in_prompt } => {
+                let prompt = match prompt {
+                    PromptVia::Argument => "argument",
+                    PromptVia::Stdin => "stdin",
+                };
+                (
+                    None,
+                    Some(program.clone()),
+                    None,
+                    None,
+                    None,
+                    Some(prompt),
+                    Some(passkey_in_prompt.to_string()),
+                )
+            }
+            CommandLine::Preset { preset, program, model, permissions, telemetry } => {
+                let name =
+                    Preset::ALL.iter().find(|(_, each)| each == preset).map(|(name, _)| *name);
+                let permissions = match permissions {
+                    Permissions::Project => "project",
+                    Permissions::Bypass => "bypass",
+                };
+                let telemetry = match telemetry {
+                    Telemetry::Off => "off",
+                    Telemetry::On => "on",
+                };
+                (
+                    name,
+                    program.clone(),
+                    model.clone(),
+                    Some(permissions),
+                    Some(telemetry),
+                    None,
+                    None,
+                )
+            }
+        };
     [
         ("preset", preset.map(str::to_owned)),
         ("cli_command", program),
@@ -320,20 +383,52 @@ fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 7] {
 }
 
 fn of_limits(changes: &mut Changes, old: &Limits, new: &Limits) {
-    let Limits { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent, creation } =
-        old;
+    let Limits {
+        per_project,
+        per_agent,
+        per_provider,
+        chat_reserve,
+        min_free_disk,
+        min_free_memory,
+        agent,
+        creation,
+    } = old;
     let AgentLimits { memory, processes } = agent;
     let size = |bytes: &Option<u64>| bytes.map_or_else(|| "none".to_owned(), units::show_size);
-    let number = |number: &Option<usize>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let number = |number: &Option<usize>| {
+        number.map_or_else(|| "none".to_owned(), |number| number.to_string())
+    };
     changes.shown(Applies::Now, "limits.per_project", (per_project, &new.per_project), number);
     changes.shown(Applies::Now, "limits.per_agent", (per_agent, &new.per_agent), number);
     changes.shown(Applies::Now, "limits.per_provider", (per_provider, &new.per_provider), number);
-    changes.shown(Applies::Now, "limits.chat_reserve", (chat_reserve, &new.chat_reserve), usize::to_string);
+    changes.shown(
+        Applies::Now,
+        "limits.chat_reserve",
+        (chat_reserve, &new.chat_reserve),
+        usize::to_string,
+    );
     changes.shown(Applies::Now, "limits.min_free_disk", (min_free_disk, &new.min_free_disk), size);
-    changes.shown(Applies::Now, "limits.min_free_memory", (min_free_memory, &new.min_free_memory), size);
-    changes.shown(Applies::ToNewStarts, "limits.memory_per_agent", (memory, &new.agent.memory), size);
-    let number = |number: &Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
-    changes.shown(Applies::ToNewStarts, "limits.processes_per_agent", (processes, &new.agent.processes), number);
+    changes.shown(
+        Applies::Now,
+        "limits.min_free_memory",
+        (min_free_memory, &new.min_free_memory),
+        size,
+    );
+    changes.shown(
+        Applies::ToNewStarts,
+        "limits.memory_per_agent",
+        (memory, &new.agent.memory),
+        size,
+    );
+    let number = |number: &Option<u64>| {
+        number.map_or_else(|| "none".to_owned(), |number| number.to_string())
+    };
+    changes.shown(
+        Applies::ToNewStarts,
+        "limits.processes_per_agent",
+        (processes, &new.agent.processes),
+        number,
+    );
     let CreationLimits { tasks_per_launch, subtasks_per_task, messages_per_launch } = creation;
     let new = &new.creation;
     for (name, before, after) in [
@@ -353,9 +448,19 @@ fn of_parking(changes: &mut Changes, old: &Parking, new: &Parking) {
 
 fn of_sessions(changes: &mut Changes, old: &Session, new: &Session) {
     let Session { default_timeout, max_timeout, cleanup_interval } = old;
-    changes.shown(Applies::Now, "session.default_timeout", (default_timeout, &new.default_timeout), duration);
+    changes.shown(
+        Applies::Now,
+        "session.default_timeout",
+        (default_timeout, &new.default_timeout),
+        duration,
+    );
     changes.shown(Applies::Now, "session.max_timeout", (max_timeout, &new.max_timeout), duration);
-    changes.shown(Applies::Now, "session.cleanup_interval", (cleanup_interval, &new.cleanup_interval), duration);
+    changes.shown(
+        Applies::Now,
+        "session.cleanup_interval",
+        (cleanup_interval, &new.cleanup_interval),
+        duration,
+    );
 }
 
 fn of_starts(changes: &mut Changes, old: (&Start, &Backoff), new: (&Start, &Backoff)) {
@@ -372,7 +477,12 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     let Stop { timeout, leak_grace } = old.0;
     changes.shown(Applies::Now, "stop.timeout", (timeout, &new.0.timeout), duration);
     // Its keeper takes it with it.
-    changes.shown(Applies::ToNewStarts, "stop.leak_grace", (leak_grace, &new.0.leak_grace), duration);
+    changes.shown(
+        Applies::ToNewStarts,
+        "stop.leak_grace",
+        (leak_grace, &new.0.leak_grace),
+        duration,
+    );
     let Run { linger, max_runtime, silence_timeout } = old.1;
     let most = |most: &Option<Duration>| most.as_ref().map_or_else(|| "none".to_owned(), duration);
     let silence = |limits: &SilenceLimits| match (limits.streams, limits.others) {
@@ -381,7 +491,12 @@ fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run
     };
     changes.shown(Applies::Now, "run.linger", (linger, &new.1.linger), duration);
     changes.shown(Applies::Now, "run.max_runtime", (max_runtime, &new.1.max_runtime), most);
-    changes.shown(Applies::Now, "run.silence_timeout", (silence_timeout, &new.1.silence_timeout), silence);
+    changes.shown(
+        Applies::Now,
+        "run.silence_timeout",
+        (silence_timeout, &new.1.silence_timeout),
+        silence,
+    );
     let Notice { grace } = old.2;
     changes.shown(Applies::Now, "notice.grace", (grace, &new.2.grace), duration);
 }
@@ -391,7 +506,12 @@ fn of_retention(changes: &mut Changes, old: &Retention, new: &Retention) {
     let size = |bytes: &u64| units::show_size(*bytes);
     changes.shown(Applies::Now, "retention.history", (history, &new.history), duration);
     changes.shown(Applies::Now, "retention.events", (events, &new.events), duration);
-    changes.shown(Applies::Now, "retention.max_events", (max_events, &new.max_events), u64::to_string);
+    changes.shown(
+        Applies::Now,
+        "retention.max_events",
+        (max_events, &new.max_events),
+        u64::to_string,
+    );
     changes.shown(Applies::Now, "retention.chats", (chats, &new.chats), |chats| {
         chats.as_ref().map_or_else(|| "off".to_owned(), duration)
     });
@@ -430,7 +550,9 @@ fn of_log(changes: &mut Changes, old: &LogConfig, new: &LogConfig) {
         .to_owned()
     };
     changes.shown(Applies::AfterRestart, "log.format", (format, &new.format), word);
-    changes.shown(Applies::AfterRestart, "log.file", (file, &new.file), |file| optional_path(file.as_deref()));
+    changes.shown(Applies::AfterRestart, "log.file", (file, &new.file), |file| {
+        optional_path(file.as_deref())
+    });
 }
 
 fn of_output(changes: &mut Changes, old: &Output, new: &Output) {

@@ -15,7 +15,9 @@ impl Environment {
     pub fn of_process() -> Self {
         Self {
             variables: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
                 .collect(),
             working_directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         }
@@ -26,7 +28,10 @@ impl Environment {
         working_directory: impl Into<PathBuf>,
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         Self { variables, working_directory: working_directory.into() }
     }
 

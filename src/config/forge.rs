@@ -109,13 +109,21 @@ impl Forges {
     pub(super) fn read(top: &mut Section<'_, '_>, state_dir: &Path, http: &Http) -> Self {
         let default = Self::below(state_dir);
         let mut forge = top.section("forge");
-        let poll_interval = forge.duration("poll_interval", default.poll_interval, Duration::from_millis(100)..=DAY);
-        let write_interval =
-            forge.duration("write_interval", default.write_interval, Duration::ZERO..=Duration::from_mins(1));
+        let poll_interval = forge.duration(
+            "poll_interval",
+            default.poll_interval,
+            Duration::from_millis(100)..=DAY,
+        );
+        let write_interval = forge.duration(
+            "write_interval",
+            default.write_interval,
+            Duration::ZERO..=Duration::from_mins(1),
+        );
         let dry_run = switch(&mut forge, "dry_run", default.dry_run);
         let claims_from = forge.optional("claims_from").map(Field::list).unwrap_or_default();
         let claims_from = claims_from.iter().filter_map(host::read_login).collect();
-        let webhook = forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
+        let webhook =
+            forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
         drop(forge);
         Self {
             poll_interval,
@@ -136,12 +144,17 @@ impl Webhook {
     fn read(mut section: Section<'_, '_>, http: &Http) -> Option<Self> {
         let what = "a path such as `/webhooks/forge` (letters, digits, `.`, `_`, `-`, `~` between the slashes) that the server \
                     doesn't use itself";
-        let path = section.field("path").map(|field| field.parsed(what, |text| is_path(text).then(|| text.to_owned())));
+        let path = section
+            .field("path")
+            .map(|field| field.parsed(what, |text| is_path(text).then(|| text.to_owned())));
         let path = path.unwrap_or_else(|| Some(Self::DEFAULT_PATH.to_owned()));
         let secret = section.required("secret").and_then(|field| field.secret());
         if http.listen.is_none() {
-            let problem = Problem::new("`forge.webhook` is set, and `http.listen` is `off`", section.span());
-            section.reader().note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
+            let problem =
+                Problem::new("`forge.webhook` is set, and `http.listen` is `off`", section.span());
+            section
+                .reader()
+                .note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
         }
         Some(Self { path: path?, secret: secret? })
     }
@@ -149,7 +162,8 @@ impl Webhook {
 
 fn is_path(text: &str) -> bool {
     let is_part = |part: &str| {
-        let is_plain = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-~".contains(&byte));
+        let is_plain =
+            part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-~".contains(&byte));
         is_plain && !matches!(part, "" | "." | "..")
     };
     text.strip_prefix('/').is_some_and(|rest| {
@@ -172,10 +186,14 @@ impl PauseResume {
     fn read(mut section: Section<'_, '_>, state_dir: &Path) -> Self {
         let default = Self::below(state_dir);
         // Not at the folder of the file, as other paths: it is one of the state, and seed 002 writes it so.
-        let below = |field: Field<'_, '_>| Some(state_dir.join(field.word()?).components().collect());
+        let below =
+            |field: Field<'_, '_>| Some(state_dir.join(field.word()?).components().collect());
         Self {
             enabled: switch(&mut section, "enabled", default.enabled),
-            signal_file: section.field("signal_file").and_then(below).unwrap_or(default.signal_file),
+            signal_file: section
+                .field("signal_file")
+                .and_then(below)
+                .unwrap_or(default.signal_file),
             check_interval: small(&mut section, "check_interval", default.check_interval, 1_000),
             paused_task_expiry_days: small(
                 &mut section,

@@ -21,7 +21,9 @@ pub(super) fn read(
     }
     if max < initial {
         let problem = Problem::new(format!("`{name}.max` is shorter than `{name}.initial`"), span);
-        section.reader().note(problem.help(format!("raise `{name}.max` or lower `{name}.initial`")));
+        section
+            .reader()
+            .note(problem.help(format!("raise `{name}.max` or lower `{name}.initial`")));
     }
     [initial, max]
 }

@@ -57,32 +57,47 @@ impl Http {
         let allowed_hosts = section.field("allowed_hosts").map_or_else(Vec::new, Field::list);
         let what = "a name or an address, with a port or without, such as `coordinator.example` or `10.0.0.7:7420`";
         let has_names = !allowed_hosts.is_empty();
-        let allowed_hosts =
-            allowed_hosts.iter().filter_map(|host| host.parsed(what, |text| text.parse().ok())).collect();
+        let allowed_hosts = allowed_hosts
+            .iter()
+            .filter_map(|host| host.parsed(what, |text| text.parse().ok()))
+            .collect();
         let what = "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path";
-        let public_url = section.optional("public_url").and_then(|url| url.parsed(what, |text| text.parse().ok()));
+        let public_url = section
+            .optional("public_url")
+            .and_then(|url| url.parsed(what, |text| text.parse().ok()));
         let is_restricted = has_names || public_url.is_some();
         let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
         let parsed = listen.as_ref().and_then(|field| {
-            field.parsed(what, |text| if text == "off" { Some(None) } else { parse(text).map(Some) })
+            field.parsed(
+                what,
+                |text| {
+                    if text == "off" { Some(None) } else { parse(text).map(Some) }
+                },
+            )
         });
         if let (Some(field), Some(Some(address))) = (&listen, parsed)
             && !address.ip().is_loopback()
         {
-            let reached = format!("`http.listen` lets other machines reach this one at `{address}`");
+            let reached =
+                format!("`http.listen` lets other machines reach this one at `{address}`");
             if token == Token::Missing {
-                let problem = Problem::new(format!("{reached}, and `coordinator_token` is not set"), field.span());
+                let problem = Problem::new(
+                    format!("{reached}, and `coordinator_token` is not set"),
+                    field.span(),
+                );
                 field.note(problem.help(
                     "set `coordinator_token` (better from a variable: `${COORDINATOR_TOKEN}`), or listen on `127.0.0.1`",
                 ));
             }
             if address.ip().is_unspecified() && !is_restricted {
-                let problem = Problem::new(format!("{reached}, by names that nobody listed"), field.span());
+                let problem =
+                    Problem::new(format!("{reached}, by names that nobody listed"), field.span());
                 field.note(problem.help("list the names that clients use in `http.allowed_hosts`"));
             }
         }
         let agents = section.one_of("agents", true, &[("on", true), ("off", false)]);
-        let (listen, is_listen_default) = (parsed.unwrap_or(Self::default().listen), parsed.is_none());
+        let (listen, is_listen_default) =
+            (parsed.unwrap_or(Self::default().listen), parsed.is_none());
         Self { listen, is_listen_default, allowed_hosts, public_url, agents }
     }
 }

@@ -30,9 +30,9 @@ impl InterpolationError {
     /// What the person can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
-            Self::Unset(name) => {
-                Some(format!("set it, or write `${{{name}:-default}}`; a literal `$` is written `$$`"))
-            }
+            Self::Unset(name) => Some(format!(
+                "set it, or write `${{{name}:-default}}`; a literal `$` is written `$$`"
+            )),
             Self::Unclosed | Self::BadName => Some("a literal `$` is written `$$`".to_owned()),
             Self::Demanded { .. } | Self::NoHome | Self::TooLong => None,
         }
@@ -41,7 +41,10 @@ impl InterpolationError {
 
 /// `text` with all references replaced. A variable that is set to nothing counts as unset where a default or a message
 /// stands ready, as in a shell.
-pub(super) fn interpolate(text: &str, environment: &Environment) -> Result<String, InterpolationError> {
+pub(super) fn interpolate(
+    text: &str,
+    environment: &Environment,
+) -> Result<String, InterpolationError> {
     let mut complete = String::with_capacity(text.len());
     let mut rest = text;
     if let Some(below_home) = text.strip_prefix("~/") {
@@ -57,7 +60,8 @@ pub(super) fn interpolate(text: &str, environment: &Environment) -> Result<Strin
             complete.push('$');
             rest = after;
         } else if let Some(reference) = rest.strip_prefix('{') {
-            let (reference, after) = reference.split_once('}').ok_or(InterpolationError::Unclosed)?;
+            let (reference, after) =
+                reference.split_once('}').ok_or(InterpolationError::Unclosed)?;
             complete.push_str(value_of(reference, environment)?);
             rest = after;
             if complete.len() > MAX_LENGTH {
@@ -89,11 +93,16 @@ pub(super) fn variables_of(text: &str) -> impl Iterator<Item = &str> {
 
 /// The name at the beginning of a reference, and what follows it.
 fn split_name(reference: &str) -> (&str, &str) {
-    let end = reference.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(reference.len());
+    let end = reference
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .unwrap_or(reference.len());
     reference.split_at(end)
 }
 
-fn value_of<'a>(reference: &'a str, environment: &'a Environment) -> Result<&'a str, InterpolationError> {
+fn value_of<'a>(
+    reference: &'a str,
+    environment: &'a Environment,
+) -> Result<&'a str, InterpolationError> {
     let (name, operator) = split_name(reference);
     if name.is_empty() || name.as_bytes()[0].is_ascii_digit() {
         return Err(InterpolationError::BadName);
@@ -120,7 +129,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, E>) {
-        let environment = Environment::new("/", [("X", "ex"), ("EMPTY", ""), ("HOME", "/home/me"), ("NESTED", "${X}")]);
+        let environment = Environment::new(
+            "/",
+            [("X", "ex"), ("EMPTY", ""), ("HOME", "/home/me"), ("NESTED", "${X}")],
+        );
         assert_eq!(interpolate(text, &environment), expected.map(str::to_owned), "{text}");
     }
 
@@ -136,7 +148,10 @@ mod tests {
     fn defaults_and_messages_stand_in_for_what_is_empty() {
         check("${X:-no} ${Y:-yes} ${EMPTY:-yes} ${Y:-}", Ok("ex yes yes "));
         check("${X:?no}", Ok("ex"));
-        check("${EMPTY:?say so}", Err(E::Demanded { name: "EMPTY".to_owned(), message: "say so".to_owned() }));
+        check(
+            "${EMPTY:?say so}",
+            Err(E::Demanded { name: "EMPTY".to_owned(), message: "say so".to_owned() }),
+        );
     }
 
     #[test]

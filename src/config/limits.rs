@@ -54,25 +54,41 @@ impl Default for Limits {
 impl Limits {
     pub(super) fn read(mut section: Section<'_, '_>, max_concurrent: usize) -> Self {
         let mut limit = |key| section.optional(key).and_then(|field| field.integer(1..=100_000));
-        let (per_project, per_agent, per_provider) = (limit("per_project"), limit("per_agent"), limit("per_provider"));
+        let (per_project, per_agent, per_provider) =
+            (limit("per_project"), limit("per_agent"), limit("per_provider"));
         let reserve = section.field("chat_reserve");
         let span = reserve.as_ref().map(Field::span);
         let chat_reserve = reserve.and_then(|field| field.integer(0..=100_000)).unwrap_or_default();
         if chat_reserve >= max_concurrent && chat_reserve > 0 {
-            let problem = Problem::new("`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks", span);
-            section.reader().note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
+            let problem = Problem::new(
+                "`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks",
+                span,
+            );
+            section
+                .reader()
+                .note(problem.help("raise `max_concurrent` or lower `limits.chat_reserve`"));
         }
         let mut least = |key| section.optional(key).map(|field| field.size_or_off(1..=1 << 60));
         let min_free_disk = least("min_free_disk").unwrap_or(Some(MIN_FREE_DISK));
         let min_free_memory = least("min_free_memory").flatten();
         let agent = AgentLimits::read(&mut section);
         let creation = read_creation(&mut section);
-        Self { per_project, per_agent, per_provider, chat_reserve, min_free_disk, min_free_memory, agent, creation }
+        Self {
+            per_project,
+            per_agent,
+            per_provider,
+            chat_reserve,
+            min_free_disk,
+            min_free_memory,
+            agent,
+            creation,
+        }
     }
 }
 
 fn read_creation(limits: &mut Section<'_, '_>) -> CreationLimits {
-    let CreationLimits { tasks_per_launch, subtasks_per_task, messages_per_launch } = CreationLimits::default();
+    let CreationLimits { tasks_per_launch, subtasks_per_task, messages_per_launch } =
+        CreationLimits::default();
     let range = 1..=1_000_000;
     CreationLimits {
         tasks_per_launch: limits.integer("tasks_per_launch", tasks_per_launch, range.clone()),
@@ -86,8 +102,11 @@ impl AgentLimits {
         let memory = limits.optional("memory_per_agent");
         let processes = limits.optional("processes_per_agent");
         Self {
-            memory: memory.and_then(|field| field.size(16 * 1024 * 1024..=1024 * 1024 * 1024 * 1024)),
-            processes: processes.and_then(|field| field.integer(2..=4_000_000)).and_then(|n| u64::try_from(n).ok()),
+            memory: memory
+                .and_then(|field| field.size(16 * 1024 * 1024..=1024 * 1024 * 1024 * 1024)),
+            processes: processes
+                .and_then(|field| field.integer(2..=4_000_000))
+                .and_then(|n| u64::try_from(n).ok()),
         }
     }
 }

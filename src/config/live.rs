@@ -10,7 +10,9 @@ use super::{Config, Loaded};
 use crate::domain::Timestamp;
 
 /// How the file stands to what is in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Standing {
     /// The file; `None` means that there is none, and all settings have their defaults.
@@ -30,7 +32,9 @@ pub struct Standing {
 }
 
 /// What is in the file is not in use.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Rejected {
     /// When it was read so for the first time.
     pub since: Timestamp,
@@ -39,7 +43,9 @@ pub struct Rejected {
 }
 
 /// What came of reading the file again.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,7 +51,8 @@ impl LogConfig {
                 "`error`, `warn`, `info`, `debug`, `trace`, `off`, or filters such as `info,agent_coordinator=debug`";
             field.parsed(what, |text| is_filter(text).then(|| text.to_owned()))
         });
-        let words = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
+        let words =
+            [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
         Self {
             level: level.unwrap_or(default.level),
             format: section.one_of("format", default.format, &words),
@@ -63,6 +64,8 @@ impl LogConfig {
 /// A bare word is a target for `EnvFilter`: `inof` would silently mean "everything of the target `inof`".
 fn is_filter(text: &str) -> bool {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-    let is_known = |part: &str| part.contains(['=', '[', ':']) || LEVELS.contains(&part.to_ascii_lowercase().as_str());
+    let is_known = |part: &str| {
+        part.contains(['=', '[', ':']) || LEVELS.contains(&part.to_ascii_lowercase().as_str())
+    };
     EnvFilter::builder().parse(text).is_ok() && text.split(',').all(|part| is_known(part.trim()))
 }

@@ -115,19 +115,35 @@ fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report>
 impl Manifest {
     /// What is wrong at some places of this file, as one report like those of the parser.
     pub fn report(&self, problems: impl IntoIterator<Item = (Location, String)>) -> Report {
-        let problem = |(at, message): (Location, String)| Problem::new(message, at.span()).label("here");
+        let problem =
+            |(at, message): (Location, String)| Problem::new(message, at.span()).label("here");
         self.file.report(problems.into_iter().map(problem).collect())
     }
 
     /// The place of a key of an entry, of an element of the list it holds, or of the entry itself; `section` is `agents`,
     /// `projects` or `tasks`. The beginning of the file for what it doesn't have.
-    pub fn locate(&self, section: &str, id: &str, field: Option<(&str, Option<usize>)>) -> Location {
+    pub fn locate(
+        &self,
+        section: &str,
+        id: &str,
+        field: Option<(&str, Option<usize>)>,
+    ) -> Location {
         let place = match section {
-            "agents" => self.agents.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.id.at),
-            "projects" => {
-                self.projects.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.locate(field))
-            }
-            _ => self.tasks.iter().find(|entry| entry.id.value.as_str() == id).map(|entry| entry.locate(field)),
+            "agents" => self
+                .agents
+                .iter()
+                .find(|entry| entry.id.value.as_str() == id)
+                .map(|entry| entry.id.at),
+            "projects" => self
+                .projects
+                .iter()
+                .find(|entry| entry.id.value.as_str() == id)
+                .map(|entry| entry.locate(field)),
+            _ => self
+                .tasks
+                .iter()
+                .find(|entry| entry.id.value.as_str() == id)
+                .map(|entry| entry.locate(field)),
         };
         place.unwrap_or(Location { start: 0, end: 0 })
     }
@@ -140,11 +156,21 @@ impl Manifest {
 
 impl AgentEntry {
     fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> = AgentStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let statuses: Vec<_> =
+            AgentStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
         let entry = Self {
-            name: section.field("name").and_then(|field| field.verbatim()).unwrap_or_else(|| name.text.clone()),
-            ai_type: section.field("ai_type").and_then(|f| f.word()).unwrap_or_else(|| DEFAULT_AI_TYPE.to_owned()),
-            system_prompt: section.optional("system_prompt").and_then(|field| field.verbatim()).unwrap_or_default(),
+            name: section
+                .field("name")
+                .and_then(|field| field.verbatim())
+                .unwrap_or_else(|| name.text.clone()),
+            ai_type: section
+                .field("ai_type")
+                .and_then(|f| f.word())
+                .unwrap_or_else(|| DEFAULT_AI_TYPE.to_owned()),
+            system_prompt: section
+                .optional("system_prompt")
+                .and_then(|field| field.verbatim())
+                .unwrap_or_default(),
             passkey: section.field("passkey").and_then(|field| field.secret()),
             status: section.one_of("status", AgentStatus::Active, &statuses),
             id: located_id(name, section.reader())?,
@@ -155,8 +181,12 @@ impl AgentEntry {
 
 impl ProjectEntry {
     fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> = ProjectStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
-        let title = section.field("name").and_then(|field| field.verbatim()).unwrap_or_else(|| name.text.clone());
+        let statuses: Vec<_> =
+            ProjectStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let title = section
+            .field("name")
+            .and_then(|field| field.verbatim())
+            .unwrap_or_else(|| name.text.clone());
         let working_directory = section
             .required("working_directory")
             .and_then(|field| Some(Located { value: field.path()?, at: Location::of(&field) }));
@@ -169,22 +199,35 @@ impl ProjectEntry {
 
 impl TaskEntry {
     fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> = TaskStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
-        let priorities: Vec<_> = Priority::ALL.iter().map(|priority| (priority.as_str(), *priority)).collect();
+        let statuses: Vec<_> =
+            TaskStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+        let priorities: Vec<_> =
+            Priority::ALL.iter().map(|priority| (priority.as_str(), *priority)).collect();
         let project = section.required("project").and_then(|field| located(&field));
         let title = section.required("title").and_then(|field| field.verbatim());
-        let description = section.optional("description").and_then(|field| field.verbatim()).unwrap_or_default();
+        let description =
+            section.optional("description").and_then(|field| field.verbatim()).unwrap_or_default();
         let assignee = section.optional("assignee").and_then(|field| located(&field));
-        let status = section
-            .field("status")
-            .and_then(|field| Some(Located { value: field.one_of(&statuses)?, at: Location::of(&field) }));
+        let status = section.field("status").and_then(|field| {
+            Some(Located { value: field.one_of(&statuses)?, at: Location::of(&field) })
+        });
         let parent = section.optional("parent").and_then(|field| located(&field));
         let dependencies = section.field("dependencies").map(located_list).unwrap_or_default();
         let priority = section.one_of("priority", Priority::Medium, &priorities);
         let id: Located<TaskId> = located_id(name, section.reader())?;
         let status = status.unwrap_or(Located { value: TaskStatus::Todo, at: id.at });
         let (project, title) = (project?, title?);
-        Some(Self { id, project, title, description, assignee, status, parent, dependencies, priority })
+        Some(Self {
+            id,
+            project,
+            title,
+            description,
+            assignee,
+            status,
+            parent,
+            dependencies,
+            priority,
+        })
     }
 }
 
@@ -192,7 +235,9 @@ impl ProjectEntry {
     fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
         match field {
             Some(("working_directory", _)) => self.working_directory.at,
-            Some(("agents", Some(index))) => self.agents.get(index).map_or(self.id.at, |agent| agent.at),
+            Some(("agents", Some(index))) => {
+                self.agents.get(index).map_or(self.id.at, |agent| agent.at)
+            }
             _ => self.id.at,
         }
     }
@@ -205,7 +250,9 @@ impl TaskEntry {
             Some(("assignee", _)) => self.assignee.as_ref().map(|assignee| assignee.at),
             Some(("status", _)) => Some(self.status.at),
             Some(("parent", _)) => self.parent.as_ref().map(|parent| parent.at),
-            Some(("dependencies", index)) => self.dependencies.get(index.unwrap_or(0)).map(|dependency| dependency.at),
+            Some(("dependencies", index)) => {
+                self.dependencies.get(index.unwrap_or(0)).map(|dependency| dependency.at)
+            }
             _ => None,
         };
         place.unwrap_or(self.id.at)
@@ -256,7 +303,8 @@ fn note_cycles(reader: &Reader<'_>, tasks: &[TaskEntry]) {
     for (graph, what) in [(parents, "is its own ancestor"), (dependencies, "depends on itself")] {
         for Cycle { tasks, closed_at } in cycles::find(&graph) {
             let first = &tasks[0];
-            let mut way: Vec<_> = tasks.iter().take(MAX_SHOWN_TASKS).map(ToString::to_string).collect();
+            let mut way: Vec<_> =
+                tasks.iter().take(MAX_SHOWN_TASKS).map(ToString::to_string).collect();
             if tasks.len() > MAX_SHOWN_TASKS {
                 way.push(format!("… ({} more)", tasks.len() - MAX_SHOWN_TASKS));
             }

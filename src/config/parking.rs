@@ -23,8 +23,12 @@ impl Default for Parking {
 impl Parking {
     pub(super) fn read(section: Section<'_, '_>) -> Self {
         let Self { initial, max } = Self::default();
-        let [initial, max] =
-            growing::read(section, "parking", [initial, max], &(Duration::from_secs(1)..=Duration::from_hours(8 * 24)));
+        let [initial, max] = growing::read(
+            section,
+            "parking",
+            [initial, max],
+            &(Duration::from_secs(1)..=Duration::from_hours(8 * 24)),
+        );
         Self { initial, max }
     }
 }

@@ -62,22 +62,36 @@ impl Paths {
         let reader = top.reader();
         let state_dir = top.field("state_dir");
         let state_span = state_dir.as_ref().map(Field::span);
-        let state_dir =
-            state_dir.and_then(|field| field.path()).unwrap_or_else(|| default_state_dir(reader.environment()));
+        let state_dir = state_dir
+            .and_then(|field| field.path())
+            .unwrap_or_else(|| default_state_dir(reader.environment()));
         let default = Self::below(state_dir);
 
         let mcp_socket = top.field("mcp_socket_path");
         let mcp_span = mcp_socket.as_ref().map(Field::span);
         let mcp_socket = mcp_socket.and_then(|field| field.path()).unwrap_or(default.mcp_socket);
         let server = top.field("server").and_then(|field| read_server(&field, reader));
-        let store = top.section("store").field("url").and_then(|field| read_store_url(&field, reader));
+        let store =
+            top.section("store").field("url").and_then(|field| read_store_url(&field, reader));
 
         // The longer of the two in `state_dir`.
-        check_socket(reader, "control socket", &default.coordinator_socket, "state_dir", state_span.clone());
+        check_socket(
+            reader,
+            "control socket",
+            &default.coordinator_socket,
+            "state_dir",
+            state_span.clone(),
+        );
         if let Some(span) = mcp_span {
             check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path", Some(span));
         } else {
-            check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path` or `state_dir", state_span);
+            check_socket(
+                reader,
+                "MCP socket",
+                &mcp_socket,
+                "mcp_socket_path` or `state_dir",
+                state_span,
+            );
         }
         let server = server.unwrap_or_else(|| ServerAddress::Socket(mcp_socket.clone()));
         Self { mcp_socket, server, store: store.unwrap_or(default.store), ..default }
@@ -87,7 +101,8 @@ impl Paths {
 /// `$STATE_DIRECTORY` (systemd), else the user's state folder, else the system's.
 pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
     // systemd lists several folders with colons between them; ours is the first.
-    let systemd = environment.variable("STATE_DIRECTORY").and_then(|folders| folders.split(':').next());
+    let systemd =
+        environment.variable("STATE_DIRECTORY").and_then(|folders| folders.split(':').next());
     if let Some(folder) = systemd.map(Path::new).filter(|folder| folder.is_absolute()) {
         return folder.to_owned();
     }
@@ -101,13 +116,17 @@ pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
 fn read_server(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<ServerAddress> {
     let what = "`unix:` and the path of its socket, or the URL of its MCP endpoint, such as `https://host/mcp`";
     let address = field.parsed(what, |text| text.parse().ok())?;
-    let ServerAddress::Socket(path) = address else { return Some(address) };
+    let ServerAddress::Socket(path) = address else {
+        return Some(address);
+    };
     let path = match path.strip_prefix("~/") {
         Ok(below_home) => reader.environment().folder("HOME").map(|home| home.join(below_home)),
         Err(_) => Some(path),
     };
     if path.is_none() {
-        field.expected("a path that needs no home folder, as the environment variable `HOME` is not set");
+        field.expected(
+            "a path that needs no home folder, as the environment variable `HOME` is not set",
+        );
     }
     let path = reader.source().folder().join(path?);
     check_socket(reader, "server's socket", &path, "server", Some(field.span()));
@@ -127,7 +146,9 @@ fn read_store_url(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<StoreUrl
         None => Some(PathBuf::from(path)),
     };
     if path.is_none() {
-        field.expected("a path that needs no home folder, as the environment variable `HOME` is not set");
+        field.expected(
+            "a path that needs no home folder, as the environment variable `HOME` is not set",
+        );
     }
     Some(StoreUrl::Sqlite(reader.source().folder().join(path?)))
 }
@@ -136,8 +157,9 @@ fn check_socket(reader: &Reader<'_>, what: &str, path: &Path, key: &str, span: O
     let length = path.as_os_str().as_bytes().len();
     if length > MAX_SOCKET_PATH {
         let path = path.display();
-        let message =
-            format!("the path of the {what} is {length} bytes long, and the system allows {MAX_SOCKET_PATH}: `{path}`");
+        let message = format!(
+            "the path of the {what} is {length} bytes long, and the system allows {MAX_SOCKET_PATH}: `{path}`"
+        );
         reader.note(Problem::new(message, span).help(format!("set `{key}` to a shorter path")));
     }
 }

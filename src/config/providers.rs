@@ -136,7 +136,11 @@ impl ProviderConfig {
     /// What an entry with nothing but `cli_command` means.
     pub fn new(cli_command: impl Into<String>) -> Self {
         let program = cli_command.into();
-        Self::of(CommandLine::Own { program, prompt: PromptVia::Argument, passkey_in_prompt: false })
+        Self::of(CommandLine::Own {
+            program,
+            prompt: PromptVia::Argument,
+            passkey_in_prompt: false,
+        })
     }
 
     /// What an entry with nothing but `preset` means.
@@ -170,9 +174,11 @@ impl ProviderConfig {
         };
         let is_preset = matches!(command_line, Some(CommandLine::Preset { .. }));
         let arguments = section.field("cli_args").map(Field::list).unwrap_or_default();
-        let cli_args = arguments.iter().filter_map(|argument| read_argument(argument, is_preset)).collect();
+        let cli_args =
+            arguments.iter().filter_map(|argument| read_argument(argument, is_preset)).collect();
         let environment = section.field("environment").map(read_environment).unwrap_or_default();
-        let pass_environment = section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
+        let pass_environment =
+            section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
         let wrap = section.field("wrap").map(read_wrap).unwrap_or_default();
         let run_as = section.optional("run_as").and_then(|field| field.word());
         Some(Self {
@@ -190,23 +196,32 @@ impl ProviderConfig {
 fn read_own(section: &mut Section<'_, '_>) -> Option<CommandLine> {
     let in_arguments = "say it in cli_args, in the words of the program";
     let in_own_words = "say it in cli_args or environment, in the words of the program";
-    for (key, help) in [("model", in_arguments), ("permissions", in_arguments), ("telemetry", in_own_words)] {
+    for (key, help) in
+        [("model", in_arguments), ("permissions", in_arguments), ("telemetry", in_own_words)]
+    {
         if let Some(field) = section.field(key) {
-            let problem = Problem::new(format!("`{key}` has no meaning without `preset`"), field.span());
+            let problem =
+                Problem::new(format!("`{key}` has no meaning without `preset`"), field.span());
             field.note(problem.help(help));
         }
     }
     let program = section.required("cli_command").and_then(|field| read_command(&field));
-    let prompts = [("argument", PromptVia::Argument), ("flag", PromptVia::Argument), ("stdin", PromptVia::Stdin)];
+    let prompts = [
+        ("argument", PromptVia::Argument),
+        ("flag", PromptVia::Argument),
+        ("stdin", PromptVia::Stdin),
+    ];
     let prompt = section.one_of("prompt", PromptVia::Argument, &prompts);
-    let passkey_in_prompt = section.field("passkey_in_prompt").and_then(|field| field.boolean()).unwrap_or(false);
+    let passkey_in_prompt =
+        section.field("passkey_in_prompt").and_then(|field| field.boolean()).unwrap_or(false);
     Some(CommandLine::Own { program: program?, prompt, passkey_in_prompt })
 }
 
 fn read_preset(section: &mut Section<'_, '_>, preset: Option<Preset>) -> Option<CommandLine> {
     for key in ["prompt", "passkey_in_prompt"] {
         if let Some(field) = section.field(key) {
-            let problem = Problem::new(format!("`{key}` has no meaning beside `preset`"), field.span());
+            let problem =
+                Problem::new(format!("`{key}` has no meaning beside `preset`"), field.span());
             field.note(problem.help(PRESET_PROMPT));
         }
     }
@@ -246,7 +261,9 @@ impl PassEnvironment {
     fn read(field: Field<'_, '_>) -> Self {
         let what = "the name of an environment variable, or `*`";
         let name = |item: &Field<'_, '_>| {
-            item.parsed(what, |text| is_variable_name(text.trim_end_matches('*')).then(|| text.to_owned()))
+            item.parsed(what, |text| {
+                is_variable_name(text.trim_end_matches('*')).then(|| text.to_owned())
+            })
         };
         Self { names: field.list().iter().filter_map(name).collect() }
     }
@@ -258,7 +275,8 @@ fn read_environment(field: Field<'_, '_>) -> BTreeMap<String, Secret> {
         .into_iter()
         .filter_map(|(name, value)| {
             if name.text.is_empty() || !is_variable_name(&name.text) {
-                let message = "not the name of an environment variable: expected a text without `=`";
+                let message =
+                    "not the name of an environment variable: expected a text without `=`";
                 value.note(Problem::new(message, name.span));
             }
             Some((name.text, Secret::new(read_template(&value)?)))
@@ -273,7 +291,10 @@ fn is_variable_name(text: &str) -> bool {
 fn read_argument(field: &Field<'_, '_>, is_preset: bool) -> Option<String> {
     let argument = read_template(field)?;
     if is_preset && Template::Prompt.is_in(&argument) {
-        field.note(Problem::new("`{prompt}` has no meaning beside `preset`", field.span()).help(PRESET_PROMPT));
+        field.note(
+            Problem::new("`{prompt}` has no meaning beside `preset`", field.span())
+                .help(PRESET_PROMPT),
+        );
     }
     Some(argument)
 }

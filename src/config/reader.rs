@@ -54,7 +54,10 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// The report of all that was noted; the value is then only what stood in for it.
-    pub fn read<T>(&self, read: impl FnOnce(Section<'_, 'a>) -> T) -> Result<(T, Transcript), Report> {
+    pub fn read<T>(
+        &self,
+        read: impl FnOnce(Section<'_, 'a>) -> T,
+    ) -> Result<(T, Transcript), Report> {
         let (root, transcript) = self.parse()?;
         let value = read(Section::new(self, String::new(), Some(root)));
         let problems = self.problems.take();
@@ -127,7 +130,9 @@ pub(super) struct Section<'r, 'a> {
 impl<'r, 'a> Section<'r, 'a> {
     fn new(reader: &'r Reader<'a>, path: String, node: Option<Node>) -> Self {
         let span = node.as_ref().map(|node| node.span.clone());
-        let is_mapping = node.as_ref().is_none_or(|node| matches!(node.value, Value::Mapping(_) | Value::Nothing));
+        let is_mapping = node
+            .as_ref()
+            .is_none_or(|node| matches!(node.value, Value::Mapping(_) | Value::Nothing));
         let entries = node.map_or_else(Vec::new, |node| mapping(reader, &path, node));
         Self { reader, pattern: path.clone(), path, span, is_mapping, entries, asked: Vec::new() }
     }
@@ -169,14 +174,16 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// As [`Section::field`], for a key whose default is "none": there, no value is a value.
     pub fn optional(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
-        self.entries.retain(|entry| entry.key != key || !matches!(entry.value.value, Value::Nothing));
+        self.entries
+            .retain(|entry| entry.key != key || !matches!(entry.value.value, Value::Nothing));
         self.field(key)
     }
 
     /// As [`Section::field`], for a key without a default.
     pub fn required(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         if self.is_mapping && !self.entries.iter().any(|entry| entry.key == key) {
-            let problem = Problem::new(format!("`{}` is missing", join(&self.path, key)), self.span.clone());
+            let problem =
+                Problem::new(format!("`{}` is missing", join(&self.path, key)), self.span.clone());
             self.reader.note(problem.label(format!("expected `{key}` in here")));
         }
         self.field(key)
@@ -209,7 +216,10 @@ impl<'r, 'a> Section<'r, 'a> {
 
     fn take(&mut self, key: &'static str) -> Option<Node> {
         self.asked.push(key);
-        self.entries.iter().position(|entry| entry.key == key).map(|at| self.entries.swap_remove(at).value)
+        self.entries
+            .iter()
+            .position(|entry| entry.key == key)
+            .map(|at| self.entries.swap_remove(at).value)
     }
 
     fn below(&self, key: &str, path: String, node: Option<Node>) -> Section<'r, 'a> {
@@ -221,7 +231,9 @@ impl<'r, 'a> Section<'r, 'a> {
     /// The sections of a mapping whose keys are names that people choose, in the order of the file.
     pub fn named_sections(&mut self, key: &'static str) -> Vec<(Name, Section<'r, 'a>)> {
         self.asked.push(key);
-        let Some(at) = self.entries.iter().position(|entry| entry.key == key) else { return Vec::new() };
+        let Some(at) = self.entries.iter().position(|entry| entry.key == key) else {
+            return Vec::new();
+        };
         let path = join(&self.path, key);
         let pattern = join(&join(&self.pattern, key), "*");
         mapping(self.reader, &path, self.entries.swap_remove(at).value)
@@ -238,15 +250,30 @@ impl<'r, 'a> Section<'r, 'a> {
             .collect()
     }
 
-    pub fn duration(&mut self, key: &'static str, default: Duration, range: RangeInclusive<Duration>) -> Duration {
+    pub fn duration(
+        &mut self,
+        key: &'static str,
+        default: Duration,
+        range: RangeInclusive<Duration>,
+    ) -> Duration {
         self.field(key).and_then(|field| field.duration(range)).unwrap_or(default)
     }
 
-    pub fn integer(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        default: usize,
+        range: RangeInclusive<usize>,
+    ) -> usize {
         self.field(key).and_then(|field| field.integer(range)).unwrap_or(default)
     }
 
-    pub fn one_of<T: Copy>(&mut self, key: &'static str, default: T, words: &[(&'static str, T)]) -> T {
+    pub fn one_of<T: Copy>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        words: &[(&'static str, T)],
+    ) -> T {
         self.field(key).and_then(|field| field.one_of(words)).unwrap_or(default)
     }
 }
@@ -261,7 +288,11 @@ impl Drop for Section<'_, '_> {
                 format!("unknown key `{key}` in `{}`", self.path)
             };
             let problem = Problem::new(message, entry.key_span.clone());
-            let known = if i < MAX_NEAREST { nearest(&entry.key, self.asked.iter().copied()) } else { None };
+            let known = if i < MAX_NEAREST {
+                nearest(&entry.key, self.asked.iter().copied())
+            } else {
+                None
+            };
             self.reader.note(if let Some(known) = known {
                 problem.label(format!("did you mean `{known}`?"))
             } else {
@@ -283,7 +314,10 @@ pub(super) struct Name {
 impl Name {
     /// The name as an id; notes why it is none.
     pub fn id<T: FromStr<Err: Display>>(&self, reader: &Reader<'_>) -> Option<T> {
-        self.text.parse().map_err(|error: T::Err| reader.note(Problem::new(clean(&error), self.span.clone()))).ok()
+        self.text
+            .parse()
+            .map_err(|error: T::Err| reader.note(Problem::new(clean(&error), self.span.clone())))
+            .ok()
     }
 }
 
@@ -313,7 +347,9 @@ impl<'r, 'a> Field<'r, 'a> {
             Value::Nothing => "nothing".to_owned(),
             Value::List(_) => "a list".to_owned(),
             Value::Mapping(_) => "a mapping".to_owned(),
-            Value::Text(text) if is_secret_name(self.name()) || holds_credentials(text) => "another text".to_owned(),
+            Value::Text(text) if is_secret_name(self.name()) || holds_credentials(text) => {
+                "another text".to_owned()
+            }
             Value::Text(text) => format!("`{}`", quotable(text)),
         };
         let message = format!("`{}` is not valid: expected {what}, found {found}", self.path);
@@ -345,7 +381,8 @@ impl<'r, 'a> Field<'r, 'a> {
     pub fn word(&self) -> Option<String> {
         let text = self.text()?;
         if text.is_empty() {
-            self.reader.note(Problem::new(format!("`{}` is empty", self.path), self.span()).label("here"));
+            self.reader
+                .note(Problem::new(format!("`{}` is empty", self.path), self.span()).label("here"));
             return None;
         }
         Some(text)
@@ -355,13 +392,19 @@ impl<'r, 'a> Field<'r, 'a> {
     pub fn complete(&self, text: &str) -> Option<String> {
         match interpolate(text, self.reader.environment) {
             Ok(text) if text.contains('\0') => {
-                self.reader.note(Problem::new(format!("`{}` contains a NUL character", self.path), self.span()));
+                self.reader.note(Problem::new(
+                    format!("`{}` contains a NUL character", self.path),
+                    self.span(),
+                ));
                 None
             }
             Ok(text) => Some(text),
             Err(error) => {
                 let message = format!("`{}`: {}", self.path, clean(&error));
-                self.note(Problem { help: error.help(), ..Problem::new(message, self.span()).label("here") });
+                self.note(Problem {
+                    help: error.help(),
+                    ..Problem::new(message, self.span()).label("here")
+                });
                 None
             }
         }
@@ -382,7 +425,9 @@ impl<'r, 'a> Field<'r, 'a> {
 
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let what = units::any_duration(&range);
-        self.parsed(&what, |text| units::parse_duration(text).filter(|duration| range.contains(duration)))
+        self.parsed(&what, |text| {
+            units::parse_duration(text).filter(|duration| range.contains(duration))
+        })
     }
 
     /// The same; `None` also for `off`.
@@ -390,7 +435,9 @@ impl<'r, 'a> Field<'r, 'a> {
         let what = format!("`off` or {}", units::any_duration(&range));
         self.parsed(&what, |text| match text {
             "off" => Some(None),
-            text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some),
+            text => {
+                units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some)
+            }
         })
         .flatten()
     }
@@ -406,7 +453,9 @@ impl<'r, 'a> Field<'r, 'a> {
         self.parsed(&what, |text| match text {
             "auto" => Some(auto),
             "off" => Some(set(None)),
-            text => units::parse_duration(text).filter(|duration| range.contains(duration)).map(|it| set(Some(it))),
+            text => units::parse_duration(text)
+                .filter(|duration| range.contains(duration))
+                .map(|it| set(Some(it))),
         })
     }
 
@@ -419,7 +468,9 @@ impl<'r, 'a> Field<'r, 'a> {
     /// The same; `None` also for `off`.
     pub fn size_or_off(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
-        let what = format!("`off` or a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB");
+        let what = format!(
+            "`off` or a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB"
+        );
         self.parsed(&what, |text| match text {
             "off" => Some(None),
             text => units::parse_size(text).filter(|size| range.contains(size)).map(Some),
@@ -492,7 +543,11 @@ impl<'r, 'a> Field<'r, 'a> {
             return Vec::new();
         };
         let Self { reader, path, .. } = self;
-        items.into_iter().enumerate().map(|(i, node)| Field { reader, path: format!("{path}[{i}]"), node }).collect()
+        items
+            .into_iter()
+            .enumerate()
+            .map(|(i, node)| Field { reader, path: format!("{path}[{i}]"), node })
+            .collect()
     }
 
     /// The values of a mapping whose keys are names that people choose.
@@ -521,11 +576,14 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
                 .into_iter()
                 .filter(|entry| {
                     let line = reader.source.line_of(entry.key_span.start);
-                    let Some(first) = first_lines.insert(entry.key.clone(), line) else { return true };
+                    let Some(first) = first_lines.insert(entry.key.clone(), line) else {
+                        return true;
+                    };
                     first_lines.insert(entry.key.clone(), first);
                     let message = format!("duplicate key `{}` in {whole}", quotable(&entry.key));
                     reader.note(
-                        Problem::new(message, entry.key_span.clone()).label(format!("first given in line {first}")),
+                        Problem::new(message, entry.key_span.clone())
+                            .label(format!("first given in line {first}")),
                     );
                     false
                 })
@@ -534,7 +592,8 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
         Value::Text(_) => "a text",
         Value::List(_) => "a list",
     };
-    let message = format!("{whole} is not valid: expected a mapping (`key: value` lines), found {what}");
+    let message =
+        format!("{whole} is not valid: expected a mapping (`key: value` lines), found {what}");
     reader.note(Problem::new(message, node.span).label("here"));
     Vec::new()
 }
@@ -544,17 +603,21 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
 fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
     match &node.value {
         Value::Nothing => {}
-        Value::Text(text) if is_secret || holds_credentials(text) => secrets.push(node.span.clone()),
+        Value::Text(text) if is_secret || holds_credentials(text) => {
+            secrets.push(node.span.clone())
+        }
         Value::Text(_) => {}
         Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),
         Value::Mapping(entries) => {
             for Entry { key, value, .. } in entries {
                 // People may call a whole agent `monkey`; only one value, or what is surely one, is hidden by its name.
                 let is_named_so = is_secret_name(key) && !matches!(value.value, Value::Mapping(_));
-                let is_secret = is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");
+                let is_secret =
+                    is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");
                 find_secrets(value, is_secret, secrets);
                 if let ("agents", Value::Mapping(agents)) = (key.as_str(), &value.value) {
-                    let direct = agents.iter().filter(|agent| matches!(agent.value.value, Value::Text(_)));
+                    let direct =
+                        agents.iter().filter(|agent| matches!(agent.value.value, Value::Text(_)));
                     secrets.extend(direct.map(|agent| agent.value.span.clone()));
                 }
             }
@@ -581,6 +644,7 @@ fn clean(message: &impl Display) -> String {
 }
 
 fn shown(c: char) -> impl Iterator<Item = char> {
-    let (plain, escaped) = if is_unprintable(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    let (plain, escaped) =
+        if is_unprintable(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
     plain.into_iter().chain(escaped.into_iter().flatten())
 }

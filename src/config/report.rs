@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan,
-    SpanContents,
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    SourceCode, SourceSpan, SpanContents,
 };
 
 use super::source::Source;
@@ -81,7 +81,10 @@ pub struct Report {
 impl Report {
     /// A report about a file as a whole, such as its size.
     pub(super) fn about(name: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: Transcript { name: name.into(), text: "".into() }, problems: vec![Problem::new(message, None)] }
+        Self {
+            file: Transcript { name: name.into(), text: "".into() },
+            problems: vec![Problem::new(message, None)],
+        }
     }
 
     /// How many problems there are.
@@ -103,10 +106,17 @@ impl Report {
             .iter()
             .take(MAX_ON_ONE_LINE)
             .map(|problem| {
-                let advice = [problem.label.as_deref().filter(|label| *label != "here"), problem.help.as_deref()];
+                let advice = [
+                    problem.label.as_deref().filter(|label| *label != "here"),
+                    problem.help.as_deref(),
+                ];
                 let advice: Vec<&str> = advice.into_iter().flatten().collect();
                 let heading = Shown::new(self, problem).heading;
-                if advice.is_empty() { heading } else { format!("{heading} ({})", advice.join("; ")) }
+                if advice.is_empty() {
+                    heading
+                } else {
+                    format!("{heading} ({})", advice.join("; "))
+                }
             })
             .collect();
         let n_others = self.problems.len().saturating_sub(MAX_ON_ONE_LINE);
@@ -129,7 +139,9 @@ impl Report {
         }
         match self.problems.len() {
             1 => write!(f, "1 problem in {}", self.file.name),
-            n if n > MAX_SHOWN => write!(f, "{n} problems in {}, the first {MAX_SHOWN} are shown", self.file.name),
+            n if n > MAX_SHOWN => {
+                write!(f, "{n} problems in {}, the first {MAX_SHOWN} are shown", self.file.name)
+            }
             n => write!(f, "{n} problems in {}", self.file.name),
         }
     }
@@ -184,7 +196,10 @@ impl miette::Diagnostic for Shown<'_> {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let excerpt = self.excerpt.as_ref()?;
         let span = excerpt.span.start..excerpt.span.end;
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(self.problem.label.clone(), span))))
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(
+            self.problem.label.clone(),
+            span,
+        ))))
     }
 }
 
@@ -205,8 +220,13 @@ impl Excerpt {
         let (cut, at) = cut_around(text[start..end].trim_end_matches('\r'), span.start - start);
         let within = at..(at + (span.end.min(end) - span.start)).min(cut.len());
 
-        let before = start.checked_sub(1).map(|end| &text[text[..end].rfind('\n').map_or(0, |at| at + 1)..end]);
-        let after = text.get(end + 1..).filter(|rest| !rest.is_empty()).and_then(|rest| rest.lines().next());
+        let before = start
+            .checked_sub(1)
+            .map(|end| &text[text[..end].rfind('\n').map_or(0, |at| at + 1)..end]);
+        let after = text
+            .get(end + 1..)
+            .filter(|rest| !rest.is_empty())
+            .and_then(|rest| rest.lines().next());
         let mut excerpt = String::new();
         let mut first_line = line - 1;
         if let Some(before) = before.filter(|line| line.len() <= MAX_LINE) {
@@ -244,7 +264,8 @@ impl SourceCode for Excerpt {
         context_lines_before: usize,
         context_lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let contents = self.text.as_str().read_span(span, context_lines_before, context_lines_after)?;
+        let contents =
+            self.text.as_str().read_span(span, context_lines_before, context_lines_after)?;
         Ok(Box::new(MietteSpanContents::new(
             contents.data(),
             *contents.span(),

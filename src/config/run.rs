@@ -32,12 +32,17 @@ impl Run {
         // What `humantime` calls a year.
         let most = Duration::from_hours(8_766);
         let limits = || Duration::from_secs(1)..=most;
-        let max_runtime = section.field("max_runtime").and_then(|field| field.duration_or_off(limits()));
+        let max_runtime =
+            section.field("max_runtime").and_then(|field| field.duration_or_off(limits()));
         let auto = Self::default().silence_timeout;
         let silence_timeout = section.field("silence_timeout");
-        let silence_timeout =
-            silence_timeout.and_then(|field| field.duration_off_or_auto(limits(), auto, SilenceLimits::all));
+        let silence_timeout = silence_timeout
+            .and_then(|field| field.duration_off_or_auto(limits(), auto, SilenceLimits::all));
         let silence_timeout = silence_timeout.unwrap_or(auto);
-        Self { linger: section.duration("linger", Self::default().linger, range), max_runtime, silence_timeout }
+        Self {
+            linger: section.duration("linger", Self::default().linger, range),
+            max_runtime,
+            silence_timeout,
+        }
     }
 }

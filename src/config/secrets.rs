@@ -36,13 +36,18 @@ impl Secrets {
             secrets.add(format!("agents.{agent}.passkey"), credentials.passkey.clone());
         }
         for kind in ForgeKind::ALL {
-            let hosts: Vec<_> = config.forges.hosts.iter().filter(|host| host.kind == *kind).collect();
+            let hosts: Vec<_> =
+                config.forges.hosts.iter().filter(|host| host.kind == *kind).collect();
             for (i, host) in hosts.iter().enumerate() {
                 let key = file_key(*kind);
                 let section = if hosts.len() == 1 { key.to_owned() } else { format!("{key}[{i}]") };
                 match &host.token {
-                    ForgeToken::Given(token) => secrets.add(format!("{section}.token"), token.clone()),
-                    ForgeToken::File(path) => secrets.files.push(Secret::new(path.to_string_lossy())),
+                    ForgeToken::Given(token) => {
+                        secrets.add(format!("{section}.token"), token.clone())
+                    }
+                    ForgeToken::File(path) => {
+                        secrets.files.push(Secret::new(path.to_string_lossy()))
+                    }
                 }
             }
         }
@@ -52,9 +57,14 @@ impl Secrets {
         for (name, provider) in &config.providers {
             for (variable, value) in &provider.environment {
                 // A template or a path is no secret.
-                let is_login = is_login(variable) && !value.reveal().contains('{') && !value.reveal().starts_with('/');
+                let is_login = is_login(variable)
+                    && !value.reveal().contains('{')
+                    && !value.reveal().starts_with('/');
                 if is_login {
-                    secrets.given.push((format!("ai_providers.{name}.environment.{variable}"), value.clone()));
+                    secrets.given.push((
+                        format!("ai_providers.{name}.environment.{variable}"),
+                        value.clone(),
+                    ));
                 }
             }
         }

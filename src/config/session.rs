@@ -32,7 +32,8 @@ impl Session {
         let second = Duration::from_secs(1);
         // What `humantime` calls a year.
         let most = Duration::from_hours(8_766);
-        let (default_timeout, max_timeout) = (section.field("default_timeout"), section.field("max_timeout"));
+        let (default_timeout, max_timeout) =
+            (section.field("default_timeout"), section.field("max_timeout"));
         let span = max_timeout.as_ref().or(default_timeout.as_ref()).map(Field::span);
         let duration = |field: Option<Field<'_, '_>>, default| {
             field.and_then(|field| field.duration(second..=most)).unwrap_or(default)
@@ -41,12 +42,18 @@ impl Session {
         let max_timeout = duration(max_timeout, default.max_timeout);
         if max_timeout < default_timeout {
             section.reader().note(
-                Problem::new("`session.max_timeout` is shorter than `session.default_timeout`", span)
-                    .help("raise `session.max_timeout` or lower `session.default_timeout`"),
+                Problem::new(
+                    "`session.max_timeout` is shorter than `session.default_timeout`",
+                    span,
+                )
+                .help("raise `session.max_timeout` or lower `session.default_timeout`"),
             );
         }
-        let cleanup_interval =
-            section.duration("cleanup_interval", default.cleanup_interval, second..=Duration::from_hours(24));
+        let cleanup_interval = section.duration(
+            "cleanup_interval",
+            default.cleanup_interval,
+            second..=Duration::from_hours(24),
+        );
         Self { default_timeout, max_timeout, cleanup_interval }
     }
 }

@@ -39,7 +39,8 @@ impl Source {
     /// `name` is for diagnostics, `folder` is where relative paths start.
     pub fn new(name: impl Into<String>, folder: impl Into<PathBuf>, text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
-        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let lines =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self { name: name.into(), folder: folder.into(), text, lines }
     }
 
@@ -68,7 +69,9 @@ impl Source {
 
     /// What is left of a text that is no YAML where only these keys matter: their own lines at the top level.
     pub fn only_lines_of(&self, keys: &[&str]) -> Self {
-        let is_of = |line: &str| line.split_once(':').is_some_and(|(key, _)| keys.contains(&key.trim_end()));
+        let is_of = |line: &str| {
+            line.split_once(':').is_some_and(|(key, _)| keys.contains(&key.trim_end()))
+        };
         let text: String = self.text.split_inclusive('\n').filter(|line| is_of(line)).collect();
         Self::new(self.name.clone(), self.folder.clone(), &text)
     }
@@ -92,7 +95,9 @@ impl Source {
 
     /// Byte offset of a line and a column, both from 1; the end of the line or text when there is no such place.
     pub fn offset_of(&self, line: usize, column: usize) -> usize {
-        let Some(start) = line.checked_sub(1).and_then(|i| self.lines.get(i)) else { return self.text.len() };
+        let Some(start) = line.checked_sub(1).and_then(|i| self.lines.get(i)) else {
+            return self.text.len();
+        };
         let text = self.text[*start..].lines().next().unwrap_or_default();
         start + text.char_indices().nth(column.saturating_sub(1)).map_or(text.len(), |(at, _)| at)
     }
@@ -135,7 +140,10 @@ impl Source {
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_switch = name.ends_with("passkey_in_prompt");
-    !is_switch && ["passkey", "password", "secret", "token", "key", "credential"].iter().any(|word| name.contains(word))
+    !is_switch
+        && ["passkey", "password", "secret", "token", "key", "credential"]
+            .iter()
+            .any(|word| name.contains(word))
 }
 
 /// Whether a text is a URL with a user name or password in it.
@@ -167,7 +175,9 @@ fn reference_at(text: &str) -> Option<usize> {
     let is_closed = name.bytes().take(MAX_REFERENCE).any(|b| b == b'}');
     match name.as_bytes().get(length) {
         Some(b'}') if length > 0 => Some(2 + length + 1),
-        Some(b':') if length > 0 && is_closed => Some(2 + length + 2).filter(|end| text.is_char_boundary(*end)),
+        Some(b':') if length > 0 && is_closed => {
+            Some(2 + length + 2).filter(|end| text.is_char_boundary(*end))
+        }
         _ => None,
     }
 }

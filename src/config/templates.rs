@@ -48,7 +48,10 @@ impl Template {
 ///
 /// # Errors
 /// The first error of `value`.
-pub fn fill<E>(text: &str, mut value: impl FnMut(Template) -> Result<String, E>) -> Result<String, E> {
+pub fn fill<E>(
+    text: &str,
+    mut value: impl FnMut(Template) -> Result<String, E>,
+) -> Result<String, E> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, word, after)) = split_at_word(rest) {
@@ -103,14 +106,27 @@ mod tests {
     fn templates_are_replaced_wherever_they_stand() {
         check("{mcp_url}", "<McpUrl>");
         check("a={agent_id}/{project_id}é{launch_id}", "a=<AgentId>/<ProjectId>é<LaunchId>");
-        check(r#"{"command":"{bridge}","args":["mcp"]}"#, r#"{"command":"<Bridge>","args":["mcp"]}"#);
+        check(
+            r#"{"command":"{bridge}","args":["mcp"]}"#,
+            r#"{"command":"<Bridge>","args":["mcp"]}"#,
+        );
         check("{{prompt}}", "{<Prompt>}");
     }
 
     #[test]
     fn other_braces_are_left_as_they_are() {
-        for text in ["{}", "{", "}", "{a,b}", "{x}", "{Prompt}", r#"{"a":{"b":1}}"#, "${HOME}", "{ prompt }", "{prompt"]
-        {
+        for text in [
+            "{}",
+            "{",
+            "}",
+            "{a,b}",
+            "{x}",
+            "{Prompt}",
+            r#"{"a":{"b":1}}"#,
+            "${HOME}",
+            "{ prompt }",
+            "{prompt",
+        ] {
             check(text, text);
             assert_eq!(find_misspelt(text), None, "{text}");
         }

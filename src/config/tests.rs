@@ -30,7 +30,8 @@ fn environment() -> Environment {
 }
 
 fn parse(text: &str) -> Result<Config, String> {
-    read(&Source::new("coordinator_config.yaml", "/etc/ac", text), &environment()).map_err(|report| report.to_string())
+    read(&Source::new("coordinator_config.yaml", "/etc/ac", text), &environment())
+        .map_err(|report| report.to_string())
 }
 
 #[track_caller]
@@ -76,23 +77,37 @@ fn only_streams_may_not_be_silent_by_default() {
 #[test]
 fn the_seeds_file_means_what_the_seed_says() {
     let config = valid(SEED);
-    let passkeys: Vec<_> = config.agents.iter().map(|(id, agent)| (id.as_str(), agent.passkey.reveal())).collect();
+    let passkeys: Vec<_> =
+        config.agents.iter().map(|(id, agent)| (id.as_str(), agent.passkey.reveal())).collect();
     assert_eq!(
         passkeys,
-        [("agt_developer", "dev-hunter2"), ("agt_infra", "infra-hunter2"), ("agt_reviewer", "rev-hunter2")]
+        [
+            ("agt_developer", "dev-hunter2"),
+            ("agt_infra", "infra-hunter2"),
+            ("agt_reviewer", "rev-hunter2")
+        ]
     );
-    let claude =
-        ProviderConfig { cli_args: vec!["--dangerously-skip-permissions".to_owned()], ..ProviderConfig::new("claude") };
+    let claude = ProviderConfig {
+        cli_args: vec!["--dangerously-skip-permissions".to_owned()],
+        ..ProviderConfig::new("claude")
+    };
     assert_eq!(config.providers["claude"], claude);
     let arguments = ["--project", "my-project"].map(str::to_owned).to_vec();
-    assert_eq!(config.providers["gemini"], ProviderConfig { cli_args: arguments, ..ProviderConfig::new("gemini-cli") });
+    assert_eq!(
+        config.providers["gemini"],
+        ProviderConfig { cli_args: arguments, ..ProviderConfig::new("gemini-cli") }
+    );
     assert_eq!(config.providers["codex"], ProviderConfig::new("codex"));
     let expected = Config {
         mcp_socket: PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock"),
-        server: ServerAddress::Socket(PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock")),
+        server: ServerAddress::Socket(PathBuf::from(
+            "/home/me/Library/Application Support/AIAgentPM/mcp.sock",
+        )),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
-        secret_variables: ["DEV_PASSKEY", "INFRA_PASSKEY", "REVIEWER_PASSKEY"].map(str::to_owned).into(),
+        secret_variables: ["DEV_PASSKEY", "INFRA_PASSKEY", "REVIEWER_PASSKEY"]
+            .map(str::to_owned)
+            .into(),
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -100,7 +115,15 @@ fn the_seeds_file_means_what_the_seed_says() {
 
 #[test]
 fn nothing_is_all_defaults() {
-    for text in ["", "\n", "# only a comment\n", "---\n", "{}", "agents:\nsession:\n", "\u{feff}\r\n# x\r\n"] {
+    for text in [
+        "",
+        "\n",
+        "# only a comment\n",
+        "---\n",
+        "{}",
+        "agents:\nsession:\n",
+        "\u{feff}\r\n# x\r\n",
+    ] {
         assert_eq!(valid(text), defaults(), "{text:?}");
     }
 }
@@ -176,7 +199,9 @@ fn every_setting_arrives() {
     assert_eq!(local.wrap, ["/etc/ac/jail.sh", "{working_directory}"]);
     assert_eq!(local.run_as.as_deref(), Some("worker"));
     assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
-    for (name, is_passed) in [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)] {
+    for (name, is_passed) in
+        [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)]
+    {
         assert_eq!(local.pass_environment.passes(name), is_passed, "{name}");
     }
     let fast = CommandLine::Preset {
@@ -200,7 +225,9 @@ fn every_setting_arrives() {
         http: Http {
             listen: Some("[::]:80".parse().expect("an address")),
             is_listen_default: false,
-            allowed_hosts: ["coordinator.example", "10.0.0.7:80"].map(|host| host.parse().expect("a host")).into(),
+            allowed_hosts: ["coordinator.example", "10.0.0.7:80"]
+                .map(|host| host.parse().expect("a host"))
+                .into(),
             public_url: Some("https://a.example".parse().expect("an origin")),
             agents: false,
         },
@@ -208,7 +235,11 @@ fn every_setting_arrives() {
         providers: config.providers.clone(),
         agents: config.agents.clone(),
         forges: forge::every_setting(),
-        session: Session { default_timeout: hour, max_timeout: 2 * hour, cleanup_interval: seconds(60) },
+        session: Session {
+            default_timeout: hour,
+            max_timeout: 2 * hour,
+            cleanup_interval: seconds(60),
+        },
         start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run {
@@ -224,7 +255,11 @@ fn every_setting_arrives() {
             min_free_disk: Some(2 << 30),
             min_free_memory: Some(1 << 16),
             agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
-            creation: CreationLimits { tasks_per_launch: 20, subtasks_per_task: 10, messages_per_launch: 30 },
+            creation: CreationLimits {
+                tasks_per_launch: 20,
+                subtasks_per_task: 10,
+                messages_per_launch: 30,
+            },
         },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
@@ -353,18 +388,31 @@ fn cross_checks_name_both_sides() {
 
 #[test]
 fn a_listener_for_other_machines_needs_a_token_and_names() {
-    insta::assert_snapshot!("beyond_loopback_everywhere", report("http:\n  listen: 0.0.0.0:7420\n"));
-    insta::assert_snapshot!("beyond_loopback", report("http:\n  listen: 10.0.0.7:7420\ncoordinator_token: null\n"));
-    insta::assert_snapshot!("no_address", report("http: { listen: 7420, allowed_hosts: [a/b, 'http://x'] }\n"));
+    insta::assert_snapshot!(
+        "beyond_loopback_everywhere",
+        report("http:\n  listen: 0.0.0.0:7420\n")
+    );
+    insta::assert_snapshot!(
+        "beyond_loopback",
+        report("http:\n  listen: 10.0.0.7:7420\ncoordinator_token: null\n")
+    );
+    insta::assert_snapshot!(
+        "no_address",
+        report("http: { listen: 7420, allowed_hosts: [a/b, 'http://x'] }\n")
+    );
     valid("http: { listen: '10.0.0.7:7420' }\ncoordinator_token: secret\n");
     valid("http: { listen: '0.0.0.0:0', allowed_hosts: [a] }\ncoordinator_token: secret\n");
     assert_eq!(valid("http: { listen: off }\n").http.listen, None);
-    assert_eq!(valid("http: { listen: 'localhost:80' }\n").http.listen, "127.0.0.1:80".parse().ok());
+    assert_eq!(
+        valid("http: { listen: 'localhost:80' }\n").http.listen,
+        "127.0.0.1:80".parse().ok()
+    );
 }
 
 #[test]
 fn a_long_line_is_shown_in_part() {
-    let report = report(&format!("ai_providers: {{ {}: {{ cli_commando: x }} }}\n", "p".repeat(900)));
+    let report =
+        report(&format!("ai_providers: {{ {}: {{ cli_commando: x }} }}\n", "p".repeat(900)));
     assert!(report.lines().all(|line| line.chars().count() < 400), "{report}");
     assert!(report.contains("cli_commando: x"), "{report}");
 }
@@ -385,7 +433,10 @@ fn only_the_first_problems_are_shown_in_full() {
         text
     });
     let report = report(&text);
-    assert!(report.ends_with("5000 problems in coordinator_config.yaml, the first 50 are shown"), "{report}");
+    assert!(
+        report.ends_with("5000 problems in coordinator_config.yaml, the first 50 are shown"),
+        "{report}"
+    );
     assert!(report.len() < 100_000);
 }
 
@@ -441,7 +492,10 @@ fn the_example_shows_every_default() {
     let passkey = Secret::new("dev-hunter2");
     let expected = Config {
         providers: [
-            ("claude".to_owned(), ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }),
+            (
+                "claude".to_owned(),
+                ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) },
+            ),
             ("my_agent".to_owned(), ProviderConfig::new("my-agent")),
         ]
         .into(),
@@ -561,7 +615,11 @@ proptest! {
 fn a_client_finds_its_daemon_by_a_file_that_is_wrong_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("coordinator_config.yaml");
-    std::fs::write(&file, "state_dir: here\nunknown: 1\nagents: { agt: { passkey: \"${UNSET}\" } }\n").unwrap();
+    std::fs::write(
+        &file,
+        "state_dir: here\nunknown: 1\nagents: { agt: { passkey: \"${UNSET}\" } }\n",
+    )
+    .unwrap();
     let environment = Environment::new(folder.path(), []);
     assert!(load(Some(&file), &environment).is_err());
     let places = find_daemon(Some(&file), &environment).unwrap();

@@ -70,8 +70,8 @@ pub(super) fn parse(source: &Source) -> Result<Node, NotYaml> {
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
     };
-    let raw: Spanned<Raw> =
-        serde_saphyr::from_str_with_options(source.text(), options).map_err(|error| not_yaml(&error, source))?;
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(source.text(), options)
+        .map_err(|error| not_yaml(&error, source))?;
     build(raw, source)
 }
 
@@ -82,13 +82,20 @@ fn not_yaml(error: &serde_saphyr::Error, source: &Source) -> NotYaml {
     let text = text.split(" at line ").next().unwrap_or(&text);
     let (message, help) = if matches!(error, serde_saphyr::Error::MultipleDocuments { .. }) {
         ("expected one YAML document, found a second".to_owned(), None)
-    } else if ["budget breached", "alias replay", "recursion limit"].iter().any(|limit| text.starts_with(limit)) {
-        let limits = format!("at most {MAX_DEPTH} levels, {MAX_NODES} values, {MAX_REPEATED} repeated by aliases");
+    } else if ["budget breached", "alias replay", "recursion limit"]
+        .iter()
+        .any(|limit| text.starts_with(limit))
+    {
+        let limits = format!(
+            "at most {MAX_DEPTH} levels, {MAX_NODES} values, {MAX_REPEATED} repeated by aliases"
+        );
         (format!("nested too deeply or too large: {text}"), Some(limits))
     } else {
         let line = span.as_ref().and_then(|span| source.text()[..span.start].lines().last());
-        let is_bare_reference = text.contains("flow") && line.is_some_and(|line| line.contains('$'));
-        let help = is_bare_reference.then(|| "between `{` and `}` a `${…}` must stand in quotes".to_owned());
+        let is_bare_reference =
+            text.contains("flow") && line.is_some_and(|line| line.contains('$'));
+        let help = is_bare_reference
+            .then(|| "between `{` and `}` a `${…}` must stand in quotes".to_owned());
         (format!("not valid YAML: {text}"), help)
     };
     NotYaml { message, span, help }
@@ -110,9 +117,9 @@ fn build(raw: Spanned<Raw>, source: &Source) -> Result<Node, NotYaml> {
         Raw::Nothing => Value::Nothing,
         Raw::Plain => Value::Text(source.text()[span.clone()].trim().to_owned()),
         Raw::Text(text) => Value::Text(text),
-        Raw::List(items) => {
-            Value::List(items.into_iter().map(|item| build(item, source)).collect::<Result<_, NotYaml>>()?)
-        }
+        Raw::List(items) => Value::List(
+            items.into_iter().map(|item| build(item, source)).collect::<Result<_, NotYaml>>()?,
+        ),
         Raw::Mapping(entries) => Value::Mapping(
             entries
                 .into_iter()
@@ -139,7 +146,9 @@ fn span_of(location: Location, source: &Source) -> Span {
     let text = source.text();
     let known = span.byte_offset().map(|start| {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        start..start.saturating_add(span.byte_len().and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
+        start
+            ..start
+                .saturating_add(span.byte_len().and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
     });
     let known = known.unwrap_or_else(|| {
         let line = usize::try_from(location.line()).unwrap_or(1);
@@ -233,10 +242,15 @@ mod tests {
             Value::Nothing => "-".to_owned(),
             Value::Text(text) => format!("{text}<{}>", covered(&node.span)),
             Value::List(items) => {
-                format!("[{}]", items.iter().map(|item| show(item, source)).collect::<Vec<_>>().join(" "))
+                format!(
+                    "[{}]",
+                    items.iter().map(|item| show(item, source)).collect::<Vec<_>>().join(" ")
+                )
             }
             Value::Mapping(entries) => {
-                let entry = |e: &Entry| format!("{}<{}>={}", e.key, covered(&e.key_span), show(&e.value, source));
+                let entry = |e: &Entry| {
+                    format!("{}<{}>={}", e.key, covered(&e.key_span), show(&e.value, source))
+                };
                 format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(" "))
             }
         }
@@ -281,12 +295,18 @@ mod tests {
     #[test]
     fn duplicates_and_aliases_arrive() {
         check("a: 1\na: 2", "{a<a>=1<1> a<a>=2<2>}");
-        check("a: &x {b: 1}\nc: *x\nd: {<<: *x}", "{a<a>={b<b>=1<1>} c<c>={b<b>=1<1>} d<d>={b<b>=1<1>}}");
+        check(
+            "a: &x {b: 1}\nc: *x\nd: {<<: *x}",
+            "{a<a>={b<b>=1<1>} c<c>={b<b>=1<1>} d<d>={b<b>=1<1>}}",
+        );
     }
 
     #[test]
     fn what_is_no_yaml_is_refused_with_its_place() {
-        check("a: 1\nb: c: d\n", "2: not valid YAML: mapping values are not allowed in this context");
+        check(
+            "a: 1\nb: c: d\n",
+            "2: not valid YAML: mapping values are not allowed in this context",
+        );
         check("a: 1\nb: *nope\n", "2: not valid YAML: alias references unknown anchor");
         check("---\na: 1\n---\nb: 2\n", "4: expected one YAML document, found a second");
         check("? [a]\n: b\n", "1: expected a text as key");
@@ -294,14 +314,18 @@ mod tests {
 
     #[test]
     fn bombs_are_refused_quickly() {
-        let row = |name: char, of: char| format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 10].join(","));
+        let row = |name: char, of: char| {
+            format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 10].join(","))
+        };
         let aliases = format!("a: &a [{}]\n", ["x"; 10].join(","))
             + &row('b', 'a')
             + &row('c', 'b')
             + &row('d', 'c')
             + &row('e', 'd');
         let blocks: String = (0..200).map(|i| " ".repeat(i) + "a:\n").collect();
-        for text in ["[".repeat(500_000), "{a: ".repeat(200_000), "- ".repeat(300_000), blocks, aliases] {
+        for text in
+            ["[".repeat(500_000), "{a: ".repeat(200_000), "- ".repeat(300_000), blocks, aliases]
+        {
             let error = parse(&Source::new("file", "/", &text)).expect_err("too much of it");
             assert!(error.message.len() < 300, "{}", error.message);
         }

@@ -77,7 +77,9 @@ pub(super) fn show_size(bytes: u64) -> String {
 /// Digits with at most one point between them: no sign, exponent, infinity.
 fn is_decimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    [whole, fraction].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    [whole, fraction]
+        .iter()
+        .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -43,23 +43,28 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let mut starts = Vec::new();
         for action in actions {
             match action {
-                Action::Start { key, ai_type: _, working_directory } => starts.push((key, working_directory)),
+                Action::Start { key, ai_type: _, working_directory } => {
+                    starts.push((key, working_directory))
+                }
                 Action::Report { ref launch, .. }
                 | Action::Forget { ref launch }
                 | Action::MarkAuthenticated { ref launch }
                 | Action::WantStop { ref launch, .. }
-                | Action::Stop { ref launch, .. } => by_launch.entry(launch.clone()).or_default().push(action),
+                | Action::Stop { ref launch, .. } => {
+                    by_launch.entry(launch.clone()).or_default().push(action)
+                }
             }
         }
-        let has_told_ends = by_launch
-            .values()
-            .flatten()
-            .any(|action| matches!(action, Action::Report { report: ProcessReport::Ended { .. }, .. }));
+        let has_told_ends = by_launch.values().flatten().any(|action| {
+            matches!(action, Action::Report { report: ProcessReport::Ended { .. }, .. })
+        });
         let acted = Acted { n_started: 0, is_complete: true, has_told_ends };
         let acted = stream::iter(by_launch.into_values())
             .map(|actions| self.act_on_launch(actions))
             .buffer_unordered(N_AT_ONCE)
-            .fold(acted, |acted, done| async move { Acted { is_complete: acted.is_complete && done.is_ok(), ..acted } })
+            .fold(acted, |acted, done| async move {
+                Acted { is_complete: acted.is_complete && done.is_ok(), ..acted }
+            })
             .await;
         stream::iter(starts)
             .map(|(key, working_directory)| self.start(key, working_directory))
@@ -116,8 +121,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     return Err(NotDone);
                 }
             }
-            Action::Stop { launch, reason } => self.processes.request_stop(&launch, reason, None).await,
-            Action::MarkAuthenticated { launch } => self.processes.mark_authenticated(&launch).await,
+            Action::Stop { launch, reason } => {
+                self.processes.request_stop(&launch, reason, None).await
+            }
+            Action::MarkAuthenticated { launch } => {
+                self.processes.mark_authenticated(&launch).await
+            }
             Action::Forget { launch } => self.processes.forget(&launch).await,
             // By those who call this.
             Action::Report { .. } | Action::Start { .. } => {}
@@ -128,7 +137,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// The last of what it printed, before its end: what comes after that is not kept. The end doesn't wait for a server that
     /// doesn't want to know.
     async fn tell_activity(&self, launch: &LaunchId) {
-        let Some(activity) = self.ears.hear_out(launch).await else { return };
+        let Some(activity) = self.ears.hear_out(launch).await else {
+            return;
+        };
         if let Err(error) = self.control.report_activity(launch, &activity).await {
             tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report the activity");
         }
@@ -136,7 +147,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Whether nobody was told yet that this `ai_type` has no provider of its own.
     fn is_first_of(&self, ai_type: &str) -> bool {
-        self.unknown_ai_types.lock().unwrap_or_else(PoisonError::into_inner).insert(ai_type.to_owned())
+        self.unknown_ai_types
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(ai_type.to_owned())
     }
 
     /// The claim, then the process. What fails after the claim is reported at once.
@@ -153,7 +167,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else { return Ok(false) };
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else {
+            return Ok(false);
+        };
         crash_point::reach(CrashPoint::Claimed);
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
             // It runs here: a server that grants it once more doesn't end it.
@@ -170,15 +186,20 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let started = match self.config.providers.command(&request) {
             Err(error) => Err(error.to_string()),
             // Of this machine's folders a server elsewhere can't name one by where its coordinator happens to be.
-            Ok(command) if !command.working_directory.is_absolute() => {
-                Err(format!("working directory `{}` is not absolute", command.working_directory.display()))
-            }
+            Ok(command) if !command.working_directory.is_absolute() => Err(format!(
+                "working directory `{}` is not absolute",
+                command.working_directory.display()
+            )),
             Ok(command) => {
                 // What is left until a deadline is anything, where a clock was set since it was named; nobody is given more than all.
-                let most =
-                    self.seen_last.as_ref().and_then(|(_, limits)| limits.start_timeout).unwrap_or(Duration::MAX);
+                let most = self
+                    .seen_last
+                    .as_ref()
+                    .and_then(|(_, limits)| limits.start_timeout)
+                    .unwrap_or(Duration::MAX);
                 let fuse = asked_at + start_timeout.min(most) + FUSE_MARGIN;
-                let request = StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
+                let request =
+                    StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
                 self.processes.start(request).await.map_err(|error| ErrorChain(&error).to_string())
             }
         };
@@ -186,7 +207,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Ok(()) => {
                 let (provider, _) = self.config.providers.find(&ai_type);
                 if provider != ai_type && self.is_first_of(&ai_type) {
-                    tracing::warn!(ai_type, provider, "no provider of this name is configured; using another");
+                    tracing::warn!(
+                        ai_type,
+                        provider,
+                        "no provider of this name is configured; using another"
+                    );
                 }
                 tracing::info!(
                     launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,

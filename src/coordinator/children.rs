@@ -27,7 +27,9 @@ impl Children {
         if self.used.is_some_and(|(at, _)| now.saturating_duration_since(at) < pause) {
             return;
         }
-        let Some(used) = processes::time_used_by_children(pid) else { return };
+        let Some(used) = processes::time_used_by_children(pid) else {
+            return;
+        };
         if let Some((at, before)) = self.used
             && is_work(used.saturating_sub(before), now.saturating_duration_since(at))
         {

@@ -42,7 +42,8 @@ impl Clocks {
         (state_dir, is_stream): (&Path, &dyn Fn(&str) -> bool),
         limits: &Limits,
     ) -> BTreeMap<LaunchId, Elapsed> {
-        let launches: BTreeMap<&LaunchId, &LaunchFacts> = launches.iter().map(|launch| (&launch.id, launch)).collect();
+        let launches: BTreeMap<&LaunchId, &LaunchFacts> =
+            launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
         let quiet_for = ears.quiet_for(now);
         let (mut clocks, mut shown) = (Vec::new(), Vec::new());
@@ -77,16 +78,25 @@ impl Clocks {
                 until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
             };
             let limit = limits.silence.of(&elapsed);
-            let silent = |elapsed: &Elapsed| launch.and_then(|launch| silence(elapsed, launch)).zip(limit);
-            match (silent(&elapsed).filter(|(silent, most)| is_long(*silent, *most)), &instance.phase) {
-                (Some((_, most)), Phase::Running { pid, .. }) => clock.children.look(now, *pid, most),
+            let silent =
+                |elapsed: &Elapsed| launch.and_then(|launch| silence(elapsed, launch)).zip(limit);
+            match (
+                silent(&elapsed).filter(|(silent, most)| is_long(*silent, *most)),
+                &instance.phase,
+            ) {
+                (Some((_, most)), Phase::Running { pid, .. }) => {
+                    clock.children.look(now, *pid, most)
+                }
                 _ => clock.children.forget(),
             }
             let at_work = clock.children.idle_for(now);
-            elapsed.quiet = elapsed.quiet.map(|quiet| at_work.map_or(quiet, |idle| quiet.min(idle)));
+            elapsed.quiet =
+                elapsed.quiet.map(|quiet| at_work.map_or(quiet, |idle| quiet.min(idle)));
             let is_silent = silent(&elapsed);
-            clock.suspected =
-                clock.suspected.or(Some(now)).filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
+            clock.suspected = clock
+                .suspected
+                .or(Some(now))
+                .filter(|_| is_silent.is_some_and(|(silent, most)| silent >= most));
             elapsed.suspected = clock.suspected.map(|since| now - since);
             shown.push((id.clone(), elapsed));
             clocks.push((id.clone(), clock));

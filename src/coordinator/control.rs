@@ -47,10 +47,16 @@ pub trait ControlPlane: Send + Sync + 'static {
     }
 
     /// What the server wants. `instances` are what runs here: a server that keeps no account of launches has it from them.
-    fn observe(&self, instances: &[Instance]) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
+    fn observe(
+        &self,
+        instances: &[Instance],
+    ) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
 
     /// Reserves the start of `key` for this coordinator.
-    fn claim(&self, key: &InstanceKey) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
+    fn claim(
+        &self,
+        key: &InstanceKey,
+    ) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
 
     /// Tells what became of a process, in its order. What fails half-way is told once more.
     fn report(
@@ -67,9 +73,15 @@ pub trait ControlPlane: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
     /// Marks a launch to be ended.
-    fn want_stop(&self, launch: &LaunchId, reason: StopReason)
-    -> impl Future<Output = Result<(), ControlError>> + Send;
+    fn want_stop(
+        &self,
+        launch: &LaunchId,
+        reason: StopReason,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
     /// Tells how things stand here, for everyone who looks.
-    fn report_status(&self, status: CoordinatorStatus) -> impl Future<Output = Result<(), ControlError>> + Send;
+    fn report_status(
+        &self,
+        status: CoordinatorStatus,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send;
 }

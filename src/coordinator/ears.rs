@@ -130,7 +130,11 @@ impl Ears {
     /// Those whose login is refused for good, as far as they were heard.
     pub(super) fn refused(&self) -> BTreeSet<LaunchId> {
         let heard = self.heard.lock();
-        heard.iter().filter(|(_, heard)| heard.is_login_refused).map(|(launch, _)| launch.clone()).collect()
+        heard
+            .iter()
+            .filter(|(_, heard)| heard.is_login_refused)
+            .map(|(launch, _)| launch.clone())
+            .collect()
     }
 
     /// Returns when another login was refused since the last return. Cancel-safe.
@@ -184,7 +188,11 @@ impl Shared {
 }
 
 impl<C: ControlPlane> Listener<C> {
-    async fn run(mut self, mut wanted: watch::Receiver<Wanted>, mut questions: mpsc::Receiver<Question>) {
+    async fn run(
+        mut self,
+        mut wanted: watch::Receiver<Wanted>,
+        mut questions: mpsc::Receiver<Question>,
+    ) {
         loop {
             let has_stirred = !self.stirred.is_empty();
             // Cancel-safe, all of them: each takes what it returns only when it returns.
@@ -244,7 +252,9 @@ impl<C: ControlPlane> Listener<C> {
     }
 
     fn begin(&mut self, launch: LaunchId) {
-        let Some(dir) = instance_dir::find(&self.state_dir, &launch) else { return };
+        let Some(dir) = instance_dir::find(&self.state_dir, &launch) else {
+            return;
+        };
         // Before the first read, so that nothing written in between goes unnoticed.
         let watch = self.folders.watch_all(&dir);
         let opened = OutputReader::open(&dir);
@@ -274,10 +284,14 @@ impl<C: ControlPlane> Listener<C> {
     /// Reads what is new of those that stirred, and tells it.
     async fn look(&mut self) {
         for launch in std::mem::take(&mut self.stirred) {
-            let Some(ear) = self.ears.get_mut(&launch) else { continue };
+            let Some(ear) = self.ears.get_mut(&launch) else {
+                continue;
+            };
             let n_before = ear.n_read;
             let read = ear.read(MAX_LOOK).await;
-            if let Some(heard) = self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before) {
+            if let Some(heard) =
+                self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before)
+            {
                 // One that only repeats what is wrong with it does not go on.
                 if ear.tally.activity().failure.is_none() {
                     heard.at = Instant::now();
@@ -303,7 +317,9 @@ impl<C: ControlPlane> Listener<C> {
 
     /// One word at a time of each: the next one waits for the next look.
     fn tell(&mut self, launch: &LaunchId) {
-        let Some(ear) = self.ears.get_mut(launch).filter(|ear| !ear.is_telling) else { return };
+        let Some(ear) = self.ears.get_mut(launch).filter(|ear| !ear.is_telling) else {
+            return;
+        };
         let activity = ear.tally.activity();
         if activity == ear.told {
             return;
@@ -320,7 +336,9 @@ impl<C: ControlPlane> Listener<C> {
     }
 
     fn on_told(&mut self, launch: LaunchId, is_told: bool) {
-        let Some(ear) = self.ears.get_mut(&launch) else { return };
+        let Some(ear) = self.ears.get_mut(&launch) else {
+            return;
+        };
         ear.is_telling = false;
         if is_told {
             if ear.tally.activity() != ear.told {

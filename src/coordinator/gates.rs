@@ -28,7 +28,9 @@ pub(super) struct Gatekeeper(Option<Closed>);
 impl Gatekeeper {
     pub(super) fn note(&mut self, closed: Option<Closed>) {
         match (&self.0, &closed) {
-            (before, Some(closed)) if before.as_ref().is_none_or(|before| before.reason != closed.reason) => {
+            (before, Some(closed))
+                if before.as_ref().is_none_or(|before| before.reason != closed.reason) =>
+            {
                 tracing::warn!(reason = %closed.reason, figures = closed.detail, "nothing is started for want of free space");
             }
             (Some(_), None) => tracing::info!("there is enough free space again"),
@@ -44,10 +46,16 @@ mod tests {
 
     #[test]
     fn this_machine_has_figures() {
-        let limits =
-            Limits { min_free_disk: Some(1), min_free_memory: Some(1), ..Limits::of(1, std::time::Duration::ZERO) };
+        let limits = Limits {
+            min_free_disk: Some(1),
+            min_free_memory: Some(1),
+            ..Limits::of(1, std::time::Duration::ZERO)
+        };
         let free = free(&limits, Path::new("/"));
         assert!(free.disk.is_some() && free.memory.is_some(), "{free:?}");
-        assert_eq!(super::free(&Limits::of(1, std::time::Duration::ZERO), Path::new("/")), Resources::default());
+        assert_eq!(
+            super::free(&Limits::of(1, std::time::Duration::ZERO), Path::new("/")),
+            Resources::default()
+        );
     }
 }

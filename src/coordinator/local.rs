@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
+use crate::domain::{
+    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp,
+};
 use crate::service::{Claim, CoordinatorStatus, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
@@ -34,7 +36,11 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
-        let answer = self.service.should_start(key, Some(&self.id)).await.map_err(failed("claim a start"))?;
+        let answer = self
+            .service
+            .should_start(key, Some(&self.id))
+            .await
+            .map_err(failed("claim a start"))?;
         let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket) }) = answer.claim else {
             return Ok(ClaimAnswer::NotNow);
         };
@@ -43,12 +49,23 @@ impl ControlPlane for LocalControlPlane {
         Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket })
     }
 
-    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
+    async fn report(
+        &self,
+        launch: &LaunchId,
+        reports: &[ProcessReport],
+    ) -> Result<(), ControlError> {
         self.service.report_process(launch, reports).await.map_err(failed("report a process"))
     }
 
-    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
-        self.service.report_activity(launch, activity.clone()).await.map_err(failed("report an activity"))
+    async fn report_activity(
+        &self,
+        launch: &LaunchId,
+        activity: &Activity,
+    ) -> Result<(), ControlError> {
+        self.service
+            .report_activity(launch, activity.clone())
+            .await
+            .map_err(failed("report an activity"))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {

@@ -21,8 +21,8 @@ use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::pair::{Backoff, StartReason};
 use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::{
-    Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret, ServerAddress, StopReason,
-    Timestamp,
+    Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret,
+    ServerAddress, StopReason, Timestamp,
 };
 use crate::instance_dir;
 use crate::mcp_client::{CallError, McpClient};
@@ -206,7 +206,9 @@ impl RemoteControlPlane {
         self.set_clock(view.at);
         let config = self.config();
         for candidate in &mut view.startable {
-            if !config.passkeys.contains_key(&candidate.key.agent) && candidate.reason == StartReason::Ready {
+            if !config.passkeys.contains_key(&candidate.key.agent)
+                && candidate.reason == StartReason::Ready
+            {
                 candidate.reason = StartReason::NoPasskey;
             }
         }
@@ -214,27 +216,40 @@ impl RemoteControlPlane {
     }
 
     /// `should_start`; `None` if the answer is no.
-    async fn ask_for_start(&self, client: &Arc<McpClient>, key: &InstanceKey) -> Result<Option<Claimed>, LinkError> {
+    async fn ask_for_start(
+        &self,
+        client: &Arc<McpClient>,
+        key: &InstanceKey,
+    ) -> Result<Option<Claimed>, LinkError> {
         let arguments = json!({
             "agent_id": key.agent, "project_id": key.project, "purpose": key.purpose,
             "coordinator_id": self.config().coordinator
         });
-        let answer: answers::ShouldStart = self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
+        let answer: answers::ShouldStart =
+            self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
         Ok(answer.claimed())
     }
 
     fn granted(&self, key: &InstanceKey, claimed: Claimed) -> ClaimAnswer {
-        let Some(ticket) = claimed.ticket.or_else(|| self.config().passkeys.get(&key.agent).cloned()) else {
+        let Some(ticket) =
+            claimed.ticket.or_else(|| self.config().passkeys.get(&key.agent).cloned())
+        else {
             return ClaimAnswer::NotNow;
         };
-        let start_timeout = claimed.deadline.map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
+        let start_timeout = claimed
+            .deadline
+            .map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
         let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
         self.seed.note_claim(&launch, key, &claimed.ai_type);
         ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
     }
 
     /// Tells the server, if it wants to know; what it doesn't know any more is told.
-    async fn tell(&self, tool: &'static str, arguments: serde_json::Value) -> Result<(), LinkError> {
+    async fn tell(
+        &self,
+        tool: &'static str,
+        arguments: serde_json::Value,
+    ) -> Result<(), LinkError> {
         let client = self.link.client().await?;
         if !client.offers(tool) {
             return Ok(());
@@ -253,7 +268,9 @@ impl RemoteControlPlane {
     /// For those who ask the server: the output itself stays here.
     async fn output_tail(&self, launch: &LaunchId) -> Option<String> {
         let (state_dir, launch) = (self.config().state_dir.clone(), launch.clone());
-        let read = move || instance_dir::output_tail(&instance_dir::find(&state_dir, &launch)?, MAX_TAIL).ok();
+        let read = move || {
+            instance_dir::output_tail(&instance_dir::find(&state_dir, &launch)?, MAX_TAIL).ok()
+        };
         tokio::task::spawn_blocking(read).await.ok()?
     }
 
@@ -263,7 +280,9 @@ impl RemoteControlPlane {
     }
 
     fn on_server(&self, here: Timestamp) -> Timestamp {
-        Timestamp::from_millis(here.as_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+        Timestamp::from_millis(
+            here.as_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)),
+        )
     }
 
     /// The server's time, as far as it is known.
@@ -312,7 +331,11 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         Ok(claimed.map_or(ClaimAnswer::NotNow, |claimed| self.granted(key, claimed)))
     }
 
-    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
+    async fn report(
+        &self,
+        launch: &LaunchId,
+        reports: &[ProcessReport],
+    ) -> Result<(), ControlError> {
         let client = self.link.client().await.map_err(failed(REPORT))?;
         for report in reports {
             if !self.asks_for_work(&client) {
@@ -330,7 +353,11 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         Ok(())
     }
 
-    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
+    async fn report_activity(
+        &self,
+        launch: &LaunchId,
+        activity: &Activity,
+    ) -> Result<(), ControlError> {
         let arguments = answers::activity(&self.config().coordinator, launch, activity);
         self.tell("report_activity", arguments).await.map_err(failed(REPORT_ACTIVITY))
     }

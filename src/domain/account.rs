@@ -77,13 +77,18 @@ impl Parking {
     /// Until when a failure at `at` parks, the `n`th in a row. A named end is taken with a tenth more of the way there: clocks
     /// differ, and everybody else's quota begins anew at the same moment.
     pub fn until(self, failure: Failure, n: u32, at: Timestamp) -> Timestamp {
-        let named = failure.resets_at.map(|resets_at| resets_at.since(at)).filter(|distance| !distance.is_zero());
+        let named = failure
+            .resets_at
+            .map(|resets_at| resets_at.since(at))
+            .filter(|distance| !distance.is_zero());
         let delay = if let Some(distance) = named {
             let distance = distance.min(MAX_PARKING);
             distance + distance / 10
         } else {
             let doublings = n.saturating_sub(1);
-            self.initial.saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.max)
+            self.initial
+                .saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX))
+                .min(self.max)
         };
         at + delay.min(MAX_PARKING)
     }
@@ -96,7 +101,9 @@ impl Account {
 
     /// Nobody waits longer than what was decided, nor longer than [`MAX_PARKING`], whatever a clock did since.
     pub fn standing(&self, now: Timestamp) -> Standing {
-        let Some(parked) = &self.parked else { return Standing::Works };
+        let Some(parked) = &self.parked else {
+            return Standing::Works;
+        };
         let left = parked.until.since(now).min(parked.until.since(parked.since)).min(MAX_PARKING);
         if !left.is_zero() {
             return Standing::Parked(now + left);
@@ -120,24 +127,35 @@ impl Account {
     #[must_use]
     pub fn after(self, launch: &Launch, at: Timestamp, parking: Parking) -> Self {
         let is_over = matches!(launch.state, LaunchState::Ended { .. });
-        let failure = launch.activity.failure.filter(|failure| is_over && failure.class.parks_account());
-        let is_probe = |parked: &Parked| parked.probe.as_ref().is_some_and(|probe| probe.launch == launch.id);
+        let failure =
+            launch.activity.failure.filter(|failure| is_over && failure.class.parks_account());
+        let is_probe =
+            |parked: &Parked| parked.probe.as_ref().is_some_and(|probe| probe.launch == launch.id);
         let parked = match (self.parked, failure) {
             (None, None) => None,
             (None, Some(failure)) => Some(Parked::by(failure, 1, at, parking)),
             // It began before: the same trouble, seen once more.
-            (Some(parked), Some(failure)) if launch.claimed_at <= parked.since && !is_probe(&parked) => {
-                let named = failure.resets_at.map(|_| parking.until(failure, parked.n_failures, at));
-                Some(Parked { until: named.map_or(parked.until, |named| named.max(parked.until)), ..parked })
+            (Some(parked), Some(failure))
+                if launch.claimed_at <= parked.since && !is_probe(&parked) =>
+            {
+                let named =
+                    failure.resets_at.map(|_| parking.until(failure, parked.n_failures, at));
+                Some(Parked {
+                    until: named.map_or(parked.until, |named| named.max(parked.until)),
+                    ..parked
+                })
             }
             (Some(parked), Some(failure)) => {
                 Some(Parked::by(failure, parked.n_failures.saturating_add(1), at, parking))
             }
             (Some(parked), None) => {
-                let tells = launch.is_kept() && (is_probe(&parked) || launch.claimed_at > parked.since);
+                let tells =
+                    launch.is_kept() && (is_probe(&parked) || launch.claimed_at > parked.since);
                 match (tells, launch.authenticated_at) {
                     (true, Some(_)) => None,
-                    (true, None) if is_over && is_probe(&parked) => Some(Parked { probe: None, ..parked }),
+                    (true, None) if is_over && is_probe(&parked) => {
+                        Some(Parked { probe: None, ..parked })
+                    }
                     _ => Some(parked),
                 }
             }

@@ -42,7 +42,10 @@ impl Usage {
 
     /// All tokens that went to the model or came from it.
     pub const fn tokens(&self) -> u64 {
-        let read = self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens);
+        let read = self
+            .input_tokens
+            .saturating_add(self.cache_read_tokens)
+            .saturating_add(self.cache_write_tokens);
         read.saturating_add(self.output_tokens)
     }
 
@@ -106,7 +109,9 @@ impl From<FailureClass> for Failure {
 impl Failure {
     /// After an earlier one: what that knew of the same trouble stays.
     fn after(self, earlier: Option<Self>) -> Self {
-        let known = earlier.filter(|earlier| earlier.class == self.class).and_then(|earlier| earlier.resets_at);
+        let known = earlier
+            .filter(|earlier| earlier.class == self.class)
+            .and_then(|earlier| earlier.resets_at);
         Self { resets_at: self.resets_at.or(known), ..self }
     }
 }
@@ -144,7 +149,10 @@ impl Activity {
             Outcome::ExitedWithoutReport | Outcome::NeverAuthenticated => {
                 self.failure.or_else(|| has_crashed.then(|| FailureClass::Crash.into()))
             }
-            Outcome::Stopped(_) | Outcome::StartFailed(_) | Outcome::TimedOut(_) | Outcome::Lost => self.failure,
+            Outcome::Stopped(_)
+            | Outcome::StartFailed(_)
+            | Outcome::TimedOut(_)
+            | Outcome::Lost => self.failure,
         };
         Self { failure, ..self }
     }
@@ -264,7 +272,8 @@ impl Tally {
 
     /// One session too many is counted with those that have no name.
     fn session(&mut self, session: Mark) -> &mut SessionTally {
-        let is_one_too_many = self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&session);
+        let is_one_too_many =
+            self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&session);
         self.sessions.entry(if is_one_too_many { Mark::UNNAMED } else { session }).or_default()
     }
 }

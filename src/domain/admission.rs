@@ -68,7 +68,9 @@ pub enum Refused {
     ClientIsFull { n: usize },
     #[error("the server has {n} open connections, which is the limit; connect again later")]
     AllIsFull { n: usize },
-    #[error("this process connects faster than the server can take its connections; connect again later")]
+    #[error(
+        "this process connects faster than the server can take its connections; connect again later"
+    )]
     TooFast,
 }
 
@@ -90,7 +92,12 @@ impl ConnectionLimits {
     }
 
     /// Decides whether `client` gets another connection. `has_idle` says whether one of its connections is idle.
-    pub fn admit(&self, client: &Client, now: Occupancy, has_idle: impl FnOnce() -> bool) -> Admission {
+    pub fn admit(
+        &self,
+        client: &Client,
+        now: Occupancy,
+        has_idle: impl FnOnce() -> bool,
+    ) -> Admission {
         let (is_full, others_are_full) = match client {
             Client::Operators => (now.of_client >= self.of_operators, false),
             Client::Launch(_) | Client::Shim(_) | Client::User(_) => {
@@ -133,13 +140,22 @@ mod tests {
         let n = |(idle, busy): (usize, usize)| idle + busy;
         Occupancy {
             in_all: connections.values().copied().map(n).sum(),
-            of_agents: connections.iter().filter(|(id, _)| **id != 0).map(|(_, each)| n(*each)).sum(),
+            of_agents: connections
+                .iter()
+                .filter(|(id, _)| **id != 0)
+                .map(|(_, each)| n(*each))
+                .sum(),
             of_client: connections.get(&of).copied().map_or(0, n),
         }
     }
 
     /// Connects once; returns whether the connection was taken.
-    fn connect(limits: &ConnectionLimits, connections: &mut Connections, id: u32, is_busy: bool) -> bool {
+    fn connect(
+        limits: &ConnectionLimits,
+        connections: &mut Connections,
+        id: u32,
+        is_busy: bool,
+    ) -> bool {
         let has_idle = connections.get(&id).is_some_and(|(n_idle, _)| *n_idle > 0);
         let admission = limits.admit(&client(id), occupancy(connections, id), || has_idle);
         if matches!(admission, Admission::Refused(_)) {
@@ -196,7 +212,10 @@ mod tests {
         let full = Occupancy { in_all: 64, of_agents: 64, of_client: 64 };
         let admit = |client, has_idle| limits.admit(&client, full, || has_idle);
         assert_eq!(admit(Client::User(1), true), Admission::InsteadOfIdle);
-        assert_eq!(admit(Client::User(1), false), Admission::Refused(Refused::ClientIsFull { n: 64 }));
+        assert_eq!(
+            admit(Client::User(1), false),
+            Admission::Refused(Refused::ClientIsFull { n: 64 })
+        );
         assert_eq!(admit(Client::Operators, false), Admission::Granted);
     }
 }

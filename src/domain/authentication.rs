@@ -59,7 +59,9 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
         (Proof::None, _) | (_, None) => return Err(Refusal::InvalidCredentials),
         (Proof::Passkey | Proof::Ticket(_), Some(agent)) => agent,
     };
-    let project = facts.project.ok_or_else(|| Refusal::ProjectNotFound { project: facts.project_id.clone() })?;
+    let project = facts
+        .project
+        .ok_or_else(|| Refusal::ProjectNotFound { project: facts.project_id.clone() })?;
     if let Proof::Ticket(launch) = &facts.proof {
         return with_ticket(launch, facts);
     }
@@ -69,7 +71,9 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     if agent.status != AgentStatus::Active || project.status != ProjectStatus::Active {
         return Err(Refusal::Inactive);
     }
-    if let Some(starting) = facts.open.iter().find(|launch| matches!(launch.state, LaunchState::Starting { .. })) {
+    if let Some(starting) =
+        facts.open.iter().find(|launch| matches!(launch.state, LaunchState::Starting { .. }))
+    {
         return Ok(Grant::On(Box::new(starting.clone())));
     }
     // Only after the passkey is proven, and per purpose: a chat and a task don't count for each other.
@@ -98,8 +102,12 @@ fn with_ticket(launch: &Launch, facts: &Facts<'_>) -> Result<Grant, Refusal> {
         return Err(Refusal::InvalidCredentials);
     }
     match launch.state {
-        LaunchState::Starting { .. } | LaunchState::Running { .. } => Ok(Grant::On(Box::new(launch.clone()))),
-        LaunchState::Stopping { .. } | LaunchState::Ending | LaunchState::Ended { .. } => Err(Refusal::LaunchEnded),
+        LaunchState::Starting { .. } | LaunchState::Running { .. } => {
+            Ok(Grant::On(Box::new(launch.clone())))
+        }
+        LaunchState::Stopping { .. } | LaunchState::Ending | LaunchState::Ended { .. } => {
+            Err(Refusal::LaunchEnded)
+        }
     }
 }
 

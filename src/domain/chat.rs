@@ -97,25 +97,43 @@ mod tests {
     use super::super::key::{InstanceKey, Purpose};
     use super::*;
 
-    const LIMIT: StartLimit = StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
+    const LIMIT: StartLimit =
+        StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
 
     fn record() -> PairRecord {
-        PairRecord::new(InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Chat))
+        PairRecord::new(InstanceKey::new(
+            "agt".parse().unwrap(),
+            "prj".parse().unwrap(),
+            Purpose::Chat,
+        ))
     }
 
     /// Whether the chat is wanted again, and the number of its failures.
     #[track_caller]
-    fn check_end(stop_reason: Option<StopReason>, outcome: &Outcome, unread: Option<i64>, expected: (bool, u32)) {
+    fn check_end(
+        stop_reason: Option<StopReason>,
+        outcome: &Outcome,
+        unread: Option<i64>,
+        expected: (bool, u32),
+    ) {
         let now = Timestamp::from_millis(100);
         let claim = Launch::claimed("lch".parse().unwrap(), record().key, String::new(), now, now);
         let is_chat_over = stop_reason == Some(StopReason::ChatEnded);
         let launch = Launch { stop_reason, is_chat_over, authenticated_at: Some(now), ..claim };
         let after = |launch: &Launch| after_end(record(), launch, outcome, unread, now, LIMIT);
         let left = after(&launch);
-        assert_eq!((left.wanted_since.is_some(), left.n_failures), expected, "{stop_reason:?} {outcome} {unread:?}");
+        assert_eq!(
+            (left.wanted_since.is_some(), left.n_failures),
+            expected,
+            "{stop_reason:?} {outcome} {unread:?}"
+        );
         // Nobody is wanted back where people ended it meanwhile, and it counts for as much.
         let over = after(&Launch { is_chat_over: true, ..launch });
-        assert_eq!((over.wanted_since, over.n_failures), (None, expected.1), "{stop_reason:?} {outcome} {unread:?}");
+        assert_eq!(
+            (over.wanted_since, over.n_failures),
+            (None, expected.1),
+            "{stop_reason:?} {outcome} {unread:?}"
+        );
     }
 
     #[test]

@@ -40,7 +40,12 @@ impl CreationLimits {
     ///
     /// # Errors
     /// `TooManySubtasks`.
-    pub fn check_subtasks(&self, task: &TaskId, n_subtasks: usize, n_new: usize) -> Result<(), Refusal> {
+    pub fn check_subtasks(
+        &self,
+        task: &TaskId,
+        n_subtasks: usize,
+        n_new: usize,
+    ) -> Result<(), Refusal> {
         let limit = self.subtasks_per_task;
         if n_subtasks.saturating_add(n_new) > limit {
             return Err(Refusal::TooManySubtasks { task: task.clone(), n_subtasks, n_new, limit });
@@ -64,7 +69,8 @@ mod tests {
 
     #[test]
     fn as_many_as_the_limit_says_may_be_created_and_no_more() {
-        let limits = CreationLimits { tasks_per_launch: 3, subtasks_per_task: 2, messages_per_launch: 1 };
+        let limits =
+            CreationLimits { tasks_per_launch: 3, subtasks_per_task: 2, messages_per_launch: 1 };
         let task: TaskId = "tsk".parse().unwrap();
         assert_eq!(limits.check_tasks(0, 3), Ok(()));
         assert_eq!(limits.check_tasks(2, 1), Ok(()));
@@ -73,7 +79,8 @@ mod tests {
         assert_eq!((refusal.to_string().as_str(), refusal.code()), (text, "limit_reached"));
         assert_eq!(limits.check_subtasks(&task, 1, 1), Ok(()));
         let refusal = limits.check_subtasks(&task, 2, 1).unwrap_err();
-        let text = "1 more subtasks are too many: task tsk has 2, and `limits.subtasks_per_task` is 2";
+        let text =
+            "1 more subtasks are too many: task tsk has 2, and `limits.subtasks_per_task` is 2";
         assert_eq!((refusal.to_string().as_str(), refusal.code()), (text, "limit_reached"));
         assert_eq!(limits.check_messages(0), Ok(()));
         let refusal = limits.check_messages(1).unwrap_err();

@@ -88,7 +88,9 @@ impl Credential {
     /// What is wrong with it, where it is a link.
     pub fn link_fault(&self, now: Timestamp) -> Option<LinkFault> {
         match self {
-            Self { kind: CredentialKind::Cookie | CredentialKind::Token, .. } => Some(LinkFault::Unknown),
+            Self { kind: CredentialKind::Cookie | CredentialKind::Token, .. } => {
+                Some(LinkFault::Unknown)
+            }
             Self { revoked_at: Some(_), .. } => Some(LinkFault::Used),
             _ => self.has_expired(now).then_some(LinkFault::Expired),
         }

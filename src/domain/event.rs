@@ -53,7 +53,9 @@ mod tests {
     #[test]
     fn readers_go_on_where_nothing_is_missing() {
         let span = EventSpan { oldest: 5, newest: 9 };
-        for (seq, has_lost) in [(-1, true), (0, true), (3, true), (4, false), (5, false), (9, false), (10, true)] {
+        for (seq, has_lost) in
+            [(-1, true), (0, true), (3, true), (4, false), (5, false), (9, false), (10, true)]
+        {
             assert_eq!(span.has_lost_after(seq), has_lost, "{seq}");
         }
         assert!(!EventSpan::default().has_lost_after(0));

@@ -150,30 +150,42 @@ impl Guidance {
     pub const fn notice(self, action: NoticeAction) -> &'static str {
         use NoticeAction as N;
         match action {
-            N::Blocked => self
-                .0
-                .either("The status of the task was changed to blocked", "タスクのステータスがblockedに変更されました"),
+            N::Blocked => self.0.either(
+                "The status of the task was changed to blocked",
+                "タスクのステータスがblockedに変更されました",
+            ),
             N::Cancelled => self.0.either(
                 "The status of the task was changed to cancelled",
                 "タスクのステータスがcancelledに変更されました",
             ),
-            N::Done => {
-                self.0.either("The status of the task was changed to done", "タスクのステータスがdoneに変更されました")
+            N::Done => self.0.either(
+                "The status of the task was changed to done",
+                "タスクのステータスがdoneに変更されました",
+            ),
+            N::Todo => self.0.either(
+                "The status of the task was changed to todo",
+                "タスクのステータスがtodoに変更されました",
+            ),
+            N::Reassigned => {
+                self.0.either("The task was taken from you", "タスクの担当者が変更されました")
             }
-            N::Todo => {
-                self.0.either("The status of the task was changed to todo", "タスクのステータスがtodoに変更されました")
-            }
-            N::Reassigned => self.0.either("The task was taken from you", "タスクの担当者が変更されました"),
-            N::Paused => self.0.either("Work on the project is paused", "プロジェクトの作業が一時停止されました"),
-            N::Unassigned => {
-                self.0.either("You are no longer assigned to the project", "プロジェクトへの割り当てが解除されました")
-            }
+            N::Paused => self
+                .0
+                .either("Work on the project is paused", "プロジェクトの作業が一時停止されました"),
+            N::Unassigned => self.0.either(
+                "You are no longer assigned to the project",
+                "プロジェクトへの割り当てが解除されました",
+            ),
             N::Closed => self.0.either("The project is closed", "プロジェクトが終了しました"),
         }
     }
 
     /// What a notice asks its agent to do (seed 000 for blocked).
-    pub const fn notice_instruction(self, action: NoticeAction, demand: NoticeDemand) -> &'static str {
+    pub const fn notice_instruction(
+        self,
+        action: NoticeAction,
+        demand: NoticeDemand,
+    ) -> &'static str {
         match (demand, action.kind()) {
             (NoticeDemand::Read, _) => self.0.either(
                 "Stop working on this subtask, and check what remains with get_my_task_progress.",
@@ -238,7 +250,10 @@ impl Guidance {
     }
 
     const fn exit(self) -> &'static str {
-        self.0.either("Your session is over: exit now.", "セッションは終了しました。プロセスを終了してください。")
+        self.0.either(
+            "Your session is over: exit now.",
+            "セッションは終了しました。プロセスを終了してください。",
+        )
     }
 
     /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003).
@@ -249,14 +264,19 @@ impl Guidance {
                 "まだ作業はありません。この応答の turn を指定して、すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
             )
         } else {
-            self.0
-                .either("Call get_next_action again after 5 seconds.", "5秒後に再度get_next_actionを呼び出してください")
+            self.0.either(
+                "Call get_next_action again after 5 seconds.",
+                "5秒後に再度get_next_actionを呼び出してください",
+            )
         }
     }
 
     /// After `logout`.
     pub const fn logged_out(self) -> &'static str {
-        self.0.either("Your session has ended: exit now.", "セッションを終了しました。プロセスを終了してください。")
+        self.0.either(
+            "Your session has ended: exit now.",
+            "セッションを終了しました。プロセスを終了してください。",
+        )
     }
 
     const fn steps_title(self) -> &'static str {
@@ -265,7 +285,12 @@ impl Guidance {
 
     /// What an agent CLI is started with (seed 004). Without `passkey` it names the variable that holds it, because an
     /// argument list is readable by everyone on the machine.
-    pub fn prompt(self, key: &InstanceKey, working_directory: &Path, passkey: Option<&Secret>) -> String {
+    pub fn prompt(
+        self,
+        key: &InstanceKey,
+        working_directory: &Path,
+        passkey: Option<&Secret>,
+    ) -> String {
         let InstanceKey { agent, project, purpose } = key;
         let shown = match (passkey, self.0) {
             (Some(passkey), _) => passkey.reveal(),
@@ -273,9 +298,12 @@ impl Guidance {
             (None, Language::Japanese) => "環境変数 AGENT_PASSKEY の値",
         };
         let argument = passkey.map_or("$AGENT_PASSKEY", Secret::reveal);
-        let call = format!(r#"authenticate(agent_id="{agent}", passkey="{argument}", project_id="{project}")"#);
+        let call = format!(
+            r#"authenticate(agent_id="{agent}", passkey="{argument}", project_id="{project}")"#
+        );
         let steps = self.steps(*purpose, &call, working_directory);
-        let steps: Vec<String> = (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
+        let steps: Vec<String> =
+            (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
         format!(
             "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}:\n{}",
             self.steps_title(),

@@ -32,7 +32,14 @@ impl FromStr for HostName {
             Some(rest) => {
                 let (address, port) = rest.split_once(']').ok_or(InvalidHostName)?;
                 address.parse::<core::net::Ipv6Addr>().map_err(|_| InvalidHostName)?;
-                (address, if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or(InvalidHostName)?) })
+                (
+                    address,
+                    if port.is_empty() {
+                        None
+                    } else {
+                        Some(port.strip_prefix(':').ok_or(InvalidHostName)?)
+                    },
+                )
             }
             None => match text.split_once(':') {
                 Some((name, port)) => (name, Some(port)),
@@ -43,7 +50,8 @@ impl FromStr for HostName {
         if name.is_empty() || (!text.starts_with('[') && !name.chars().all(is_name)) {
             return Err(InvalidHostName);
         }
-        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         let port = match port {
             Some(port) if is_number(port) => Some(port.parse().map_err(|_| InvalidHostName)?),
             Some(_) => return Err(InvalidHostName),
@@ -86,13 +94,16 @@ impl Origin {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        self.is_encrypted == other.is_encrypted && self.host.name == other.host.name && self.port() == other.port()
+        self.is_encrypted == other.is_encrypted
+            && self.host.name == other.host.name
+            && self.port() == other.port()
     }
 
     /// Whether a request with this `Host` was for it.
     fn is_asked_by(&self, host: &HostName) -> bool {
         let port = self.port();
-        host.name == self.host.name && host.port.map_or(port == 80 || port == 443, |asked| asked == port)
+        host.name == self.host.name
+            && host.port.map_or(port == 80 || port == 443, |asked| asked == port)
     }
 }
 
@@ -120,7 +131,9 @@ impl fmt::Display for Origin {
 /// browsers call by a `public` origin is asked for by pages of that one alone, so that nobody who changes what travels
 /// unencrypted can ask in their name.
 pub fn is_same_origin(origin: &str, host: &str, public: Option<&Origin>) -> bool {
-    let (Ok(origin), Ok(host)) = (origin.parse::<Origin>(), host.parse::<HostName>()) else { return false };
+    let (Ok(origin), Ok(host)) = (origin.parse::<Origin>(), host.parse::<HostName>()) else {
+        return false;
+    };
     match public {
         Some(public) if public.is_asked_by(&host) => public.is_same(&origin),
         _ => origin.is_asked_by(&host),
@@ -159,14 +172,17 @@ impl AllowedHosts {
 
     fn allows(&self, host: &HostName, default_port: u16) -> bool {
         let address = host.address();
-        let is_own = |address: IpAddr| address.is_loopback() || (address == self.listen && !address.is_unspecified());
+        let is_own = |address: IpAddr| {
+            address.is_loopback() || (address == self.listen && !address.is_unspecified())
+        };
         // Behind a proxy for HTTPS, the name alone means its port.
         let is_port = |wanted: u16| match host.port {
             Some(port) => port == wanted,
             None => wanted == default_port || wanted == 443,
         };
         let is_named = |other: &HostName| {
-            let is_same = other.name == host.name || (address.is_some() && other.address() == address);
+            let is_same =
+                other.name == host.name || (address.is_some() && other.address() == address);
             is_same && other.port.is_none_or(is_port)
         };
         host.name == "localhost" || address.is_some_and(is_own) || self.others.iter().any(is_named)
@@ -178,32 +194,66 @@ mod tests {
     use super::*;
 
     fn hosts() -> AllowedHosts {
-        let others = ["coordinator.example", "proxy.example:8443", "secure.example:443", "[2001:db8::7]"];
+        let others =
+            ["coordinator.example", "proxy.example:8443", "secure.example:443", "[2001:db8::7]"];
         let others = others.iter().map(|host| host.parse().unwrap()).collect();
         AllowedHosts::new("192.168.1.5:7420".parse().unwrap(), others)
     }
 
     #[test]
     fn a_server_is_known_by_its_own_names_only() {
-        let check = |host: &str, expected: bool| assert_eq!(hosts().allows_host(host), expected, "{host}");
-        for ours in ["localhost", "LocalHost:7420", "127.0.0.1:1", "127.9.9.9", "[::1]:7420", "[0:0:0:0:0:0:0:1]"] {
+        let check =
+            |host: &str, expected: bool| assert_eq!(hosts().allows_host(host), expected, "{host}");
+        for ours in [
+            "localhost",
+            "LocalHost:7420",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:7420",
+            "[0:0:0:0:0:0:0:1]",
+        ] {
             check(ours, true);
         }
-        for ours in ["192.168.1.5:7420", "192.168.1.5", "Coordinator.Example:99", "[2001:0db8::7]:1"] {
+        for ours in
+            ["192.168.1.5:7420", "192.168.1.5", "Coordinator.Example:99", "[2001:0db8::7]:1"]
+        {
             check(ours, true);
         }
         check("proxy.example:8443", true);
         check("proxy.example", false);
         check("secure.example", true);
         check("secure.example:80", false);
-        for other in ["evil.example", "localhost.evil.example", "192.168.1.6", "0.0.0.0:7420", "[::]", "10.0.0.1"] {
+        for other in [
+            "evil.example",
+            "localhost.evil.example",
+            "192.168.1.6",
+            "0.0.0.0:7420",
+            "[::]",
+            "10.0.0.1",
+        ] {
             check(other, false);
         }
-        for none in ["", ":7420", "localhost:", "localhost:x", "localhost:+1", "localhost:99999", "a b", "[::1", "[x]"]
-        {
+        for none in [
+            "",
+            ":7420",
+            "localhost:",
+            "localhost:x",
+            "localhost:+1",
+            "localhost:99999",
+            "a b",
+            "[::1",
+            "[x]",
+        ] {
             check(none, false);
         }
-        for none in ["localhost@evil.example", "evil.example#localhost", "localhost/..", "[::1]x", "[::1]:", "::1"] {
+        for none in [
+            "localhost@evil.example",
+            "evil.example#localhost",
+            "localhost/..",
+            "[::1]x",
+            "[::1]:",
+            "::1",
+        ] {
             check(none, false);
         }
     }
@@ -216,12 +266,26 @@ mod tests {
 
     #[test]
     fn a_page_may_call_from_an_allowed_host() {
-        let check = |origin: &str, expected: bool| assert_eq!(hosts().allows_origin(origin), expected, "{origin}");
-        for ours in ["http://localhost", "https://127.0.0.1:3000", "HTTP://[::1]:80", "https://coordinator.example"] {
+        let check = |origin: &str, expected: bool| {
+            assert_eq!(hosts().allows_origin(origin), expected, "{origin}")
+        };
+        for ours in [
+            "http://localhost",
+            "https://127.0.0.1:3000",
+            "HTTP://[::1]:80",
+            "https://coordinator.example",
+        ] {
             check(ours, true);
         }
-        for other in ["null", "", "localhost", "file://localhost", "http://evil.example", "http://localhost/x", "://x"]
-        {
+        for other in [
+            "null",
+            "",
+            "localhost",
+            "file://localhost",
+            "http://evil.example",
+            "http://localhost/x",
+            "://x",
+        ] {
             check(other, false);
         }
     }
@@ -230,7 +294,11 @@ mod tests {
     fn a_page_is_of_the_server_it_asks_when_name_and_port_are_the_same() {
         let public: Origin = "https://c.example".parse().unwrap();
         let check = |origin: &str, host: &str, expected: bool| {
-            assert_eq!(is_same_origin(origin, host, Some(&public)), expected, "{origin} asks {host}");
+            assert_eq!(
+                is_same_origin(origin, host, Some(&public)),
+                expected,
+                "{origin} asks {host}"
+            );
         };
         check("http://localhost:7420", "localhost:7420", true);
         check("http://LOCALHOST:7420", "localhost:7420", true);
@@ -253,9 +321,18 @@ mod tests {
         for text in ["https://a.example", "http://[::1]:80"] {
             assert_eq!(text.parse::<Origin>().unwrap().to_string(), text);
         }
-        assert_eq!("https://a.example/".parse::<Origin>().unwrap().to_string(), "https://a.example");
-        for other in ["a.example", "ftp://a.example", "https://a.example/x", "https://a.example//", "https://", "null"]
-        {
+        assert_eq!(
+            "https://a.example/".parse::<Origin>().unwrap().to_string(),
+            "https://a.example"
+        );
+        for other in [
+            "a.example",
+            "ftp://a.example",
+            "https://a.example/x",
+            "https://a.example//",
+            "https://",
+            "null",
+        ] {
             assert!(other.parse::<Origin>().is_err(), "{other}");
         }
     }

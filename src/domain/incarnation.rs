@@ -44,8 +44,11 @@ impl FromStr for Incarnation {
     type Err = InvalidIncarnation;
 
     fn from_str(text: &str) -> Result<Self, InvalidIncarnation> {
-        let parsed = text.split_once('.').and_then(|(number, mark)| Some((number.parse().ok()?, mark.parse().ok()?)));
-        let (number, mark) = parsed.ok_or_else(|| InvalidIncarnation(text.chars().take(80).collect()))?;
+        let parsed = text
+            .split_once('.')
+            .and_then(|(number, mark)| Some((number.parse().ok()?, mark.parse().ok()?)));
+        let (number, mark) =
+            parsed.ok_or_else(|| InvalidIncarnation(text.chars().take(80).collect()))?;
         Ok(Self { number, mark })
     }
 }
@@ -91,7 +94,12 @@ impl Incarnations {
     }
 
     /// A coordinator elsewhere speaks.
-    pub fn hear(&mut self, coordinator: &CoordinatorId, incarnation: Incarnation, at: Timestamp) -> Heard {
+    pub fn hear(
+        &mut self,
+        coordinator: &CoordinatorId,
+        incarnation: Incarnation,
+        at: Timestamp,
+    ) -> Heard {
         if self.own.as_ref() == Some(coordinator) {
             return Heard::Superseded;
         }

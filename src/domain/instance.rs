@@ -121,11 +121,19 @@ impl Instance {
     pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
         let phase = match self.phase {
             Phase::Starting => Phase::Starting,
-            Phase::Running { pid, started_at } => Phase::Running { pid, started_at: clock(started_at) },
-            Phase::Exited { pid, started_at, exit } => Phase::Exited { pid, started_at: clock(started_at), exit },
-            Phase::Ended { pid, started_at, end, at, n_leaked } => {
-                Phase::Ended { pid, started_at: started_at.map(&clock), end, at: clock(at), n_leaked }
+            Phase::Running { pid, started_at } => {
+                Phase::Running { pid, started_at: clock(started_at) }
             }
+            Phase::Exited { pid, started_at, exit } => {
+                Phase::Exited { pid, started_at: clock(started_at), exit }
+            }
+            Phase::Ended { pid, started_at, end, at, n_leaked } => Phase::Ended {
+                pid,
+                started_at: started_at.map(&clock),
+                end,
+                at: clock(at),
+                n_leaked,
+            },
         };
         Self { phase, condition: self.condition.moved(clock), ..self }
     }

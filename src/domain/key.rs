@@ -9,7 +9,19 @@ use super::id::{AgentId, ProjectId};
 use super::printable::excerpt;
 
 /// What an agent instance was started for. A chat and a task of one agent live side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     Task,

@@ -278,7 +278,12 @@ impl Launch {
     /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
     /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up. `claimed_for` and
     /// `on_ladder_for` are how long ago it was claimed and was to be ended, by a clock that nobody sets.
-    pub fn has_lapsed(&self, limits: LapseLimits, claimed_for: Duration, on_ladder_for: Duration) -> bool {
+    pub fn has_lapsed(
+        &self,
+        limits: LapseLimits,
+        claimed_for: Duration,
+        on_ladder_for: Duration,
+    ) -> bool {
         let LapseLimits { start, stop, margin } = limits;
         let is_old = self.pid.is_none() && claimed_for > start + stop + margin;
         match self.state {
@@ -311,7 +316,9 @@ impl Launch {
                     Verdict::Fine
                 }
             }
-            Outcome::ExitedWithoutReport if was_idle && !leaves_work && self.activity.failure.is_none() => {
+            Outcome::ExitedWithoutReport
+                if was_idle && !leaves_work && self.activity.failure.is_none() =>
+            {
                 Verdict::Fine
             }
             Outcome::Failed
@@ -346,24 +353,33 @@ impl Launch {
         };
         match (&self.state, event) {
             // The truth about the process is taken in every open state, and is old news after the end.
-            (S::Ended { .. }, E::ProcessStarted { .. } | E::Exited { .. } | E::ProcessEnded { .. }) => Ok(self),
+            (
+                S::Ended { .. },
+                E::ProcessStarted { .. } | E::Exited { .. } | E::ProcessEnded { .. },
+            ) => Ok(self),
             (
                 S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
                 E::ProcessStarted { pid, at },
             ) => Ok(Self { pid: Some(*pid), started_at: self.started_at.or(Some(*at)), ..self }),
-            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::Exited { exit }) => {
-                Ok(Self { exit: *exit, state: S::Ending, ..self })
-            }
-            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::ProcessEnded { end, at }) => {
+            (
+                S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
+                E::Exited { exit },
+            ) => Ok(Self { exit: *exit, state: S::Ending, ..self }),
+            (
+                S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
+                E::ProcessEnded { end, at },
+            ) => {
                 let (end, at) = (end.clone(), *at);
                 Ok(self.ended_with(end, at))
             }
 
-            (S::Starting { .. } | S::Running { .. }, E::Authenticated { session, at }) => Ok(Self {
-                authenticated_at: self.authenticated_at.or(Some(*at)),
-                state: S::Running { session: session.clone() },
-                ..self
-            }),
+            (S::Starting { .. } | S::Running { .. }, E::Authenticated { session, at }) => {
+                Ok(Self {
+                    authenticated_at: self.authenticated_at.or(Some(*at)),
+                    state: S::Running { session: session.clone() },
+                    ..self
+                })
+            }
             (S::Stopping { .. } | S::Ending | S::Ended { .. }, E::Authenticated { .. }) => {
                 Err(impossible(&self, event))
             }
@@ -390,7 +406,10 @@ impl Launch {
                 Ok(self.leaving(reason, at, patience))
             }
             // A stop while it lingers: the reason stays, the patience ends.
-            (S::Stopping { reason, ladder_at }, E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience }) => {
+            (
+                S::Stopping { reason, ladder_at },
+                E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience },
+            ) => {
                 let (reason, ladder_at) = (*reason, (*ladder_at).min(*at + *patience));
                 let is_chat_over = self.is_chat_over || matches!(event, E::ChatEnded { .. });
                 Ok(Self { state: S::Stopping { reason, ladder_at }, is_chat_over, ..self })
@@ -400,17 +419,20 @@ impl Launch {
                 Ok(Self { is_chat_over: true, ..self }.leaving(StopReason::ChatEnded, at, patience))
             }
             (S::Ending, E::ChatEnded { .. }) => Ok(Self { is_chat_over: true, ..self }),
-            (S::Ending, E::StopWanted { .. }) | (S::Ended { .. }, E::StopWanted { .. } | E::ChatEnded { .. }) => {
-                Ok(self)
-            }
+            (S::Ending, E::StopWanted { .. })
+            | (S::Ended { .. }, E::StopWanted { .. } | E::ChatEnded { .. }) => Ok(self),
 
-            (S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending, E::SessionExpired { at }) => {
+            (
+                S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
+                E::SessionExpired { at },
+            ) => {
                 let at = *at;
                 Ok(self.end(Outcome::TimedOut(TimeLimit::SessionIdle), at))
             }
             (S::Starting { .. } | S::Stopping { .. }, E::ClaimLapsed { at }) => {
                 let at = *at;
-                let end = ProcessEnd::StartFailed("nobody reported a process for this claim".to_owned());
+                let end =
+                    ProcessEnd::StartFailed("nobody reported a process for this claim".to_owned());
                 Ok(self.ended_with(end, at))
             }
             (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),
@@ -449,11 +471,17 @@ impl Launch {
                 return Outcome::Completed;
             }
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,
-            (None, Some(StopReason::SessionMaximum)) => return Outcome::TimedOut(TimeLimit::SessionMaximum),
-            (None, Some(StopReason::RunMaximum)) => return Outcome::TimedOut(TimeLimit::RunMaximum),
+            (None, Some(StopReason::SessionMaximum)) => {
+                return Outcome::TimedOut(TimeLimit::SessionMaximum);
+            }
+            (None, Some(StopReason::RunMaximum)) => {
+                return Outcome::TimedOut(TimeLimit::RunMaximum);
+            }
             (None, Some(StopReason::Silence)) => return Outcome::TimedOut(TimeLimit::Silence),
             (None, Some(StopReason::Unknown)) => return Outcome::Lost,
-            (None, Some(StopReason::ChatEnded | StopReason::ChatIdle)) => return Outcome::Completed,
+            (None, Some(StopReason::ChatEnded | StopReason::ChatIdle)) => {
+                return Outcome::Completed;
+            }
             (
                 None,
                 Some(

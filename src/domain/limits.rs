@@ -113,7 +113,10 @@ impl Limit {
     ///
     /// # Errors
     /// As [`Limit::take`].
-    pub fn take_optional<'a>(&self, text: Option<&'a str>) -> Result<Option<Cow<'a, str>>, Refusal> {
+    pub fn take_optional<'a>(
+        &self,
+        text: Option<&'a str>,
+    ) -> Result<Option<Cow<'a, str>>, Refusal> {
         text.map(|text| self.take(text)).transpose()
     }
 
@@ -148,7 +151,8 @@ impl Limit {
     pub fn described_as_absolute(self) -> impl FnMut(&mut Schema) {
         move |schema| {
             self.described()(schema);
-            schema.insert("pattern".to_owned(), format!("^/[^{}]*$", class(char::is_control)).into());
+            schema
+                .insert("pattern".to_owned(), format!("^/[^{}]*$", class(char::is_control)).into());
         }
     }
 

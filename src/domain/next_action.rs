@@ -92,7 +92,11 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
         TaskStatus::Blocked | TaskStatus::Done | TaskStatus::Cancelled => false,
     };
     let open_parts = |of: &TaskId| -> Vec<&Task> {
-        facts.subtasks.iter().filter(|part| part.parent.as_ref() == Some(of) && part.status.is_open()).collect()
+        facts
+            .subtasks
+            .iter()
+            .filter(|part| part.parent.as_ref() == Some(of) && part.status.is_open())
+            .collect()
     };
     // Its own parts down to those without open parts of their own, and on the way those of other agents, who see to theirs.
     let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -116,7 +120,10 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
         (Reverse(is_begun), Reverse(part.priority), part.created_at, part.id.clone())
     };
     // First what others can do meanwhile.
-    let waiting = others.iter().copied().filter(|part| part.status != TaskStatus::InProgress && is_ready(part));
+    let waiting = others
+        .iter()
+        .copied()
+        .filter(|part| part.status != TaskStatus::InProgress && is_ready(part));
     if let Some(next) = waiting.min_by_key(order) {
         return TaskStep::StartSubtask(next.id.clone());
     }
@@ -170,7 +177,9 @@ pub fn chat_step(facts: ChatFacts<'_>) -> ChatStep {
         | LaunchState::Ended { .. } => return ChatStep::Exit,
     }
     match facts.unread {
-        Some(newest) if newest > facts.handed_out || facts.is_overdue => ChatStep::GetPendingMessages,
+        Some(newest) if newest > facts.handed_out || facts.is_overdue => {
+            ChatStep::GetPendingMessages
+        }
         _ if facts.is_idle => ChatStep::LogOut,
         _ => ChatStep::WaitForMessages,
     }

@@ -45,7 +45,9 @@ words! {
 impl NoticeAction {
     pub const fn kind(self) -> NoticeKind {
         match self {
-            Self::Blocked | Self::Cancelled | Self::Done | Self::Todo | Self::Reassigned => NoticeKind::StatusChange,
+            Self::Blocked | Self::Cancelled | Self::Done | Self::Todo | Self::Reassigned => {
+                NoticeKind::StatusChange
+            }
             Self::Paused | Self::Unassigned | Self::Closed => NoticeKind::Stop,
         }
     }
@@ -152,8 +154,10 @@ pub enum Meaning {
 impl WorkChange {
     /// Whether the chat of `launch` can't go on.
     pub fn ends_chat(&self, launch: &Launch) -> bool {
-        let as_if_at_work =
-            Launch { key: InstanceKey { purpose: Purpose::Task, ..launch.key.clone() }, ..launch.clone() };
+        let as_if_at_work = Launch {
+            key: InstanceKey { purpose: Purpose::Task, ..launch.key.clone() },
+            ..launch.clone()
+        };
         matches!(self.means(&as_if_at_work), Some(Meaning::Tell { task: None, .. }))
     }
 
@@ -171,8 +175,12 @@ impl WorkChange {
             }
             Self::Project { project, .. } if launch.key.project != *project => None,
             Self::Project { status: ProjectStatus::Active, .. } => Some(Meaning::TakeBackPause),
-            Self::Project { status: ProjectStatus::Inactive, .. } => Some(stop(NoticeAction::Paused)),
-            Self::Project { status: ProjectStatus::Archived, .. } => Some(stop(NoticeAction::Closed)),
+            Self::Project { status: ProjectStatus::Inactive, .. } => {
+                Some(stop(NoticeAction::Paused))
+            }
+            Self::Project { status: ProjectStatus::Archived, .. } => {
+                Some(stop(NoticeAction::Closed))
+            }
             Self::Agent { agent, .. } if launch.key.agent != *agent => None,
             Self::Agent { status: AgentStatus::Active, .. } => Some(Meaning::TakeBackPause),
             Self::Agent { status: AgentStatus::Inactive, .. } => Some(stop(NoticeAction::Paused)),
@@ -183,7 +191,9 @@ impl WorkChange {
 fn means_of_task(before: &Task, after: &Task, launch: &Launch) -> Option<Meaning> {
     let task = before.id.clone();
     let is_own = launch.task.as_ref() == Some(&task);
-    let is_part = before.parent.is_some() && launch.task == before.parent && before.project == launch.key.project;
+    let is_part = before.parent.is_some()
+        && launch.task == before.parent
+        && before.project == launch.key.project;
     let is_theirs = |task: &Task| task.assignee.as_ref() == Some(&launch.key.agent);
     let demand = match (is_own, is_part && is_theirs(before)) {
         (true, _) => NoticeDemand::End,
@@ -196,7 +206,11 @@ fn means_of_task(before: &Task, after: &Task, launch: &Launch) -> Option<Meaning
     if before.status != TaskStatus::InProgress {
         return None;
     }
-    let action = if is_theirs(after) { NoticeAction::of_status(after.status)? } else { NoticeAction::Reassigned };
+    let action = if is_theirs(after) {
+        NoticeAction::of_status(after.status)?
+    } else {
+        NoticeAction::Reassigned
+    };
     Some(Meaning::Tell { task: Some(task), action, demand })
 }
 

@@ -45,12 +45,14 @@ pub fn pair_to_enter(pairs: Vec<PairFacts>) -> Option<PairFacts> {
         _ => 3,
     };
     let n_pairs = pairs.len();
-    let best = pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))?;
+    let best =
+        pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))?;
     (n_pairs == 1 || rank(&best) < 3).then_some(best)
 }
 
 fn is_idle(pair: &PairFacts) -> bool {
-    let is_active = pair.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active);
+    let is_active =
+        pair.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active);
     !is_active || pair.waiting_since.is_none()
 }
 
@@ -82,20 +84,31 @@ pub fn launch_to_report(launches: &[Launch], by: ReportedBy<'_>) -> Result<Launc
     if let Some(launch) = of_process.max_by_key(|launch| (launch.is_open(), launch.claimed_at)) {
         return Ok(launch.id.clone());
     }
-    let is_possible = |launch: &Launch| launch.is_open() && (by.pid.is_none() || launch.pid.is_none());
+    let is_possible =
+        |launch: &Launch| launch.is_open() && (by.pid.is_none() || launch.pid.is_none());
     let possible: Vec<&Launch> = of_pair().filter(|launch| is_possible(launch)).collect();
     match possible[..] {
         [only] => Ok(only.id.clone()),
         [] => {
-            let was_reported = |launch: &&Launch| launch.report.is_some() && (by.pid.is_none() || launch.pid.is_none());
-            let latest = of_pair().filter(|launch| !launch.is_open()).max_by_key(|launch| launch.claimed_at);
-            let none = || Refusal::NoOpenLaunch { agent: by.agent.clone(), project: by.project.clone(), pid: by.pid };
+            let was_reported = |launch: &&Launch| {
+                launch.report.is_some() && (by.pid.is_none() || launch.pid.is_none())
+            };
+            let latest =
+                of_pair().filter(|launch| !launch.is_open()).max_by_key(|launch| launch.claimed_at);
+            let none = || Refusal::NoOpenLaunch {
+                agent: by.agent.clone(),
+                project: by.project.clone(),
+                pid: by.pid,
+            };
             latest.filter(was_reported).map(|launch| launch.id.clone()).ok_or_else(none)
         }
         _ => Err(Refusal::AmbiguousLaunch {
             agent: by.agent.clone(),
             project: by.project.clone(),
-            launches: possible.iter().map(|launch| (launch.id.clone(), launch.key.purpose)).collect(),
+            launches: possible
+                .iter()
+                .map(|launch| (launch.id.clone(), launch.key.purpose))
+                .collect(),
         }),
     }
 }

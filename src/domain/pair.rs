@@ -54,9 +54,22 @@ impl PairRecord {
 
     /// After the end of a launch that began at `claimed_at`: a failure adds to the row, anything else breaks it, and so does a
     /// run that was stable before it failed.
-    pub fn after_end(self, verdict: Verdict, claimed_at: Timestamp, at: Timestamp, limit: StartLimit) -> Self {
+    pub fn after_end(
+        self,
+        verdict: Verdict,
+        claimed_at: Timestamp,
+        at: Timestamp,
+        limit: StartLimit,
+    ) -> Self {
         let is_misconfigured = match verdict {
-            Verdict::Fine => return Self { n_failures: 0, failed_at: Vec::new(), last_end_at: Some(at), ..self },
+            Verdict::Fine => {
+                return Self {
+                    n_failures: 0,
+                    failed_at: Vec::new(),
+                    last_end_at: Some(at),
+                    ..self
+                };
+            }
             // It waits for its account, and no longer than that.
             Verdict::AccountFailed => return self,
             Verdict::Failure => false,
@@ -66,13 +79,22 @@ impl PairRecord {
         let n_failures = if was_stable { 1 } else { self.n_failures.saturating_add(1) };
         let mut failed_at = self.failed_at;
         // What lies in the future was written by a clock that was wrong.
-        failed_at.retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
+        failed_at
+            .retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
         failed_at.push(at);
         let is_too_often = limit.failures > 0 && failed_at.len() >= limit.failures;
         failed_at.drain(..failed_at.len().saturating_sub(limit.failures));
-        let suspended_since = self.suspended_since.or((is_too_often || is_misconfigured).then_some(at));
+        let suspended_since =
+            self.suspended_since.or((is_too_often || is_misconfigured).then_some(at));
         let is_misconfigured = self.is_misconfigured || is_misconfigured;
-        Self { n_failures, failed_at, suspended_since, is_misconfigured, last_end_at: Some(at), ..self }
+        Self {
+            n_failures,
+            failed_at,
+            suspended_since,
+            is_misconfigured,
+            last_end_at: Some(at),
+            ..self
+        }
     }
 
     pub fn held(self, at: Timestamp) -> Self {
@@ -102,7 +124,14 @@ impl PairRecord {
     /// A person said to try again.
     pub fn released(self) -> Self {
         let (n_failures, failed_at) = (0, Vec::new());
-        Self { held_since: None, n_failures, failed_at, suspended_since: None, is_misconfigured: false, ..self }
+        Self {
+            held_since: None,
+            n_failures,
+            failed_at,
+            suspended_since: None,
+            is_misconfigured: false,
+            ..self
+        }
     }
 }
 
@@ -127,9 +156,10 @@ impl Backoff {
     pub fn delay(self, n_failures: u32) -> Duration {
         match n_failures.checked_sub(1) {
             None => Duration::ZERO,
-            Some(doublings) => {
-                self.initial.saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.max)
-            }
+            Some(doublings) => self
+                .initial
+                .saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX))
+                .min(self.max),
         }
     }
 
@@ -144,10 +174,9 @@ impl Backoff {
 
 /// Up to a quarter longer, by a hash (FNV-1a) of the key: chance would need a source, and plans are made from facts alone.
 fn jittered(delay: Duration, key: &InstanceKey) -> Duration {
-    let hash = key
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = key.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     let permille = u32::try_from((hash >> 32) % 250).unwrap_or_default();
     delay + delay * permille / 1000
 }
@@ -264,11 +293,20 @@ impl PairFacts {
     /// The facts judged; `None` where there is no work, or no such agent or project.
     pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
-        let (reason, until) = keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
+        let (reason, until) =
+            keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
         let is_probe = self.account.standing(now) == Standing::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let waiting_since = self.waiting_since?;
-        Some(Candidate { key: self.key, ai_type, working_directory, waiting_since, reason, until, is_probe })
+        Some(Candidate {
+            key: self.key,
+            ai_type,
+            working_directory,
+            waiting_since,
+            reason,
+            until,
+            is_probe,
+        })
     }
 
     /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
@@ -280,12 +318,15 @@ impl PairFacts {
     /// Every rule in its order: what it says of this key.
     pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 11] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
-        let is_active = self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
-            && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
+        let is_active =
+            self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
+                && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
         let open = match self.open.as_ref().map(|open| &open.state) {
             Some(LaunchState::Starting { .. }) => ruling(StartReason::Starting, true),
             Some(LaunchState::Running { .. }) => ruling(StartReason::Running, true),
-            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => ruling(StartReason::Stopping, true),
+            Some(LaunchState::Stopping { .. } | LaunchState::Ending) => {
+                ruling(StartReason::Stopping, true)
+            }
             Some(LaunchState::Ended { .. }) | None => ruling(StartReason::Running, false),
         };
         let until = backoff.until(&self.record, now);

@@ -88,8 +88,12 @@ pub struct Ancestry {
 
 impl Ancestry {
     /// Nothing is known of the process.
-    pub const UNKNOWN: Self =
-        Self { chain: Vec::new(), top: Top::Unknown, session_leaders: Vec::new(), is_marked: false };
+    pub const UNKNOWN: Self = Self {
+        chain: Vec::new(),
+        top: Top::Unknown,
+        session_leaders: Vec::new(),
+        is_marked: false,
+    };
 }
 
 /// Whose process connected.
@@ -147,7 +151,9 @@ pub fn standing(user: PeerUser, ancestry: &Ancestry, daemons: Daemons<'_>) -> St
 
 fn is_outside_agents(ancestry: &Ancestry, daemons: Daemons<'_>) -> bool {
     let Ancestry { chain, top, session_leaders, is_marked } = ancestry;
-    let [_, ancestors @ ..] = chain.as_slice() else { return false };
+    let [_, ancestors @ ..] = chain.as_slice() else {
+        return false;
+    };
     let is_below_shim = chain.iter().chain(session_leaders).any(Ancestor::is_named_like_shim);
     let is_below_daemon = ancestors.iter().any(|ancestor| daemons.include(ancestor));
     let is_whole = matches!(top, Top::Root | Top::OtherUser);

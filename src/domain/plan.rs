@@ -182,7 +182,8 @@ impl Plan {
 }
 
 /// Why a claim of ours has no process.
-const DIED_BEFORE_SPAWN: &str = "the daemon died before the spawn, or never heard that its claim was granted";
+const DIED_BEFORE_SPAWN: &str =
+    "the daemon died before the spawn, or never heard that its claim was granted";
 
 /// Decides what a coordinator does in one cycle.
 pub fn plan(snapshot: &Snapshot) -> Plan {
@@ -206,32 +207,46 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
     let report = |report| Action::Report { launch: id.clone(), report };
     let started = match &instance.phase {
         Phase::Starting => None,
-        Phase::Running { pid, started_at } | Phase::Exited { pid, started_at, .. } => Some((*pid, *started_at)),
+        Phase::Running { pid, started_at } | Phase::Exited { pid, started_at, .. } => {
+            Some((*pid, *started_at))
+        }
         Phase::Ended { pid, started_at, .. } => pid.zip(*started_at),
     };
-    let is_shim_missed =
-        launch.is_shim_unknown && instance.shim.is_some() && matches!(instance.phase, Phase::Running { .. });
+    let is_shim_missed = launch.is_shim_unknown
+        && instance.shim.is_some()
+        && matches!(instance.phase, Phase::Running { .. });
     if let Some((pid, at)) = started
         && (launch.pid.is_none() || is_shim_missed)
     {
         plan.actions.push(report(ProcessReport::Started { pid, at, shim: instance.shim.clone() }));
     }
     // Its keeper was told by a daemon in a hurry, or by its own fuse. Before the end is reported: it is judged by its reason.
-    if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) = (instance.stop, &launch.state) {
+    if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) =
+        (instance.stop, &launch.state)
+    {
         plan.actions.push(Action::WantStop { launch: id.clone(), reason });
     }
     match &instance.phase {
-        Phase::Ended { end, at, .. } => plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at })),
+        Phase::Ended { end, at, .. } => {
+            plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at }))
+        }
         Phase::Exited { exit, .. } => {
             if launch.state != LaunchState::Ending {
                 plan.actions.push(report(ProcessReport::Exited { exit: *exit }));
             }
         }
-        Phase::Starting | Phase::Running { .. } => keep_going_or_stop(instance, launch, snapshot, plan),
+        Phase::Starting | Phase::Running { .. } => {
+            keep_going_or_stop(instance, launch, snapshot, plan)
+        }
     }
 }
 
-fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
+fn keep_going_or_stop(
+    instance: &Instance,
+    launch: &LaunchFacts,
+    snapshot: &Snapshot,
+    plan: &mut Plan,
+) {
     let (id, now, limits) = (&launch.id, snapshot.now, &snapshot.limits);
     let elapsed = snapshot.elapsed.get(id).copied();
     match launch.state {
@@ -240,7 +255,10 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
             let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
             // An agent without its model never authenticates here.
             if left.is_zero() || snapshot.refused.contains(id) {
-                plan.actions.push(Action::WantStop { launch: id.clone(), reason: StopReason::StartTimeout });
+                plan.actions.push(Action::WantStop {
+                    launch: id.clone(),
+                    reason: StopReason::StartTimeout,
+                });
             } else {
                 plan.wake(now + left);
             }
@@ -259,11 +277,15 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
         }
         LaunchState::Ending | LaunchState::Ended { .. } => {}
     }
-    let goes_on = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
+    let goes_on =
+        matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
     if let (Some(elapsed), true, None) = (elapsed, goes_on, instance.stop) {
         let silent = silence(&elapsed, launch).zip(limits.silence.of(&elapsed));
-        plan.silent
-            .extend(silent.filter(|(lasted, limit)| is_long(*lasted, *limit)).map(|(lasted, _)| (id.clone(), lasted)));
+        plan.silent.extend(
+            silent
+                .filter(|(lasted, limit)| is_long(*lasted, *limit))
+                .map(|(lasted, _)| (id.clone(), lasted)),
+        );
         match time_left(launch, elapsed, limits) {
             // At once, and told to the server then: one that doesn't answer gives nobody more time.
             Err(reason) => plan.actions.push(Action::Stop { launch: id.clone(), reason }),
@@ -279,13 +301,20 @@ fn keep_going_or_stop(instance: &Instance, launch: &LaunchFacts, snapshot: &Snap
 }
 
 /// How long an agent has until the first limit of time that it has any; the one that is over.
-fn time_left(launch: &LaunchFacts, elapsed: Elapsed, limits: &Limits) -> Result<Option<Duration>, StopReason> {
+fn time_left(
+    launch: &LaunchFacts,
+    elapsed: Elapsed,
+    limits: &Limits,
+) -> Result<Option<Duration>, StopReason> {
     let left = |limit: Option<Duration>, lasted: Option<Duration>| {
         limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
     };
     let all = [
         (StopReason::RunMaximum, left(limits.max_runtime, elapsed.ran)),
-        (StopReason::SessionMaximum, left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated))),
+        (
+            StopReason::SessionMaximum,
+            left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated)),
+        ),
         (StopReason::Silence, silence::time_left(&elapsed, launch, limits.silence)),
     ];
     match all.iter().find(|(_, left)| left.is_some_and(|left| left.is_zero())) {
@@ -305,9 +334,11 @@ fn disown(instance: &Instance, plan: &mut Plan) {
 }
 
 fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
-    let known: BTreeSet<&LaunchId> = snapshot.instances.iter().map(|instance| &instance.launch).collect();
+    let known: BTreeSet<&LaunchId> =
+        snapshot.instances.iter().map(|instance| &instance.launch).collect();
     for launch in &snapshot.launches {
-        if launch.coordinator.as_ref() == Some(&snapshot.coordinator) && !known.contains(&launch.id) {
+        if launch.coordinator.as_ref() == Some(&snapshot.coordinator) && !known.contains(&launch.id)
+        {
             let end = match launch.pid {
                 None => ProcessEnd::StartFailed(DIED_BEFORE_SPAWN.to_owned()),
                 Some(_) => ProcessEnd::Lost,
@@ -352,7 +383,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
     if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
         for candidate in chats.into_values().chain(tasks.into_values()).flatten() {
-            plan.deferred.push(Deferred { detail: Some(detail.clone()), ..Deferred::of(candidate, reason) });
+            plan.deferred
+                .push(Deferred { detail: Some(detail.clone()), ..Deferred::of(candidate, reason) });
             plan.wake(snapshot.now + GATE_PAUSE);
         }
         return;
@@ -366,9 +398,14 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
                 break reason;
             }
             // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
-            let Some(next) = queue.take_fairest() else { break StartReason::NoFreeSlot };
-            let by_probe = (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
-            if let Some(reason) = by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type).next()) {
+            let Some(next) = queue.take_fairest() else {
+                break StartReason::NoFreeSlot;
+            };
+            let by_probe =
+                (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
+            if let Some(reason) =
+                by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type).next())
+            {
                 put_off.push((next, reason));
             } else {
                 slots.take(&next.key, &next.ai_type);
@@ -383,12 +420,18 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             }
             queue.line_up(&next.key.project, &slots);
         };
-        put_off.extend(queue.waiting.into_values().flatten().map(|candidate| (candidate, all_kept)));
+        put_off
+            .extend(queue.waiting.into_values().flatten().map(|candidate| (candidate, all_kept)));
     }
     for (candidate, reason) in put_off {
-        let also = slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
+        let also =
+            slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
         let detail = (reason == StartReason::NoFreeSlot).then(|| slots.to_string());
-        plan.deferred.push(Deferred { also: also.collect(), detail, ..Deferred::of(candidate, reason) });
+        plan.deferred.push(Deferred {
+            also: also.collect(),
+            detail,
+            ..Deferred::of(candidate, reason)
+        });
     }
 }
 

@@ -9,10 +9,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::secret::{
-    COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX, SESSION_TOKEN_PREFIX, SOCKET_SESSION_TOKEN_PREFIX, TICKET_PREFIX,
+    COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX, SESSION_TOKEN_PREFIX,
+    SOCKET_SESSION_TOKEN_PREFIX, TICKET_PREFIX,
 };
 
-const PREFIXES: [&str; 4] = [SESSION_TOKEN_PREFIX, TICKET_PREFIX, COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX];
+const PREFIXES: [&str; 4] =
+    [SESSION_TOKEN_PREFIX, TICKET_PREFIX, COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX];
 /// What stands in the place of a literal secret such as a passkey.
 const MASK: &[u8] = b"[redacted]";
 /// Shorter literal secrets would blank out ordinary words.
@@ -22,7 +24,8 @@ const MIN_CONFIGURED: usize = 12;
 /// Characters after a prefix that make it a token rather than a word such as `op_count`.
 const MIN_TOKEN: usize = 16;
 /// Characters after the prefix of each kind of token: a random one, a derived one, one of a session of the socket.
-const TOKEN_LENGTHS: [usize; 3] = [32, 40, 32 + SOCKET_SESSION_TOKEN_PREFIX.len() - SESSION_TOKEN_PREFIX.len()];
+const TOKEN_LENGTHS: [usize; 3] =
+    [32, 40, 32 + SOCKET_SESSION_TOKEN_PREFIX.len() - SESSION_TOKEN_PREFIX.len()];
 
 /// Returns whether a configured secret is taken out of what is stored and sent.
 pub fn is_long_enough(secret: &str) -> bool {
@@ -62,7 +65,8 @@ impl Default for Redactor {
 impl Redactor {
     pub fn new<'a>(literals: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let long_enough = literals.into_iter().filter(|literal| literal.len() >= MIN_LITERAL);
-        let characters = long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
+        let characters =
+            long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
         let mut literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
         // Of two that begin alike, nothing of the longer one may stay.
         literals.sort_by_key(|literal| Reverse(literal.len()));
@@ -97,7 +101,11 @@ impl Redactor {
     }
 
     /// As [`Redactor::redact`], looking where `candidate` says, which is told from where on.
-    fn redact_where<'a>(&self, line: &'a [u8], candidate: impl Fn(usize) -> Option<usize>) -> Cow<'a, [u8]> {
+    fn redact_where<'a>(
+        &self,
+        line: &'a [u8],
+        candidate: impl Fn(usize) -> Option<usize>,
+    ) -> Cow<'a, [u8]> {
         let mut redacted: Option<Vec<u8>> = None;
         let mut kept_from = 0;
         let mut at = 0;
@@ -125,7 +133,11 @@ impl Redactor {
     }
 
     /// The secret at this place of `line`: its length in bytes, the prefix that stays of it, and what replaces the remainder.
-    fn find_secret_at(&self, line: &[u8], at: usize) -> Option<(usize, &'static str, &'static [u8])> {
+    fn find_secret_at(
+        &self,
+        line: &[u8],
+        at: usize,
+    ) -> Option<(usize, &'static str, &'static [u8])> {
         let rest = &line[at..];
         let first = Characters(rest).next()?.0;
         for literal in self.literals.iter().filter(|literal| literal.first() == Some(&first)) {
@@ -143,12 +155,17 @@ impl Redactor {
             return None;
         }
         for prefix in PREFIXES.into_iter().filter(|prefix| prefix.starts_with(first)) {
-            let Some(behind) = length_of_beginning(rest, prefix.chars()) else { continue };
+            let Some(behind) = length_of_beginning(rest, prefix.chars()) else {
+                continue;
+            };
             // Escaped as a number or not at all: what else has a backslash before it is a line end.
-            let is_of_token =
-                |c: char, n_bytes: usize| (c.is_ascii_alphanumeric() || "_-".contains(c)) && matches!(n_bytes, 1 | 6..);
-            let token = Characters(&rest[behind..]).take_while(|(c, n_bytes)| is_of_token(*c, *n_bytes));
-            let (n_token, length) = token.fold((0, behind), |(n, length), (_, n_bytes)| (n + 1, length + n_bytes));
+            let is_of_token = |c: char, n_bytes: usize| {
+                (c.is_ascii_alphanumeric() || "_-".contains(c)) && matches!(n_bytes, 1 | 6..)
+            };
+            let token =
+                Characters(&rest[behind..]).take_while(|(c, n_bytes)| is_of_token(*c, *n_bytes));
+            let (n_token, length) =
+                token.fold((0, behind), |(n, length), (_, n_bytes)| (n + 1, length + n_bytes));
             let is_token = match self.tokens {
                 TokenForm::Similar => n_token >= MIN_TOKEN,
                 TokenForm::Exact => TOKEN_LENGTHS.contains(&n_token),
@@ -271,12 +288,16 @@ fn n_backslashes(text: &[u8]) -> usize {
 
 /// The character at the beginning of a text, and its bytes there; behind a backslash it may be a number.
 fn unescaped(text: &[u8], is_behind_backslash: bool) -> Option<(char, usize)> {
-    let Some(high) = text.strip_prefix(b"u").filter(|_| is_behind_backslash).and_then(unit) else { return plain(text) };
+    let Some(high) = text.strip_prefix(b"u").filter(|_| is_behind_backslash).and_then(unit) else {
+        return plain(text);
+    };
     Some(match char::from_u32(high) {
         Some(c) => (c, 5),
         // A character in two halves.
         None => low_half(&text[5..])
-            .and_then(|(low, length)| Some((char::from_u32(((high & 0x3ff) << 10) + low + 0x1_0000)?, 5 + length)))
+            .and_then(|(low, length)| {
+                Some((char::from_u32(((high & 0x3ff) << 10) + low + 0x1_0000)?, 5 + length))
+            })
             .unwrap_or((char::REPLACEMENT_CHARACTER, 5)),
     })
 }

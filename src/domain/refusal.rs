@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use super::credential::LinkFault;
-use super::id::{AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId, TaskId};
+use super::id::{
+    AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId,
+    TaskId,
+};
 use super::key::Purpose;
 use super::task::TaskStatus;
 
@@ -102,7 +105,9 @@ pub enum Refusal {
     InBatch { local_id: String, problem: String, refusal: Box<Self> },
     #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
     TooLong { text: &'static str, length: usize, limit: usize },
-    #[error("`{text}` has a control character at position {position}, and is to be one line of text")]
+    #[error(
+        "`{text}` has a control character at position {position}, and is to be one line of text"
+    )]
     NotOneLine { text: &'static str, position: usize },
     #[error(
         "{n_new} more tasks are too many: this launch has created {n_created}, and `limits.tasks_per_launch` is {limit}"
@@ -112,7 +117,9 @@ pub enum Refusal {
         "{n_new} more subtasks are too many: task {task} has {n_subtasks}, and `limits.subtasks_per_task` is {limit}"
     )]
     TooManySubtasks { task: TaskId, n_subtasks: usize, n_new: usize, limit: usize },
-    #[error("This launch has written {n_written} messages, and `limits.messages_per_launch` is {limit}")]
+    #[error(
+        "This launch has written {n_written} messages, and `limits.messages_per_launch` is {limit}"
+    )]
     TooManyMessages { n_written: usize, limit: usize },
     #[error("Too many wrong attempts at once")]
     TooManyAttempts,
@@ -178,7 +185,9 @@ impl Refusal {
             Self::InBatch { refusal, .. } => refusal.code(),
             Self::TooLong { .. } => "too_long",
             Self::NotOneLine { .. } => "not_one_line",
-            Self::TooManyTasks { .. } | Self::TooManySubtasks { .. } | Self::TooManyMessages { .. } => "limit_reached",
+            Self::TooManyTasks { .. }
+            | Self::TooManySubtasks { .. }
+            | Self::TooManyMessages { .. } => "limit_reached",
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimited => "rate_limited",
             Self::TooManySessions { .. } => "too_many_sessions",
@@ -192,22 +201,28 @@ impl Refusal {
     /// What to do about it, where that isn't plain from the words.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::InvalidCredentials => Some("use the AGENT_ID and AGENT_PASSKEY of your environment as they are"),
+            Self::InvalidCredentials => {
+                Some("use the AGENT_ID and AGENT_PASSKEY of your environment as they are")
+            }
             Self::AlreadyRunning => {
                 Some("exit now; a person ends what runs with: agent-coordinator stop AGENT PROJECT")
             }
-            Self::LaunchEnded => Some("exit now; the coordinator starts you again when there is work"),
+            Self::LaunchEnded => {
+                Some("exit now; the coordinator starts you again when there is work")
+            }
             Self::ImpossibleStatus { from: TaskStatus::Done | TaskStatus::Cancelled, .. } => {
                 Some("reopen it first: set it to todo")
             }
             Self::SessionEnded | Self::SessionExpired => Some("exit now; your session is over"),
-            Self::InvalidSession => Some("call authenticate and use the session_token of its answer"),
+            Self::InvalidSession => {
+                Some("call authenticate and use the session_token of its answer")
+            }
             Self::SessionOfSocket { .. } | Self::AgentsNotOverHttp => Some(
                 "call on the Unix socket that COORDINATOR_MCP_SOCKET names: agent-coordinator call, or agent-coordinator mcp",
             ),
-            Self::NotAssigned { .. } => {
-                Some("a person assigns agents to projects: agent-coordinator project set PROJECT --assign AGENT")
-            }
+            Self::NotAssigned { .. } => Some(
+                "a person assigns agents to projects: agent-coordinator project set PROJECT --assign AGENT",
+            ),
             Self::CoordinatorOnly => Some("agents call get_my_task and report_completed"),
             Self::NotYourLaunch { .. } => {
                 Some("give the coordinator_id that claimed it; two coordinators need two of them")
@@ -223,15 +238,23 @@ impl Refusal {
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
             Self::NeedsAssignee { .. } => Some("assign an agent first"),
-            Self::AmbiguousLaunch { .. } => Some("say launch_id, or the pid that was reported as started"),
-            Self::NeedsProject { .. } => Some("use the PROJECT_ID of your environment as project_id"),
+            Self::AmbiguousLaunch { .. } => {
+                Some("say launch_id, or the pid that was reported as started")
+            }
+            Self::NeedsProject { .. } => {
+                Some("use the PROJECT_ID of your environment as project_id")
+            }
             Self::OtherTaskBegun { .. } => Some("report on that one first"),
             Self::ParentClosed { .. } => Some("reopen the parent first: people set it to todo"),
-            Self::DependsOnKin { .. } => Some("a task waits for its subtasks anyway: leave that dependency out"),
+            Self::DependsOnKin { .. } => {
+                Some("a task waits for its subtasks anyway: leave that dependency out")
+            }
             Self::WaitsForItself { .. } => Some("leave out one of these dependencies"),
             Self::NoTaskToSave => Some("call get_my_task first; a chat has no task"),
             Self::InBatch { refusal, .. } => refusal.hint(),
-            Self::TooLong { .. } => Some("say it shorter; what is long belongs into a file of the working directory"),
+            Self::TooLong { .. } => {
+                Some("say it shorter; what is long belongs into a file of the working directory")
+            }
             Self::TooManyTasks { .. } => Some(
                 "do the work with the tasks that there are, or report what is left; a person can raise limits.tasks_per_launch",
             ),
@@ -246,7 +269,9 @@ impl Refusal {
             Self::TooManySessions { .. } => {
                 Some("use the session_token that you have, or wait 2 seconds and call again")
             }
-            Self::CredentialNotFound { .. } => Some("those that are good are listed by: agent-coordinator token list"),
+            Self::CredentialNotFound { .. } => {
+                Some("those that are good are listed by: agent-coordinator token list")
+            }
             Self::LinkNotValid(_) => Some("a new one is printed by: agent-coordinator login"),
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }
@@ -273,7 +298,13 @@ impl Refusal {
 
     /// Whether the same call may be granted a moment later, without anything having changed.
     pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::TooManyAttempts | Self::RateLimited | Self::TooManySessions { .. } | Self::ServerStopping)
+        matches!(
+            self,
+            Self::TooManyAttempts
+                | Self::RateLimited
+                | Self::TooManySessions { .. }
+                | Self::ServerStopping
+        )
     }
 }
 

@@ -81,7 +81,9 @@ impl Retention {
     pub fn lets_go(&self, launch: &PastLaunch, now: Timestamp) -> bool {
         let PastLaunch { id: _, ended_at, has_open_parts, is_probe, newest_of } = launch;
         let is_needed = *has_open_parts || *is_probe;
-        *ended_at < self.history_before(now) && !is_needed && !newest_of.iter().any(|work| work.is_open)
+        *ended_at < self.history_before(now)
+            && !is_needed
+            && !newest_of.iter().any(|work| work.is_open)
     }
 
     /// Up to which number events may go; `last_old` is the last one that is too old, 0 if none is. The newest stays: from its
@@ -96,7 +98,8 @@ impl Retention {
     /// has not answered stays, and all of it as long as somebody waits for the agent, or `is_open` says that it is there.
     pub fn messages_up_to(&self, record: &PairRecord, is_open: bool, last_old: i64) -> Option<i64> {
         let up_to = last_old.min(record.read_up_to);
-        (self.chats.is_some() && !is_open && record.wanted_since.is_none() && up_to > 0).then_some(up_to)
+        (self.chats.is_some() && !is_open && record.wanted_since.is_none() && up_to > 0)
+            .then_some(up_to)
     }
 
     /// The outputs that go, of all whose agents have ended: those that are too old, and the oldest while they are too large

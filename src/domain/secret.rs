@@ -36,7 +36,9 @@ impl Secret {
     /// A token that only who has this secret can make, always the same for the same text. Nested, so that a hash of a text can't
     /// be prolonged to that of a longer one.
     pub fn derive(&self, prefix: &str, text: &str) -> Self {
-        let keyed = |bytes: &[u8]| Sha256::new().chain_update(self.reveal().as_bytes()).chain_update(bytes).finalize();
+        let keyed = |bytes: &[u8]| {
+            Sha256::new().chain_update(self.reveal().as_bytes()).chain_update(bytes).finalize()
+        };
         let mut token = hex(&keyed(&keyed(text.as_bytes())));
         token.truncate(DERIVED_LENGTH);
         Self::new(format!("{prefix}{token}"))
@@ -63,7 +65,9 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 /// SHA-256 of a random token (at least 128 bits), in hexadecimal. Unsalted: a random token can't be guessed from it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct TokenHash(String);
 
 impl TokenHash {
@@ -100,7 +104,8 @@ impl PasskeyHash {
     /// Whether `passkey` is the one that was hashed; takes the same time either way.
     pub fn is_of(&self, passkey: &Secret) -> bool {
         let mut parts = self.0.split('$');
-        let (_, salt, hash) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (_, salt, hash) =
+            (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         salted(salt, passkey).as_bytes().ct_eq(hash.as_bytes()).into()
     }
 

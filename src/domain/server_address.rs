@@ -15,7 +15,9 @@ pub enum ServerAddress {
 
 /// Not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no server: expected unix:PATH, http://HOST[:PORT]/mcp or https://HOST[:PORT]/mcp")]
+#[error(
+    "`{0}` is no server: expected unix:PATH, http://HOST[:PORT]/mcp or https://HOST[:PORT]/mcp"
+)]
 pub struct InvalidAddress(String);
 
 impl FromStr for ServerAddress {
@@ -25,13 +27,21 @@ impl FromStr for ServerAddress {
         let invalid = || InvalidAddress(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            return if path.is_empty() { Err(invalid()) } else { Ok(Self::Socket(PathBuf::from(path))) };
+            return if path.is_empty() {
+                Err(invalid())
+            } else {
+                Ok(Self::Socket(PathBuf::from(path)))
+            };
         }
-        let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).ok_or_else(invalid)?;
+        let rest = text
+            .strip_prefix("http://")
+            .or_else(|| text.strip_prefix("https://"))
+            .ok_or_else(invalid)?;
         let host = rest.split('/').next().unwrap_or_default();
         // A password in a URL would end up in logs and argument lists.
-        let is_plain =
-            !host.is_empty() && !host.contains('@') && !rest.contains(|c: char| c.is_whitespace() || c == '#');
+        let is_plain = !host.is_empty()
+            && !host.contains('@')
+            && !rest.contains(|c: char| c.is_whitespace() || c == '#');
         let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'));
         if !is_plain || port.is_some_and(|port| port.parse::<u16>().is_err()) {
             return Err(invalid());
@@ -47,13 +57,16 @@ impl ServerAddress {
     /// Whether what is said there can be read on the way: plain HTTP to another machine.
     pub fn is_exposed(&self) -> bool {
         let Self::Url(url) = self else { return false };
-        let Some(rest) = url.strip_prefix("http://") else { return false };
+        let Some(rest) = url.strip_prefix("http://") else {
+            return false;
+        };
         let host = rest.split('/').next().unwrap_or_default();
         let host = host.strip_prefix('[').map_or_else(
             || host.rsplit_once(':').map_or(host, |(host, _)| host),
             |v6| v6.split(']').next().unwrap_or_default(),
         );
-        let is_loopback = host.parse().is_ok_and(|address: core::net::IpAddr| address.is_loopback());
+        let is_loopback =
+            host.parse().is_ok_and(|address: core::net::IpAddr| address.is_loopback());
         host != "localhost" && !is_loopback
     }
 }
@@ -91,12 +104,17 @@ mod tests {
 
     #[test]
     fn plain_http_to_another_machine_is_exposed() {
-        let is_exposed = |text: &str| text.parse::<ServerAddress>().expect("an address").is_exposed();
+        let is_exposed =
+            |text: &str| text.parse::<ServerAddress>().expect("an address").is_exposed();
         assert!(is_exposed("http://build-host:7420/mcp"));
         assert!(is_exposed("http://192.168.0.7/mcp"));
-        for safe in
-            ["http://localhost:1/mcp", "http://127.0.0.2:1/mcp", "http://[::1]:1/mcp", "https://host/mcp", "unix:/a"]
-        {
+        for safe in [
+            "http://localhost:1/mcp",
+            "http://127.0.0.2:1/mcp",
+            "http://[::1]:1/mcp",
+            "https://host/mcp",
+            "unix:/a",
+        ] {
             assert!(!is_exposed(safe), "{safe}");
         }
     }

@@ -95,9 +95,12 @@ impl Session {
             None => Ok(()),
             Some((_, SessionEndReason::Expired)) => Err(Refusal::SessionExpired),
             Some((_, SessionEndReason::Superseded)) => Err(Refusal::InvalidSession),
-            Some((_, SessionEndReason::Reported | SessionEndReason::LoggedOut | SessionEndReason::ProcessExited)) => {
-                Err(Refusal::SessionEnded)
-            }
+            Some((
+                _,
+                SessionEndReason::Reported
+                | SessionEndReason::LoggedOut
+                | SessionEndReason::ProcessExited,
+            )) => Err(Refusal::SessionEnded),
         }
     }
 }
@@ -134,7 +137,9 @@ mod tests {
     fn a_session_of_the_socket_is_not_usable_over_http() {
         let http = Presenter { transport: Transport::Http, launch: None };
         let socket = Presenter::on_socket(None);
-        let token = |transport: Transport| Secret::new(format!("{}0123456789abcdef", transport.session_token_prefix()));
+        let token = |transport: Transport| {
+            Secret::new(format!("{}0123456789abcdef", transport.session_token_prefix()))
+        };
         let usable = |presenter: &Presenter<'_>| {
             [Transport::Socket, Transport::Http].map(|opened| presenter.may_use(&token(opened)))
         };

@@ -78,7 +78,13 @@ impl<K> Default for Stopwatches<K> {
 
 impl<K: Ord> Stopwatches<K> {
     /// How long `what` has lasted, which began at `began_at` by the wall clock.
-    pub fn lasted(&mut self, what: K, began_at: Timestamp, now: Moment, at_first: AtFirst) -> Duration {
+    pub fn lasted(
+        &mut self,
+        what: K,
+        began_at: Timestamp,
+        now: Moment,
+        at_first: AtFirst,
+    ) -> Duration {
         let by_wall = || {
             let by_wall = now.wall.since(began_at);
             let most = match (self.looked_at, at_first) {
@@ -133,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_forward_makes_nothing_old() {
-        let at = |wall, steady| Moment { wall: Timestamp::from_millis(wall), steady: Steady(steady) };
+        let at =
+            |wall, steady| Moment { wall: Timestamp::from_millis(wall), steady: Steady(steady) };
         let first = at(1_000, 50);
         assert_eq!(at(1_400, 450).cautious(first), Timestamp::from_millis(1_400));
         assert_eq!(at(9_000_000, 450).cautious(first), Timestamp::from_millis(1_400));
@@ -142,7 +149,8 @@ mod tests {
 
     #[test]
     fn after_a_restart_the_wall_clock_is_believed_or_everything_begins_anew() {
-        let lasted = |at_first| Stopwatches::default().lasted("it", began(1_000), at(0, 4_600), at_first);
+        let lasted =
+            |at_first| Stopwatches::default().lasted("it", began(1_000), at(0, 4_600), at_first);
         assert_eq!(lasted(AtFirst::Believe), HOUR);
         assert_eq!(lasted(AtFirst::Begin), Duration::ZERO);
     }
@@ -151,8 +159,14 @@ mod tests {
     fn a_jump_between_beginning_and_first_look_counts_no_more_than_the_time_since_the_last_look() {
         let mut watches = Stopwatches::default();
         watches.end_look(at(100, 5_000));
-        assert_eq!(watches.lasted("it", began(5_010), at(130, 99_000_000), AtFirst::Believe), Duration::from_secs(30));
-        assert_eq!(watches.lasted("back", began(5_010), at(130, 7), AtFirst::Believe), Duration::ZERO);
+        assert_eq!(
+            watches.lasted("it", began(5_010), at(130, 99_000_000), AtFirst::Believe),
+            Duration::from_secs(30)
+        );
+        assert_eq!(
+            watches.lasted("back", began(5_010), at(130, 7), AtFirst::Believe),
+            Duration::ZERO
+        );
     }
 
     #[test]

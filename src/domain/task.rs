@@ -54,8 +54,12 @@ impl TaskStatus {
     const fn leads_to(self, to: Self) -> bool {
         match self {
             Self::Backlog => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
-            Self::Todo => matches!(to, Self::Backlog | Self::InProgress | Self::Done | Self::Cancelled),
-            Self::InProgress => matches!(to, Self::Todo | Self::Blocked | Self::Done | Self::Cancelled),
+            Self::Todo => {
+                matches!(to, Self::Backlog | Self::InProgress | Self::Done | Self::Cancelled)
+            }
+            Self::InProgress => {
+                matches!(to, Self::Todo | Self::Blocked | Self::Done | Self::Cancelled)
+            }
             Self::Blocked => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
             Self::Done | Self::Cancelled => matches!(to, Self::Todo),
         }
@@ -112,8 +116,9 @@ pub fn change(
     graph: &TaskGraph,
     now: Timestamp,
 ) -> Result<Vec<Task>, Refusal> {
-    let is_shaped =
-        before.is_some_and(|before| before.parent == after.parent && before.dependencies == after.dependencies);
+    let is_shaped = before.is_some_and(|before| {
+        before.parent == after.parent && before.dependencies == after.dependencies
+    });
     if !is_shaped {
         // First: whether another project has such a task is not to be told.
         check_references(after, graph)?;
@@ -138,7 +143,10 @@ pub fn change(
 
     let task = if before.is_some_and(|before| before.status == after.status) {
         Task {
-            blocked_reason: after.blocked_reason.clone().filter(|_| after.status == TaskStatus::Blocked),
+            blocked_reason: after
+                .blocked_reason
+                .clone()
+                .filter(|_| after.status == TaskStatus::Blocked),
             ..after.clone()
         }
     } else {
@@ -159,9 +167,16 @@ fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> T
 }
 
 /// The open tasks below that follow the status of `after`.
-fn taken_along(before: Option<&Task>, after: &Task, graph: &TaskGraph, now: Timestamp) -> Vec<Task> {
+fn taken_along(
+    before: Option<&Task>,
+    after: &Task,
+    graph: &TaskGraph,
+    now: Timestamp,
+) -> Vec<Task> {
     use TaskStatus::{Blocked, Cancelled, InProgress, Todo};
-    let Some(was) = before.map(|before| before.status).filter(|was| *was != after.status) else { return Vec::new() };
+    let Some(was) = before.map(|before| before.status).filter(|was| *was != after.status) else {
+        return Vec::new();
+    };
     let reason = format!("parent task {} is blocked", after.id);
     let follows = |part: &Task| match (was, after.status) {
         (_, Cancelled) => part.status.is_open().then_some(Cancelled),
@@ -175,8 +190,15 @@ fn taken_along(before: Option<&Task>, after: &Task, graph: &TaskGraph, now: Time
 
 /// An agent changes what is assigned to it and what is part of that. It makes more of that, and top tasks for later; it begins
 /// nothing by making it.
-fn check_right(before: Option<&Task>, after: &Task, actor: Actor<'_>, graph: &TaskGraph) -> Result<(), Refusal> {
-    let Actor::Agent(agent) = actor else { return Ok(()) };
+fn check_right(
+    before: Option<&Task>,
+    after: &Task,
+    actor: Actor<'_>,
+    graph: &TaskGraph,
+) -> Result<(), Refusal> {
+    let Actor::Agent(agent) = actor else {
+        return Ok(());
+    };
     let is_theirs = |task: &Task| task.assignee.as_ref() == Some(agent);
     let is_right = match before {
         Some(before) => is_theirs(before),
@@ -188,7 +210,8 @@ fn check_right(before: Option<&Task>, after: &Task, actor: Actor<'_>, graph: &Ta
     if is_right || above.into_iter().any(|ancestor| is_theirs(ancestor) || is_new(ancestor)) {
         return Ok(());
     }
-    let task = after.parent.clone().filter(|_| before.is_none()).unwrap_or_else(|| after.id.clone());
+    let task =
+        after.parent.clone().filter(|_| before.is_none()).unwrap_or_else(|| after.id.clone());
     Err(Refusal::NotYourTask { task })
 }
 
@@ -205,10 +228,14 @@ fn check_title(task: &Task) -> Result<(), Refusal> {
 fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<(), Refusal> {
     let is_for_later = matches!(after.status, TaskStatus::Backlog | TaskStatus::Todo);
     match (before, actor) {
-        (Some(before), _) => Err(Refusal::StaysInProject { task: before.id.clone(), project: before.project.clone() }),
-        (None, Actor::Agent(_)) if !is_for_later => {
-            Err(Refusal::Invalid(format!("an agent makes tasks that are backlog or todo, not {}", after.status)))
-        }
+        (Some(before), _) => Err(Refusal::StaysInProject {
+            task: before.id.clone(),
+            project: before.project.clone(),
+        }),
+        (None, Actor::Agent(_)) if !is_for_later => Err(Refusal::Invalid(format!(
+            "an agent makes tasks that are backlog or todo, not {}",
+            after.status
+        ))),
         (None, _) => Ok(()),
     }
 }
@@ -258,13 +285,18 @@ fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result
     let is_moved = before.is_none_or(|before| before.status != after.status);
     let is_replaced = is_moved || before.is_some_and(|before| before.parent != after.parent);
     let parent = after.parent.as_ref().and_then(|parent| graph.find(parent));
-    if let Some(parent) = parent.filter(|parent| is_replaced && after.status.is_open() && !parent.status.is_open()) {
+    if let Some(parent) =
+        parent.filter(|parent| is_replaced && after.status.is_open() && !parent.status.is_open())
+    {
         return Err(Refusal::ParentClosed { parent: parent.id.clone(), status: parent.status });
     }
     match after.status {
-        TaskStatus::InProgress if after.assignee.is_none() => Err(Refusal::NeedsAssignee { task: after.id.clone() }),
+        TaskStatus::InProgress if after.assignee.is_none() => {
+            Err(Refusal::NeedsAssignee { task: after.id.clone() })
+        }
         TaskStatus::InProgress
-            if is_moved || before.is_some_and(|before| before.dependencies != after.dependencies) =>
+            if is_moved
+                || before.is_some_and(|before| before.dependencies != after.dependencies) =>
         {
             let dependencies = after.dependencies.iter().filter_map(|id| graph.find(id));
             match ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done) {
@@ -272,30 +304,38 @@ fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result
                 open => Err(Refusal::DependenciesOpen { task: after.id.clone(), open }),
             }
         }
-        TaskStatus::Done if is_moved => match ids_where(graph.subtasks(&after.id), |part| part.status.is_open()) {
-            open if open.is_empty() => Ok(()),
-            open => Err(Refusal::SubtasksOpen { task: after.id.clone(), open }),
-        },
+        TaskStatus::Done if is_moved => {
+            match ids_where(graph.subtasks(&after.id), |part| part.status.is_open()) {
+                open if open.is_empty() => Ok(()),
+                open => Err(Refusal::SubtasksOpen { task: after.id.clone(), open }),
+            }
+        }
         _ => Ok(()),
     }
 }
 
-fn ids_where<'a>(tasks: impl Iterator<Item = &'a Task>, is_wanted: impl Fn(&Task) -> bool) -> Vec<TaskId> {
+fn ids_where<'a>(
+    tasks: impl Iterator<Item = &'a Task>,
+    is_wanted: impl Fn(&Task) -> bool,
+) -> Vec<TaskId> {
     tasks.filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
 }
 
 /// The task an agent works on: the one its launch is bound to while that is in progress and still its own, otherwise the
 /// most urgent of `in_progress`, the oldest first. What is part of another of them comes with that one: `graph` says what is.
-pub fn next_task<'a>(bound: Option<&TaskId>, in_progress: &'a [Task], graph: &TaskGraph) -> Option<&'a Task> {
+pub fn next_task<'a>(
+    bound: Option<&TaskId>,
+    in_progress: &'a [Task],
+    graph: &TaskGraph,
+) -> Option<&'a Task> {
     let is_part = |task: &Task| {
         let above = graph.ancestors(task);
         in_progress.iter().any(|other| above.iter().any(|ancestor| ancestor.id == other.id))
     };
     let tops = in_progress.iter().filter(|task| !is_part(task));
-    in_progress
-        .iter()
-        .find(|task| Some(&task.id) == bound)
-        .or_else(|| tops.min_by_key(|task| (std::cmp::Reverse(task.priority), task.created_at, &task.id)))
+    in_progress.iter().find(|task| Some(&task.id) == bound).or_else(|| {
+        tops.min_by_key(|task| (std::cmp::Reverse(task.priority), task.created_at, &task.id))
+    })
 }
 
 #[cfg(test)]

@@ -83,8 +83,10 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read_whatever_it_is() {
         for millis in [i64::MIN, -1, 0, 253_402_300_799_000, 1_795_344_326_000_000, i64::MAX] {
-            let json = serde_json::to_string(&Timestamp::from_millis(millis)).expect("a timestamp is serializable");
-            serde_json::from_str::<Timestamp>(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+            let json = serde_json::to_string(&Timestamp::from_millis(millis))
+                .expect("a timestamp is serializable");
+            serde_json::from_str::<Timestamp>(&json)
+                .unwrap_or_else(|error| panic!("{json}: {error}"));
         }
     }
 

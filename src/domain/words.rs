@@ -54,7 +54,15 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    pub(crate) fn new<'a>(kind: &'static str, word: &str, expected: impl Iterator<Item = &'a str>) -> Self {
-        Self { kind, word: excerpt(word, 80).into_owned(), expected: expected.collect::<Vec<_>>().join(", ") }
+    pub(crate) fn new<'a>(
+        kind: &'static str,
+        word: &str,
+        expected: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        Self {
+            kind,
+            word: excerpt(word, 80).into_owned(),
+            expected: expected.collect::<Vec<_>>().join(", "),
+        }
     }
 }

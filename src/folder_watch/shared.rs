@@ -61,7 +61,8 @@ impl SharedFolders {
         {
             return Ok(followed);
         }
-        let watcher = Arc::new(SharedWatcher { folders: Folders::new()?, followed: Mutex::default() });
+        let watcher =
+            Arc::new(SharedWatcher { folders: Folders::new()?, followed: Mutex::default() });
         let mut reading = JoinSet::new();
         reading.spawn(Arc::clone(&watcher).hand_out());
         *current = Some(Current { watcher: Arc::clone(&watcher), _reading: reading });
@@ -78,7 +79,10 @@ impl SharedWatcher {
             return Ok(None);
         }
         let id = self.folders.watch_all(dir)?;
-        let followers = followed.folders.entry(id).or_insert_with(|| Followers { n: 0, news: watch::Sender::new(()) });
+        let followers = followed
+            .folders
+            .entry(id)
+            .or_insert_with(|| Followers { n: 0, news: watch::Sender::new(()) });
         followers.n += 1;
         Ok(Some(FollowedFolder { watcher: Arc::clone(self), id, news: followers.news.subscribe() }))
     }
@@ -115,14 +119,19 @@ impl FollowedFolder {
     /// # Errors
     /// If the folder is not watched any more.
     pub async fn stirred(&mut self) -> io::Result<()> {
-        self.news.changed().await.map_err(|_| io::Error::other("the folder is not watched any more"))
+        self.news
+            .changed()
+            .await
+            .map_err(|_| io::Error::other("the folder is not watched any more"))
     }
 }
 
 impl Drop for FollowedFolder {
     fn drop(&mut self) {
         let mut followed = lock(&self.watcher.followed);
-        let Some(followers) = followed.folders.get_mut(&self.id) else { return };
+        let Some(followers) = followed.folders.get_mut(&self.id) else {
+            return;
+        };
         followers.n -= 1;
         if followers.n == 0 {
             followed.folders.remove(&self.id);
@@ -145,7 +154,9 @@ mod tests {
     use super::*;
 
     async fn is_heard(follower: &mut FollowedFolder) -> bool {
-        tokio::time::timeout(Duration::from_secs(20), follower.stirred()).await.is_ok_and(|stirred| stirred.is_ok())
+        tokio::time::timeout(Duration::from_secs(20), follower.stirred())
+            .await
+            .is_ok_and(|stirred| stirred.is_ok())
     }
 
     fn n_watched(folders: &SharedFolders) -> usize {
@@ -158,11 +169,15 @@ mod tests {
     async fn followers_of_one_folder_leave_one_after_the_other() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let folders = SharedFolders::default();
-        let (mut first, mut second) = (folders.follow(one.path()).unwrap(), folders.follow(one.path()).unwrap());
+        let (mut first, mut second) =
+            (folders.follow(one.path()).unwrap(), folders.follow(one.path()).unwrap());
         let mut of_other = folders.follow(other.path()).unwrap();
         std::fs::write(one.path().join("file"), "a").unwrap();
         assert!(is_heard(&mut first).await && is_heard(&mut second).await);
-        assert!(of_other.stirred().now_or_never().is_none(), "nothing happened in the other folder");
+        assert!(
+            of_other.stirred().now_or_never().is_none(),
+            "nothing happened in the other folder"
+        );
         drop(first);
         // What is left of the first change.
         while second.stirred().now_or_never().is_some() {}
@@ -175,7 +190,10 @@ mod tests {
         assert!(lock(&folders.0).is_some());
         let mut again = folders.follow(one.path()).unwrap();
         std::fs::write(one.path().join("file"), "b").unwrap();
-        assert!(is_heard(&mut again).await, "a folder is watched again after its last follower left");
+        assert!(
+            is_heard(&mut again).await,
+            "a folder is watched again after its last follower left"
+        );
     }
 
     #[tokio::test]
@@ -201,12 +219,16 @@ mod tests {
         let mut lost = folders.follow(folder.path()).unwrap();
         {
             let current = lock(&folders.0);
-            *lock(&current.as_ref().unwrap().watcher.followed) = Followed { has_failed: true, ..Followed::default() };
+            *lock(&current.as_ref().unwrap().watcher.followed) =
+                Followed { has_failed: true, ..Followed::default() };
         }
         assert!(lost.stirred().await.is_err());
         let mut next = folders.follow(folder.path()).unwrap();
         drop(lost);
         std::fs::write(folder.path().join("file"), "a").unwrap();
-        assert!(is_heard(&mut next).await, "the end of a follower of the failed watcher is no concern of this one");
+        assert!(
+            is_heard(&mut next).await,
+            "the end of a follower of the failed watcher is no concern of this one"
+        );
     }
 }

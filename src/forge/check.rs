@@ -91,7 +91,9 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
     let identity = match forge.identity().await {
         Ok(identity) => identity,
         // The repositories would only say the same, each after its own wait.
-        Err(error) => return HostReport::of(host, vec![of_error("the token was not checked", &error)]),
+        Err(error) => {
+            return HostReport::of(host, vec![of_error("the token was not checked", &error)]);
+        }
     };
     let bot = match forge.user(&host.bot_name).await {
         Ok(bot) => Ok(bot),
@@ -102,7 +104,10 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
         Ok(Some(bot)) => Some(bot),
         Ok(None) => {
             let found = format!("there is no account `{}`", host.bot_name);
-            findings.push(Finding::problem(found, "set `bot_name` to the login of the account that people assign"));
+            findings.push(Finding::problem(
+                found,
+                "set `bot_name` to the login of the account that people assign",
+            ));
             None
         }
         Err(finding) => {
@@ -114,8 +119,10 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
         let key = if host.kind == ForgeKind::GitHub { "repositories" } else { "projects" };
         findings.push(Finding::note("nothing is watched", format!("list something in `{key}`")));
     }
-    let looked_at =
-        host.repositories.iter().map(|watched| check_repository(host, forge, watched, bot.as_ref(), missing));
+    let looked_at = host
+        .repositories
+        .iter()
+        .map(|watched| check_repository(host, forge, watched, bot.as_ref(), missing));
     let repositories = stream::iter(looked_at).buffered(N_AT_ONCE).collect().await;
     HostReport {
         token_of: Some(identity.user.login),
@@ -133,7 +140,11 @@ async fn check_repository(
     missing: MissingLabels,
 ) -> RepositoryReport {
     let name = watched.name.as_str();
-    let mut report = RepositoryReport { name: name.to_owned(), labels_created: Vec::new(), findings: Vec::new() };
+    let mut report = RepositoryReport {
+        name: name.to_owned(),
+        labels_created: Vec::new(),
+        findings: Vec::new(),
+    };
     match forge.repository(name).await {
         Ok(facts) => report.findings.extend(of_repository(host.kind, name, &facts)),
         Err(error) => {
@@ -146,11 +157,14 @@ async fn check_repository(
             Ok(true) => {}
             Ok(false) => {
                 let found = format!("`{}` can't be assigned here", bot.login);
-                report
-                    .findings
-                    .push(Finding::problem(found, "make it a member with the right to triage (GitLab: Reporter)"));
+                report.findings.push(Finding::problem(
+                    found,
+                    "make it a member with the right to triage (GitLab: Reporter)",
+                ));
             }
-            Err(error) => report.findings.push(of_error("whether the bot can be assigned is not known", &error)),
+            Err(error) => report
+                .findings
+                .push(of_error("whether the bot can be assigned is not known", &error)),
         }
     }
     let absent = match forge.labels(name).await {
@@ -164,16 +178,19 @@ async fn check_repository(
         MissingLabels::Report if !absent.is_empty() => {
             let names: Vec<String> = absent.iter().map(|(label, _)| format!("`{label}`")).collect();
             let found = format!("labels are missing: {}", names.join(", "));
-            report
-                .findings
-                .push(Finding::problem(found, "create them by `agent-coordinator forge check --create-labels`"));
+            report.findings.push(Finding::problem(
+                found,
+                "create them by `agent-coordinator forge check --create-labels`",
+            ));
         }
         MissingLabels::Report => {}
         MissingLabels::Create => {
             for (label, description) in absent {
                 match forge.create_label(name, label, description).await {
                     Ok(()) => report.labels_created.push(label.to_owned()),
-                    Err(error) => report.findings.push(of_error(&format!("`{label}` was not created"), &error)),
+                    Err(error) => report
+                        .findings
+                        .push(of_error(&format!("`{label}` was not created"), &error)),
                 }
             }
         }
@@ -205,7 +222,11 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
     if let Some(scopes) = &identity.scopes
         && !scopes.iter().any(|scope| wanted.contains(&scope.as_str()))
     {
-        let has = if scopes.is_empty() { "no scope".to_owned() } else { format!("the scopes {}", scopes.join(", ")) };
+        let has = if scopes.is_empty() {
+            "no scope".to_owned()
+        } else {
+            format!("the scopes {}", scopes.join(", "))
+        };
         let advice = match host.kind {
             ForgeKind::GitHub => "give it `repo`, or `public_repo` where all is public",
             ForgeKind::GitLab => "give it `api`",
@@ -218,8 +239,12 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
         findings.push(Finding::note("private repositories can't be seen", ""));
     }
     if bot.is_some_and(|bot| !is_bot(&identity.user, bot)) {
-        let found = format!("the token is of `{}`: comments will be by that account", identity.user.login);
-        findings.push(Finding::note(found, format!("use a token of `{}` if that is not meant", host.bot_name)));
+        let found =
+            format!("the token is of `{}`: comments will be by that account", identity.user.login);
+        findings.push(Finding::note(
+            found,
+            format!("use a token of `{}` if that is not meant", host.bot_name),
+        ));
     }
     findings
 }
@@ -232,7 +257,10 @@ fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Fi
         findings.push(Finding::problem(found, "write the new name into the configuration"));
     }
     if facts.is_archived {
-        findings.push(Finding::problem("it is archived: nothing can be written there", "unarchive it, or take it out"));
+        findings.push(Finding::problem(
+            "it is archived: nothing can be written there",
+            "unarchive it, or take it out",
+        ));
     }
     if facts.may_triage == Some(false) {
         let advice = match kind {
@@ -257,7 +285,9 @@ fn of_repository_error(error: &ForgeError) -> Finding {
             "not found: it doesn't exist, or the token may not see it",
             "look at the name, and at whether the token's account is a member",
         ),
-        ForgeError::Moved { .. } => Finding::problem(error.to_string(), "write the new name into the configuration"),
+        ForgeError::Moved { .. } => {
+            Finding::problem(error.to_string(), "write the new name into the configuration")
+        }
         _ => of_error("it was not looked at", error),
     }
 }
@@ -265,14 +295,22 @@ fn of_repository_error(error: &ForgeError) -> Finding {
 /// A question without its answer.
 fn of_error(what: &str, error: &ForgeError) -> Finding {
     let advice = match error {
-        ForgeError::Unauthorized { .. } => "make a new token: this one is wrong, expired or revoked",
+        ForgeError::Unauthorized { .. } => {
+            "make a new token: this one is wrong, expired or revoked"
+        }
         ForgeError::Limited { .. } => "try again later",
-        ForgeError::Forbidden { .. } => "the token lacks a right, or an organisation has to approve it",
-        ForgeError::NotFound { .. } | ForgeError::Moved { .. } | ForgeError::NotUnderstood { .. } => {
+        ForgeError::Forbidden { .. } => {
+            "the token lacks a right, or an organisation has to approve it"
+        }
+        ForgeError::NotFound { .. }
+        | ForgeError::Moved { .. }
+        | ForgeError::NotUnderstood { .. } => {
             "look at `base_url`: it should be the one of an API (docs/forges.md)"
         }
         ForgeError::Refused { .. } => "see what the forge says",
-        ForgeError::Unavailable { .. } => "look at `base_url`, at the network, and whether the forge is up",
+        ForgeError::Unavailable { .. } => {
+            "look at `base_url`, at the network, and whether the forge is up"
+        }
     };
     Finding::problem(format!("{what}: {error}"), advice)
 }
@@ -310,16 +348,40 @@ mod tests {
     #[test]
     fn a_token_is_judged_by_its_scopes_and_its_owner() {
         let check = |kind, scopes: Option<&[&str]>, owner: ForgeUser, expected: &[&str]| {
-            let scopes = scopes.map(|scopes| scopes.iter().map(|&scope| scope.to_owned()).collect());
+            let scopes =
+                scopes.map(|scopes| scopes.iter().map(|&scope| scope.to_owned()).collect());
             let identity = Identity { user: owner, scopes };
-            assert_eq!(shown(&of_identity(&host(kind), &identity, Some(&user(1, "coder")))), expected);
+            assert_eq!(
+                shown(&of_identity(&host(kind), &identity, Some(&user(1, "coder")))),
+                expected
+            );
         };
         check(GitHub, None, user(1, "coder"), &[]);
         check(GitHub, Some(&["repo", "gist"]), user(1, "renamed"), &[]);
-        check(GitHub, Some(&["public_repo"]), user(1, "coder"), &["private repositories can't be seen"]);
-        check(GitHub, Some(&[]), user(1, "coder"), &["!the token has no scope", "private repositories can't be seen"]);
-        check(GitLab, Some(&["read_api", "ai"]), user(1, "coder"), &["!the token has the scopes read_api, ai"]);
-        check(GitLab, Some(&["api"]), user(2, "ann"), &["the token is of `ann`: comments will be by that account"]);
+        check(
+            GitHub,
+            Some(&["public_repo"]),
+            user(1, "coder"),
+            &["private repositories can't be seen"],
+        );
+        check(
+            GitHub,
+            Some(&[]),
+            user(1, "coder"),
+            &["!the token has no scope", "private repositories can't be seen"],
+        );
+        check(
+            GitLab,
+            Some(&["read_api", "ai"]),
+            user(1, "coder"),
+            &["!the token has the scopes read_api, ai"],
+        );
+        check(
+            GitLab,
+            Some(&["api"]),
+            user(2, "ann"),
+            &["the token is of `ann`: comments will be by that account"],
+        );
     }
 
     #[test]
@@ -332,7 +394,12 @@ mod tests {
         };
         assert_eq!(shown(&of_repository(ForgeKind::GitHub, "acme/shop", &good)), [""; 0]);
         assert_eq!(shown(&of_repository(ForgeKind::GitLab, "42", &good)), [""; 0]);
-        let bad = RepositoryFacts { is_archived: true, has_issues: false, may_triage: Some(false), ..good };
+        let bad = RepositoryFacts {
+            is_archived: true,
+            has_issues: false,
+            may_triage: Some(false),
+            ..good
+        };
         assert_eq!(
             shown(&of_repository(ForgeKind::GitHub, "acme/old", &bad)),
             [

@@ -47,8 +47,12 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_write_interval(write_interval)),
-        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_write_interval(write_interval)),
+        ForgeKind::GitHub => {
+            Arc::new(GitHub::new(&host.base_url, token)?.with_write_interval(write_interval))
+        }
+        ForgeKind::GitLab => {
+            Arc::new(GitLab::new(&host.base_url, token)?.with_write_interval(write_interval))
+        }
     })
 }
 
@@ -71,7 +75,11 @@ pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
     let text = fs::read_to_string(path).map_err(unreadable)?;
     let token = text.trim();
     let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_token { Ok(Secret::new(token)) } else { Err(ConnectError::NoToken { path: path.to_owned() }) }
+    if is_token {
+        Ok(Secret::new(token))
+    } else {
+        Err(ConnectError::NoToken { path: path.to_owned() })
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +117,10 @@ mod tests {
         check(b"one\ntwo\n", false);
         check(b"\xff\xfe", false);
         check("x".repeat(20_000).as_bytes(), false);
-        assert!(matches!(connect(&host(folder.path().to_owned()), Duration::ZERO), Err(ConnectError::NoToken { .. })));
+        assert!(matches!(
+            connect(&host(folder.path().to_owned()), Duration::ZERO),
+            Err(ConnectError::NoToken { .. })
+        ));
         assert!(matches!(
             connect(&host(folder.path().join("none")), Duration::ZERO),
             Err(ConnectError::Unreadable { .. })

@@ -102,7 +102,9 @@ impl Contexts {
     pub fn remove_completed(&self, id: &ItemId) -> Result<(), ContextError> {
         let path = self.folder(Place::Completed, id);
         match fs::remove_dir_all(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ContextError::Write { path, source }),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(ContextError::Write { path, source })
+            }
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -157,7 +159,8 @@ impl Contexts {
     fn all_of(&self, id: &ItemId) -> Vec<(Place, SystemTime)> {
         let written_at = |place| {
             let folder = self.folder(place, id);
-            let file = fs::metadata(folder.join(METADATA)).or_else(|_| fs::metadata(&folder)).ok()?;
+            let file =
+                fs::metadata(folder.join(METADATA)).or_else(|_| fs::metadata(&folder)).ok()?;
             Some((place, file.modified().unwrap_or(SystemTime::UNIX_EPOCH)))
         };
         let places = [Place::Running, Place::Paused, Place::Completed];
@@ -169,14 +172,17 @@ impl Contexts {
     /// Another name for each file that the agent of a launch printed into: what it prints later is in it, too, and it outlives the
     /// folder of the instance. Of a launch whose folder is gone, what was kept before is all there is.
     fn keep_logs(&self, launch: &LaunchId, folder: &Path) -> Result<(), ContextError> {
-        let Some(instance) = instance_dir::find(&self.state_dir, launch) else { return Ok(()) };
+        let Some(instance) = instance_dir::find(&self.state_dir, launch) else {
+            return Ok(());
+        };
         let logs = folder.join(LOGS).join(launch.as_str());
         for file in instance_dir::output_files(&instance) {
             create_folders(&logs)?;
             let kept = logs.join(file.file_name().expect("it is a file in a folder"));
             match keep(&file, &kept) {
                 // It was rotated away, or its folder moved, a moment ago.
-                Err(ContextError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(ContextError::Read { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
                 kept => kept?,
             }
         }
@@ -188,13 +194,15 @@ impl Contexts {
 fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
     let now = fs::metadata(file).map_err(ContextError::read(file))?;
     let before = fs::metadata(kept).ok();
-    if before.as_ref().is_some_and(|before| (before.dev(), before.ino()) == (now.dev(), now.ino())) {
+    if before.as_ref().is_some_and(|before| (before.dev(), before.ino()) == (now.dev(), now.ino()))
+    {
         return Ok(());
     }
     let draft = draft_of(kept);
     remove_if_there(&draft)?;
     if fs::hard_link(file, &draft).is_err() {
-        let is_as_before = before.is_some_and(|before| before.len() == now.len() && before.mtime() >= now.mtime());
+        let is_as_before =
+            before.is_some_and(|before| before.len() == now.len() && before.mtime() >= now.mtime());
         if is_as_before {
             return Ok(());
         }
@@ -232,7 +240,8 @@ fn task_key(key: &ItemKey) -> Value {
         json!({ "type": word, "owner": owner, "repo": repo, "number": number })
     };
     // By its number or by its path, as it is configured.
-    let project = repository.parse::<u64>().map_or_else(|_| json!(repository), |number| json!(number));
+    let project =
+        repository.parse::<u64>().map_or_else(|_| json!(repository), |number| json!(number));
     match (forge, kind) {
         (ForgeKind::GitHub, ItemKind::Issue) => in_github("github_issue"),
         (_, ItemKind::PullRequest) => in_github("github_pull_request"),
@@ -336,7 +345,9 @@ fn draft_of(path: &Path) -> PathBuf {
 
 fn remove_if_there(path: &Path) -> Result<(), ContextError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ContextError::write(path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ContextError::write(path)(error))
+        }
         _ => Ok(()),
     }
 }

@@ -14,7 +14,8 @@ use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::{link, linked_page};
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
-    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, MAX_COMMENTS, Page, RepositoryFacts,
+    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, MAX_COMMENTS, Page,
+    RepositoryFacts,
 };
 use crate::domain::Secret;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
@@ -98,12 +99,19 @@ impl GitHub {
             Listing::Assigned { bot } => {
                 ask.query("assignee", &bot.login).query("state", "open").query("sort", "created")
             }
-            Listing::ChangedSince(since) => ask.query("state", "all").query("since", since).query("sort", "updated"),
+            Listing::ChangedSince(since) => {
+                ask.query("state", "all").query("since", since).query("sort", "updated")
+            }
         };
         let answer = self.host.send(ask.query("direction", "asc").page(page).etag(etag)).await?;
         answer.fresh(|answer| {
-            let items = answer.good_ones(|item: RawItem| item.facts().ok_or("it is in an unknown state"))?;
-            Ok(Page { items, etag: answer.etag(), has_more: link(&answer.headers, "next").is_some() })
+            let items = answer
+                .good_ones(|item: RawItem| item.facts().ok_or("it is in an unknown state"))?;
+            Ok(Page {
+                items,
+                etag: answer.etag(),
+                has_more: link(&answer.headers, "next").is_some(),
+            })
         })
     }
 
@@ -117,27 +125,36 @@ impl GitHub {
         let path = path(repository, &["issues", &number])?;
         let answer = match self.host.send(Ask::get(&path)?.etag(etag)).await {
             Ok(answer) => answer,
-            Err(ForgeError::NotFound { .. }) => return Ok(Conditional::Fresh((FoundItem::Gone, None))),
+            Err(ForgeError::NotFound { .. }) => {
+                return Ok(Conditional::Fresh((FoundItem::Gone, None)));
+            }
             Err(error) => {
                 let place = self.host.place_of_moved(&error, &path).ok_or(error)?;
                 return Ok(Conditional::Fresh((FoundItem::Moved(place), None)));
             }
         };
         answer.fresh(|answer| {
-            let facts =
-                answer.json::<RawItem>()?.facts().ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
+            let facts = answer
+                .json::<RawItem>()?
+                .facts()
+                .ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
             Ok((FoundItem::Here(Box::new(facts)), answer.etag()))
         })
     }
 
-    async fn all_comments(&self, repository: &str, number: u64) -> Result<Vec<Comment>, ForgeError> {
+    async fn all_comments(
+        &self,
+        repository: &str,
+        number: u64,
+    ) -> Result<Vec<Comment>, ForgeError> {
         let number = number.to_string();
         let path = path(repository, &["issues", &number, "comments"])?;
         let first = self.host.send(Ask::get(&path)?.page(1)).await?;
         // Of very many, the pages at the end.
         let last = linked_page(&first.headers, "last").unwrap_or(1);
         let mut page = last.saturating_sub(MAX_PAGES) + 1;
-        let mut answer = if page == 1 { first } else { self.host.send(Ask::get(&path)?.page(page)).await? };
+        let mut answer =
+            if page == 1 { first } else { self.host.send(Ask::get(&path)?.page(page)).await? };
         let mut comments = Vec::new();
         loop {
             comments.extend(answer.json::<Vec<RawComment>>()?.into_iter().map(Comment::from));
@@ -152,7 +169,12 @@ impl GitHub {
         Ok(comments)
     }
 
-    async fn apply(&self, repository: &str, number: u64, delta: &LabelDelta) -> Result<(), ForgeError> {
+    async fn apply(
+        &self,
+        repository: &str,
+        number: u64,
+        delta: &LabelDelta,
+    ) -> Result<(), ForgeError> {
         let number = number.to_string();
         let path = path(repository, &["issues", &number, "labels"])?;
         // Before anything is written: a label without a path of its own would remove all of them.
@@ -162,7 +184,9 @@ impl GitHub {
             .map(|label| Ask::new(Method::DELETE, &[&path[..], &[label]].concat()))
             .collect::<Result<_, _>>()?;
         if !delta.add.is_empty() {
-            self.host.send(Ask::new(Method::POST, &path)?.body(json!({ "labels": delta.add }))).await?;
+            self.host
+                .send(Ask::new(Method::POST, &path)?.body(json!({ "labels": delta.add })))
+                .await?;
         }
         for removal in removals {
             gone_is_done(self.host.send(removal).await)?;
@@ -214,11 +238,22 @@ impl Forge for GitHub {
         Box::pin(self.find_item(repository, number, etag))
     }
 
-    fn comments<'a>(&'a self, repository: &'a str, _: ItemKind, number: u64) -> Answer<'a, Vec<Comment>> {
+    fn comments<'a>(
+        &'a self,
+        repository: &'a str,
+        _: ItemKind,
+        number: u64,
+    ) -> Answer<'a, Vec<Comment>> {
         Box::pin(self.all_comments(repository, number))
     }
 
-    fn add_comment<'a>(&'a self, repository: &'a str, _: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64> {
+    fn add_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        _: ItemKind,
+        number: u64,
+        body: &'a str,
+    ) -> Answer<'a, u64> {
         Box::pin(async move {
             let number = number.to_string();
             let ask = Ask::new(Method::POST, &path(repository, &["issues", &number, "comments"])?)?;
@@ -226,10 +261,17 @@ impl Forge for GitHub {
         })
     }
 
-    fn remove_comment<'a>(&'a self, repository: &'a str, _: ItemKind, _: u64, comment: u64) -> Answer<'a, ()> {
+    fn remove_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        _: ItemKind,
+        _: u64,
+        comment: u64,
+    ) -> Answer<'a, ()> {
         Box::pin(async move {
             let comment = comment.to_string();
-            let ask = Ask::new(Method::DELETE, &path(repository, &["issues", "comments", &comment])?)?;
+            let ask =
+                Ask::new(Method::DELETE, &path(repository, &["issues", "comments", &comment])?)?;
             gone_is_done(self.host.send(ask).await)
         })
     }
@@ -248,7 +290,12 @@ impl Forge for GitHub {
         Box::pin(async {
             let answer = self.host.send(Ask::get(&["user"])?).await?;
             let scopes = answer.header("x-oauth-scopes").map(|scopes| {
-                scopes.split(',').map(str::trim).filter(|scope| !scope.is_empty()).map(str::to_owned).collect()
+                scopes
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|scope| !scope.is_empty())
+                    .map(str::to_owned)
+                    .collect()
             });
             Ok(Identity { user: answer.json::<RawUser>()?.into(), scopes })
         })
@@ -266,10 +313,13 @@ impl Forge for GitHub {
 
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
         Box::pin(async move {
-            let raw: RawRepository = self.host.send(Ask::get(&path(repository, &[])?)?).await?.json()?;
+            let raw: RawRepository =
+                self.host.send(Ask::get(&path(repository, &[])?)?).await?.json()?;
             // Each right contains the one before it.
             let may_triage = |rights: BTreeMap<String, bool>| {
-                ["triage", "push", "maintain", "admin"].iter().any(|right| rights.get(*right) == Some(&true))
+                ["triage", "push", "maintain", "admin"]
+                    .iter()
+                    .any(|right| rights.get(*right) == Some(&true))
             };
             Ok(RepositoryFacts {
                 full_name: raw.full_name,
@@ -294,12 +344,21 @@ impl Forge for GitHub {
         Box::pin(self.all_labels(repository))
     }
 
-    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()> {
+    fn create_label<'a>(
+        &'a self,
+        repository: &'a str,
+        name: &'a str,
+        description: &'a str,
+    ) -> Answer<'a, ()> {
         Box::pin(async move {
             let ask = Ask::new(Method::POST, &path(repository, &["labels"])?)?;
             let body = json!({ "name": name, "color": LABEL_COLOUR, "description": description });
             match self.host.send(ask.body(body)).await {
-                Err(ForgeError::Refused { status: 422, message }) if message.contains("already_exists") => Ok(()),
+                Err(ForgeError::Refused { status: 422, message })
+                    if message.contains("already_exists") =>
+                {
+                    Ok(())
+                }
                 answer => answer.map(drop),
             }
         })

@@ -13,7 +13,10 @@ use serde_json::{Map, Value, json};
 use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::link;
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
-use super::{Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, Page, RepositoryFacts};
+use super::{
+    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, Page,
+    RepositoryFacts,
+};
 use crate::domain::Secret;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
@@ -108,9 +111,10 @@ impl GitLab {
                 };
                 ask.query("state", "opened").query("order_by", "created_at")
             }
-            Listing::ChangedSince(since) => {
-                ask.query("state", "all").query("updated_after", since).query("order_by", "updated_at")
-            }
+            Listing::ChangedSince(since) => ask
+                .query("state", "all")
+                .query("updated_after", since)
+                .query("order_by", "updated_at"),
         };
         let answer = self.host.send(ask.query("sort", "asc").page(page).etag(etag)).await?;
         answer.fresh(|answer| {
@@ -134,7 +138,9 @@ impl GitLab {
         let path = ["projects", project, collection(kind), &number];
         let answer = match self.host.send(Ask::get(&path)?.etag(etag)).await {
             Ok(answer) => answer,
-            Err(ForgeError::NotFound { .. }) => return Ok(Conditional::Fresh((FoundItem::Gone, None))),
+            Err(ForgeError::NotFound { .. }) => {
+                return Ok(Conditional::Fresh((FoundItem::Gone, None)));
+            }
             Err(error) => {
                 let place = self.host.place_of_moved(&error, &path).ok_or(error)?;
                 return Ok(Conditional::Fresh((FoundItem::Moved(place), None)));
@@ -143,20 +149,32 @@ impl GitLab {
         answer.fresh(|answer| {
             let raw: RawItem = answer.json()?;
             if let Some(id) = raw.moved_to_id {
-                return Ok((FoundItem::Moved(format!("the issue with the id {id}")), answer.etag()));
+                return Ok((
+                    FoundItem::Moved(format!("the issue with the id {id}")),
+                    answer.etag(),
+                ));
             }
-            let facts = raw.facts(kind).ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
+            let facts =
+                raw.facts(kind).ok_or_else(|| answer.not_understood("its `state` is unknown"))?;
             Ok((FoundItem::Here(Box::new(facts)), answer.etag()))
         })
     }
 
-    async fn all_notes(&self, project: &str, kind: ItemKind, number: u64) -> Result<Vec<Comment>, ForgeError> {
+    async fn all_notes(
+        &self,
+        project: &str,
+        kind: ItemKind,
+        number: u64,
+    ) -> Result<Vec<Comment>, ForgeError> {
         let number = number.to_string();
         // The newest first, so that those are had of very many. By id, what shifts from page to page meanwhile is there once.
         let mut notes = BTreeMap::new();
         for page in 1..=MAX_PAGES {
             let ask = Ask::get(&["projects", project, collection(kind), &number, "notes"])?;
-            let answer = self.host.send(ask.query("order_by", "created_at").query("sort", "desc").page(page)).await?;
+            let answer = self
+                .host
+                .send(ask.query("order_by", "created_at").query("sort", "desc").page(page))
+                .await?;
             let page = answer.json::<Vec<RawComment>>()?.into_iter().filter(|note| !note.system);
             notes.extend(page.map(|note| (note.id, Comment::from(note))));
             if !has_more(&answer) {
@@ -166,11 +184,18 @@ impl GitLab {
         Ok(notes.into_values().collect())
     }
 
-    async fn apply(&self, project: &str, kind: ItemKind, number: u64, delta: &LabelDelta) -> Result<(), ForgeError> {
+    async fn apply(
+        &self,
+        project: &str,
+        kind: ItemKind,
+        number: u64,
+        delta: &LabelDelta,
+    ) -> Result<(), ForgeError> {
         if delta.is_empty() {
             return Ok(());
         }
-        if let Some(label) = delta.add.iter().chain(&delta.remove).find(|label| label.contains(',')) {
+        if let Some(label) = delta.add.iter().chain(&delta.remove).find(|label| label.contains(','))
+        {
             let message = format!("a label with a comma can't be named to GitLab: `{label}`");
             return Err(ForgeError::Refused { status: 400, message });
         }
@@ -188,7 +213,8 @@ impl GitLab {
     async fn all_labels(&self, project: &str) -> Result<Vec<String>, ForgeError> {
         let mut labels = Vec::new();
         for page in 1..=MAX_PAGES {
-            let answer = self.host.send(Ask::get(&["projects", project, "labels"])?.page(page)).await?;
+            let answer =
+                self.host.send(Ask::get(&["projects", project, "labels"])?.page(page)).await?;
             labels.extend(answer.json::<Vec<Named>>()?.into_iter().map(|label| label.name));
             if !has_more(&answer) {
                 break;
@@ -200,7 +226,8 @@ impl GitLab {
     async fn find_user(&self, login: &str) -> Result<Option<ForgeUser>, ForgeError> {
         let answer = self.host.send(Ask::get(&["users"])?.query("username", login)).await?;
         let users = answer.json::<Vec<RawUser>>()?;
-        let found = users.into_iter().find(|user| user.login.to_lowercase() == login.to_lowercase());
+        let found =
+            users.into_iter().find(|user| user.login.to_lowercase() == login.to_lowercase());
         Ok(found.map(ForgeUser::from))
     }
 }
@@ -222,7 +249,8 @@ impl Forge for GitLab {
         page: u32,
         etag: Option<&'a str>,
     ) -> Answer<'a, Conditional<Page>> {
-        let kind = if feed == Feed::MergeRequests { ItemKind::MergeRequest } else { ItemKind::Issue };
+        let kind =
+            if feed == Feed::MergeRequests { ItemKind::MergeRequest } else { ItemKind::Issue };
         Box::pin(self.list_page(repository, kind, listing, page, etag))
     }
 
@@ -236,19 +264,39 @@ impl Forge for GitLab {
         Box::pin(self.find_item(repository, kind, number, etag))
     }
 
-    fn comments<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64) -> Answer<'a, Vec<Comment>> {
+    fn comments<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+    ) -> Answer<'a, Vec<Comment>> {
         Box::pin(self.all_notes(repository, kind, number))
     }
 
-    fn add_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, body: &'a str) -> Answer<'a, u64> {
+    fn add_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        body: &'a str,
+    ) -> Answer<'a, u64> {
         Box::pin(async move {
             let number = number.to_string();
-            let ask = Ask::new(Method::POST, &["projects", repository, collection(kind), &number, "notes"])?;
+            let ask = Ask::new(
+                Method::POST,
+                &["projects", repository, collection(kind), &number, "notes"],
+            )?;
             Ok(self.host.send(ask.body(json!({ "body": body }))).await?.json::<Numbered>()?.id)
         })
     }
 
-    fn remove_comment<'a>(&'a self, repository: &'a str, kind: ItemKind, number: u64, comment: u64) -> Answer<'a, ()> {
+    fn remove_comment<'a>(
+        &'a self,
+        repository: &'a str,
+        kind: ItemKind,
+        number: u64,
+        comment: u64,
+    ) -> Answer<'a, ()> {
         Box::pin(async move {
             let (number, comment) = (number.to_string(), comment.to_string());
             let path = ["projects", repository, collection(kind), &number, "notes", &comment];
@@ -274,7 +322,8 @@ impl Forge for GitLab {
             let user = self.host.send(Ask::get(&["user"])?).await?.json::<RawUser>()?.into();
             // Older servers, and tokens of other kinds, have no answer to this.
             let token = self.host.send(Ask::get(&["personal_access_tokens", "self"])?).await;
-            let scopes = token.and_then(|answer| answer.json::<RawToken>()).ok().map(|token| token.scopes);
+            let scopes =
+                token.and_then(|answer| answer.json::<RawToken>()).ok().map(|token| token.scopes);
             Ok(Identity { user, scopes })
         })
     }
@@ -285,9 +334,14 @@ impl Forge for GitLab {
 
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
         Box::pin(async move {
-            let raw: RawProject = self.host.send(Ask::get(&["projects", repository])?).await?.json()?;
+            let raw: RawProject =
+                self.host.send(Ask::get(&["projects", repository])?).await?.json()?;
             let is_off = |level: &Option<String>| level.as_deref() == Some("disabled");
-            let needed = if is_off(&raw.merge_requests_access_level) { LABELS_ISSUES } else { LABELS_MERGE_REQUESTS };
+            let needed = if is_off(&raw.merge_requests_access_level) {
+                LABELS_ISSUES
+            } else {
+                LABELS_MERGE_REQUESTS
+            };
             let may_triage = |rights: BTreeMap<String, Option<RawAccess>>| {
                 rights.values().flatten().any(|access| access.access_level >= needed)
             };
@@ -307,7 +361,11 @@ impl Forge for GitLab {
                 None => self.find_user(&user.login).await?.and_then(|user| user.id),
             };
             let Some(id) = id else { return Ok(false) };
-            match self.host.send(Ask::get(&["projects", repository, "members", "all", &id.to_string()])?).await {
+            match self
+                .host
+                .send(Ask::get(&["projects", repository, "members", "all", &id.to_string()])?)
+                .await
+            {
                 Ok(_) => Ok(true),
                 Err(ForgeError::NotFound { .. }) => Ok(false),
                 Err(error) => Err(error),
@@ -319,7 +377,12 @@ impl Forge for GitLab {
         Box::pin(self.all_labels(repository))
     }
 
-    fn create_label<'a>(&'a self, repository: &'a str, name: &'a str, description: &'a str) -> Answer<'a, ()> {
+    fn create_label<'a>(
+        &'a self,
+        repository: &'a str,
+        name: &'a str,
+        description: &'a str,
+    ) -> Answer<'a, ()> {
         Box::pin(async move {
             let ask = Ask::new(Method::POST, &["projects", repository, "labels"])?;
             let body = json!({ "name": name, "color": LABEL_COLOUR, "description": description });

@@ -38,15 +38,24 @@ pub(super) struct Judge {
 impl Judge {
     /// Asks and acts. What counts is the item as it was asked for: one that has changed meanwhile is asked for again. Stops are for
     /// looks that are checks (`task_stop.check_interval`).
-    pub(super) async fn judge(&self, rules: &Rules, item: ForgeItem, is_checked: bool) -> Result<Judged, String> {
-        let Ok(forge) = self.seat.forge() else { return Ok(Judged::AskAgain) };
+    pub(super) async fn judge(
+        &self,
+        rules: &Rules,
+        item: ForgeItem,
+        is_checked: bool,
+    ) -> Result<Judged, String> {
+        let Ok(forge) = self.seat.forge() else {
+            return Ok(Judged::AskAgain);
+        };
         let revision = item.revision;
         let answer = self.seat.find(&*forge, &item).await;
         let service = &self.seat.service;
         // As it is now: it may have come further while the forge was asked.
         let item = service.forge_item(&item.id).await.map_err(|error| said(&error))?;
         // What the forge said of it is of before or after that; the next look tells.
-        let Some(item) = item.filter(|item| item.revision == revision) else { return Ok(Judged::AskAgain) };
+        let Some(item) = item.filter(|item| item.revision == revision) else {
+            return Ok(Judged::AskAgain);
+        };
         let done = match answer {
             Ok(FoundItem::Here(facts)) => self.act(rules, &item, &facts, is_checked).await,
             Ok(FoundItem::Moved(to)) => {
@@ -102,7 +111,12 @@ impl Judge {
         }
     }
 
-    async fn stop(&self, item: &ForgeItem, cause: StopCause, is_checked: bool) -> Result<Judged, ServiceError> {
+    async fn stop(
+        &self,
+        item: &ForgeItem,
+        cause: StopCause,
+        is_checked: bool,
+    ) -> Result<Judged, ServiceError> {
         if !self.habits.task_stop.enabled {
             return Ok(Judged::Finally);
         }

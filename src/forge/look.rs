@@ -66,7 +66,8 @@ impl Look {
     /// The question for them, with what makes it conditional.
     pub(super) fn changes_question(&self) -> Option<(String, Option<String>)> {
         let since = self.changes_since()?;
-        let etag = self.changes_etag.as_ref().filter(|(of, _)| of == since).map(|(_, etag)| etag.clone());
+        let etag =
+            self.changes_etag.as_ref().filter(|(of, _)| of == since).map(|(_, etag)| etag.clone());
         Some((since.to_owned(), etag))
     }
 
@@ -86,8 +87,10 @@ impl Look {
             let has_more = has_more || items.len() >= FULL_PAGE;
             self.pages.insert(number, KnownPage { etag, items, has_more });
         }
-        let (items, has_more) =
-            self.pages.get(&number).map_or((Vec::new(), false), |page| (page.items.clone(), page.has_more));
+        let (items, has_more) = self
+            .pages
+            .get(&number)
+            .map_or((Vec::new(), false), |page| (page.items.clone(), page.has_more));
         let is_all = number == 1 && !has_more;
         if !self.is_read_once || self.since.is_none() || is_all {
             self.note_changes(&items);
@@ -110,7 +113,8 @@ impl Look {
 
     /// Takes what has changed.
     pub(super) fn note_changes(&mut self, items: &[ItemFacts]) {
-        let newest = items.iter().map(|item| item.updated_at.as_str()).filter(|at| !at.is_empty()).max();
+        let newest =
+            items.iter().map(|item| item.updated_at.as_str()).filter(|at| !at.is_empty()).max();
         if newest > self.since.as_deref() {
             self.since = newest.map(str::to_owned);
         }
@@ -122,7 +126,12 @@ mod tests {
     use super::*;
 
     fn item(number: u64, updated_at: &str) -> ItemFacts {
-        ItemFacts { number, body: "long".to_owned(), updated_at: updated_at.to_owned(), ..ItemFacts::example() }
+        ItemFacts {
+            number,
+            body: "long".to_owned(),
+            updated_at: updated_at.to_owned(),
+            ..ItemFacts::example()
+        }
     }
 
     fn page(items: Vec<ItemFacts>, etag: &str, has_more: bool) -> Conditional<Page> {
@@ -147,7 +156,10 @@ mod tests {
         assert!(look.take(page(vec![item(1, "t5")], "e1", true)).whole.is_none());
         assert!(look.goes_on());
         assert_eq!(look.question(), (2, None));
-        assert_eq!(look.take(page(vec![item(2, "t3")], "e2", false)).whole.map(|whole| whole.len()), Some(2));
+        assert_eq!(
+            look.take(page(vec![item(2, "t3")], "e2", false)).whole.map(|whole| whole.len()),
+            Some(2)
+        );
         assert!(!look.goes_on());
         assert_eq!((look.question(), look.changes_since()), ((1, Some("e1")), Some("t5")));
         look.note_changes(&[item(2, "t9"), item(3, "t8")]);
@@ -155,7 +167,10 @@ mod tests {
         assert!(look.take(Conditional::NotModified).whole.is_none());
         assert_eq!(look.items().map(|item| item.number).collect::<Vec<_>>(), [1, 2]);
         // It has become shorter.
-        assert_eq!(look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()), Some(1));
+        assert_eq!(
+            look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()),
+            Some(1)
+        );
     }
 
     #[test]
@@ -179,7 +194,11 @@ mod tests {
         look.note_answer("t4", Some("c1".to_owned()));
         assert_eq!(look.changes_question(), Some(("t4".to_owned(), Some("c1".to_owned()))));
         look.note_changes(&[item(2, "t5")]);
-        assert_eq!(look.changes_question(), Some(("t5".to_owned(), None)), "another question has another answer");
+        assert_eq!(
+            look.changes_question(),
+            Some(("t5".to_owned(), None)),
+            "another question has another answer"
+        );
     }
 
     #[test]
@@ -188,8 +207,14 @@ mod tests {
         let full: Vec<ItemFacts> = (0..100).map(|number| item(number, "t")).collect();
         assert!(look.take(page(full, "e1", false)).whole.is_none());
         assert_eq!(look.question(), (2, None));
-        assert_eq!(look.take(page(Vec::new(), "e2", false)).whole.map(|whole| whole.len()), Some(100));
+        assert_eq!(
+            look.take(page(Vec::new(), "e2", false)).whole.map(|whole| whole.len()),
+            Some(100)
+        );
         assert!(look.take(Conditional::NotModified).whole.is_none());
-        assert_eq!(look.take(page(vec![item(100, "t")], "e3", false)).whole.map(|whole| whole.len()), Some(101));
+        assert_eq!(
+            look.take(page(vec![item(100, "t")], "e3", false)).whole.map(|whole| whole.len()),
+            Some(101)
+        );
     }
 }

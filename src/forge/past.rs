@@ -15,12 +15,14 @@ const INTERVAL: Duration = Duration::from_hours(6);
 pub(super) async fn forget(service: Arc<Service>, contexts: Arc<Contexts>) -> Infallible {
     loop {
         let known = Arc::clone(&contexts);
-        let completed = tokio::task::spawn_blocking(move || known.completed()).await.unwrap_or_default();
+        let completed =
+            tokio::task::spawn_blocking(move || known.completed()).await.unwrap_or_default();
         for id in completed {
             match service.forge_item(&id).await {
                 Ok(None) => {
                     let known = Arc::clone(&contexts);
-                    let removed = tokio::task::spawn_blocking(move || known.remove_completed(&id)).await;
+                    let removed =
+                        tokio::task::spawn_blocking(move || known.remove_completed(&id)).await;
                     if let Ok(Err(error)) = removed {
                         tracing::warn!(error = %ErrorChain(&error), "could not remove the folder of a forgotten item");
                     }

@@ -22,8 +22,8 @@ use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Claimants, Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed, Place, Setback,
-    StopCause, is_bot, task_text,
+    Claimants, Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed,
+    Place, Setback, StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::nudge::{Wakeups, sleep_until};
@@ -204,7 +204,9 @@ impl Performer {
     /// Does the first thing that is owed; `None` if that is done. Else when to look again, where nothing tells.
     async fn do_next(&self, item: &ForgeItem) -> Option<Option<Instant>> {
         let id = &item.id;
-        let Some(owed) = item.owed.first().cloned() else { return Some(None) };
+        let Some(owed) = item.owed.first().cloned() else {
+            return Some(None);
+        };
         let performed = self.perform(item, &owed).await;
         let is_done = performed.is_ok();
         let done = match performed {
@@ -227,7 +229,12 @@ impl Performer {
         (!is_done).then(|| Some(Instant::now() + LONGEST_NAP))
     }
 
-    async fn note(&self, item: &ForgeItem, owed: &Owed, undone: &Undone) -> Result<(), ServiceError> {
+    async fn note(
+        &self,
+        item: &ForgeItem,
+        owed: &Owed,
+        undone: &Undone,
+    ) -> Result<(), ServiceError> {
         let error = ErrorChain(undone).to_string();
         let what = owed.to_string();
         match next_after(undone, owed, item.n_refusals) {
@@ -266,7 +273,9 @@ impl Performer {
             Owed::Claim => self.claim(&*forge, item).await,
             Owed::Withdraw => self.withdraw(&*forge, item).await,
             Owed::Label { state } => self.label(&*forge, item, *state).await,
-            Owed::Comment { number, text } => self.comment(&*forge, item, *number, text).await.map(drop),
+            Owed::Comment { number, text } => {
+                self.comment(&*forge, item, *number, text).await.map(drop)
+            }
             Owed::Folder { .. } => Ok(()),
         }
     }
@@ -274,7 +283,9 @@ impl Performer {
     /// Says that the item is ours, then looks whether it is: of those who said so since the item was free, the first.
     async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
         let service = &self.seat.service;
-        let ItemState::Claiming { after_comment } = item.state else { return Ok(()) };
+        let ItemState::Claiming { after_comment } = item.state else {
+            return Ok(());
+        };
         if service.are_starts_held() {
             return Err(Undone::Held);
         }
@@ -282,7 +293,9 @@ impl Performer {
         let claimants = self.seat.claimants(&rules).await?;
         let comments = match self.comments(forge, item).await {
             // The item itself says what became of it; if it is there, so are its comments, at the next try.
-            Err(error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. })) => {
+            Err(
+                error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. }),
+            ) => {
                 return match self.facts(forge, item).await? {
                     Ok(_) => Err(error.into()),
                     Err(cause) => Ok(service.stop_item(&item.id, cause).await?),
@@ -291,7 +304,8 @@ impl Performer {
             comments => comments?,
         };
         // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
-        if after_comment.is_some_and(|after| self.is_of_another(&claimants, &comments, item, after)) {
+        if after_comment.is_some_and(|after| self.is_of_another(&claimants, &comments, item, after))
+        {
             return Ok(service.lose_item(&item.id).await?);
         }
         // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
@@ -332,15 +346,23 @@ impl Performer {
     }
 
     /// Returns whether another coordinator claimed an item first. Logs a claim that does not count, once for each item.
-    fn is_of_another(&self, claimants: &Claimants, comments: &[Comment], item: &ForgeItem, after: u64) -> bool {
+    fn is_of_another(
+        &self,
+        claimants: &Claimants,
+        comments: &[Comment],
+        item: &ForgeItem,
+        after: u64,
+    ) -> bool {
         let claims = claimants.judge(comments, &item.id, after);
         if let Some(author) = claims.ignored.first() {
-            let mut logged = self.with_ignored_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut logged =
+                self.with_ignored_claims.lock().unwrap_or_else(PoisonError::into_inner);
             if logged.len() > MAX_LOGGED {
                 logged.clear();
             }
             if logged.insert(item.id.clone()) {
-                let author = author.as_ref().map_or("a deleted account", |author| author.login.as_str());
+                let author =
+                    author.as_ref().map_or("a deleted account", |author| author.login.as_str());
                 tracing::warn!(
                     item = %item.key, host = item.key.host, author,
                     advice = "if it is the account of another coordinator, add its login to forge.claims_from",
@@ -355,12 +377,19 @@ impl Performer {
         let comments = self.comments(forge, item).await?;
         let key = &item.key;
         if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await?.as_ref()) {
-            self.seat.ask(forge.remove_comment(&key.repository, key.kind, key.number, ours)).await?;
+            self.seat
+                .ask(forge.remove_comment(&key.repository, key.kind, key.number, ours))
+                .await?;
         }
         Ok(())
     }
 
-    async fn label(&self, forge: &dyn Forge, item: &ForgeItem, state: LabelState) -> Result<(), Undone> {
+    async fn label(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        state: LabelState,
+    ) -> Result<(), Undone> {
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
             Err(cause) => {
@@ -401,7 +430,8 @@ impl Performer {
         let service = &self.seat.service;
         let executions = service.executions_of_item(item).await?;
         let provider = service.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
-        let mut launches: Vec<_> = executions.iter().map(|execution| execution.launch.clone()).collect();
+        let mut launches: Vec<_> =
+            executions.iter().map(|execution| execution.launch.clone()).collect();
         launches.reverse();
         launches.dedup();
         // It ends with this.
@@ -419,18 +449,31 @@ impl Performer {
         Ok(())
     }
 
-    async fn comments(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<Vec<Comment>, Unanswered> {
+    async fn comments(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+    ) -> Result<Vec<Comment>, Unanswered> {
         let key = &item.key;
         self.seat.ask(forge.comments(&key.repository, key.kind, key.number)).await
     }
 
-    async fn change_labels(&self, forge: &dyn Forge, item: &ForgeItem, delta: &LabelDelta) -> Result<(), Unanswered> {
+    async fn change_labels(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        delta: &LabelDelta,
+    ) -> Result<(), Unanswered> {
         let key = &item.key;
         self.seat.ask(forge.change_labels(&key.repository, key.kind, key.number, delta)).await
     }
 
     /// The item, or why there is none.
-    async fn facts(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
+    async fn facts(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+    ) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
         Ok(match self.seat.find(forge, item).await? {
             FoundItem::Here(facts) => Ok(*facts),
             FoundItem::Moved(_) => Err(StopCause::Moved),
@@ -452,10 +495,18 @@ async fn next<F: Future>(running: &mut FuturesUnordered<F>) -> F::Output {
 }
 
 /// Our comment with this number: by whoever has our token, where that is known, since anybody can copy a marker.
-fn find(comments: &[Comment], item: &ForgeItem, number: u32, own: Option<&ForgeUser>) -> Option<u64> {
+fn find(
+    comments: &[Comment],
+    item: &ForgeItem,
+    number: u32,
+    own: Option<&ForgeUser>,
+) -> Option<u64> {
     let is_it = |comment: &&Comment| {
-        let is_own = own.is_none_or(|own| comment.author.as_ref().is_some_and(|author| is_bot(author, own)));
-        is_own && Marker::find(&comment.body).is_some_and(|marker| marker.item == item.id && marker.number == number)
+        let is_own =
+            own.is_none_or(|own| comment.author.as_ref().is_some_and(|author| is_bot(author, own)));
+        is_own
+            && Marker::find(&comment.body)
+                .is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
     comments.iter().find(is_it).map(|comment| comment.id)
 }
@@ -477,11 +528,15 @@ fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
             Next::GiveUp
         }
         // A locked conversation takes no comments, and an odd one is never taken.
-        ForgeError::Forbidden { .. } if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) => {
+        ForgeError::Forbidden { .. }
+            if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) =>
+        {
             Next::GiveUp
         }
         // A label is worth more patience; but what comes after it is worth more than that.
-        ForgeError::Forbidden { .. } if n_refusals >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) => {
+        ForgeError::Forbidden { .. }
+            if n_refusals >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) =>
+        {
             Next::GiveUp
         }
         ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
@@ -508,10 +563,20 @@ mod tests {
         let comment = Owed::Comment { number: 1, text: String::new() };
         check(ForgeError::Unavailable { message: message() }, &comment, 10_000, Next::TryAgain);
         check(ForgeError::Unauthorized { message: message() }, &label, 10_000, Next::TryAgain);
-        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 0, Next::TryAgain);
+        check(
+            ForgeError::NotFound { status: 410, message: message() },
+            &comment,
+            0,
+            Next::TryAgain,
+        );
         check(ForgeError::NotFound { status: 410, message: message() }, &comment, 1, Next::GiveUp);
         check(ForgeError::Moved { status: 302, to: message() }, &comment, 9, Next::TryAgain);
-        check(ForgeError::NotFound { status: 404, message: message() }, &Owed::Claim, 0, Next::TryAgain);
+        check(
+            ForgeError::NotFound { status: 404, message: message() },
+            &Owed::Claim,
+            0,
+            Next::TryAgain,
+        );
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::config::WatchedRepository;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text};
+use crate::domain::forge::{
+    Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
+};
 use crate::nudge::Listener;
 use crate::service::NewItem;
 
@@ -57,7 +59,19 @@ impl Poller {
         let (looks, suspects, said) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (under_way, to_ask, problems) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
         let (judge, judging) = (Judge { seat, habits }, JoinSet::new());
-        Self { judge, watched, looks, n_looks: 0, n_failures: 0, suspects, to_ask, under_way, judging, problems, said }
+        Self {
+            judge,
+            watched,
+            looks,
+            n_looks: 0,
+            n_failures: 0,
+            suspects,
+            to_ask,
+            under_way,
+            judging,
+            problems,
+            said,
+        }
     }
 
     /// Looks as long as it is polled, and at once when woken. Cancel-safe: what was decided is stored as a whole.
@@ -71,12 +85,19 @@ impl Poller {
                 }
                 Err(problem) => {
                     self.n_failures = self.n_failures.saturating_add(1);
-                    self.judge.seat.note(&self.watched.name, |status| status.problem = Some(problem));
+                    self.judge
+                        .seat
+                        .note(&self.watched.name, |status| status.problem = Some(problem));
                     let wait = self.judge.habits.poll_interval * (1 << self.n_failures.min(8));
-                    wait.min(LONGEST_WAIT.max(self.judge.habits.poll_interval)).mul_f64(jitter(&self.watched.name))
+                    wait.min(LONGEST_WAIT.max(self.judge.habits.poll_interval))
+                        .mul_f64(jitter(&self.watched.name))
                 }
             };
-            let next_at = self.judge.seat.gated_until().map_or(began_at + wait, |until| until.max(began_at + wait));
+            let next_at = self
+                .judge
+                .seat
+                .gated_until()
+                .map_or(began_at + wait, |until| until.max(began_at + wait));
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(next_at) => break,
@@ -108,7 +129,9 @@ impl Poller {
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
             match self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await {
                 Ok(()) => {}
-                Err(Unanswered::Failed(error @ (ForgeError::NotFound { .. } | ForgeError::Moved { .. }))) => {
+                Err(Unanswered::Failed(
+                    error @ (ForgeError::NotFound { .. } | ForgeError::Moved { .. }),
+                )) => {
                     // Each item says for itself what became of it.
                     self.looks.remove(feed);
                     let ours = self.ours().await?.into_iter().map(|item| within(&item));
@@ -182,7 +205,8 @@ impl Poller {
         while reads_pages || look.changes_since().is_none() {
             let (page, etag) = look.question();
             let listing = Listing::Assigned { bot: bot.clone() };
-            let answer = self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
+            let answer =
+                self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
             self.take_in(&read.items, rules, problem).await;
@@ -190,7 +214,9 @@ impl Poller {
                 let kinds = kinds_of(feed);
                 let ours = self.ours().await.unwrap_or_default();
                 let missing = ours.iter().map(within);
-                self.suspects.extend(missing.filter(|within| kinds.contains(&within.0) && !whole.contains(within)));
+                self.suspects.extend(
+                    missing.filter(|within| kinds.contains(&within.0) && !whole.contains(within)),
+                );
             }
             if !is_first || read.whole.is_some() {
                 break;
@@ -200,8 +226,14 @@ impl Poller {
             for page in 1..=MAX_CHANGE_PAGES {
                 let listing = Listing::ChangedSince(since.clone());
                 let etag = etag.as_deref().filter(|_| page == 1);
-                let answer = self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
-                let Conditional::Fresh(changed) = answer else { break };
+                let answer = self
+                    .judge
+                    .seat
+                    .ask(forge.list(&repository, feed, &listing, page, etag))
+                    .await?;
+                let Conditional::Fresh(changed) = answer else {
+                    break;
+                };
                 self.take_in(&changed.items, rules, problem).await;
                 look.note_changes(&changed.items);
                 if !changed.has_more {
@@ -226,7 +258,9 @@ impl Poller {
         for item in items {
             let here = (item.kind, item.number);
             match ours.iter().find(|our| within(our) == here) {
-                Some(our) if is_suspect(our, item, rules, self.judge.seat.service.are_starts_held()) => {
+                Some(our)
+                    if is_suspect(our, item, rules, self.judge.seat.service.are_starts_held()) =>
+                {
                     self.suspects.insert(here);
                 }
                 Some(_) => {}
@@ -261,7 +295,10 @@ impl Poller {
         };
         let in_vain = |error| {
             let WatchedRepository { agent, project, .. } = &self.watched;
-            format!("items can't be given to agent `{agent}` in project `{project}`: {}", said(&error))
+            format!(
+                "items can't be given to agent `{agent}` in project `{project}`: {}",
+                said(&error)
+            )
         };
         self.judge.seat.service.take_item(&new).await.map_err(in_vain)?;
         crash_point::reach(CrashPoint::ItemTaken);
@@ -281,7 +318,9 @@ impl Poller {
                 if let Err(error) = service.expire_item(&item.id).await {
                     self.problems.insert(here, said(&error));
                 }
-            } else if is_watched(&item) && (before.contains(&here) || item.is_missing || (is_paused && !is_held)) {
+            } else if is_watched(&item)
+                && (before.contains(&here) || item.is_missing || (is_paused && !is_held))
+            {
                 self.suspects.insert(here);
                 if !self.under_way.contains(&here) {
                     self.to_ask.push_back(item);
@@ -295,8 +334,11 @@ impl Poller {
 
     /// Asks for as many items as may be asked for at the same time.
     async fn ask_on(&mut self) {
-        let Ok(rules) = self.judge.seat.rules().await else { return };
-        let is_checked = self.n_looks.is_multiple_of(u64::from(self.judge.habits.task_stop.check_interval));
+        let Ok(rules) = self.judge.seat.rules().await else {
+            return;
+        };
+        let is_checked =
+            self.n_looks.is_multiple_of(u64::from(self.judge.habits.task_stop.check_interval));
         while self.judging.len() < N_QUESTIONS
             && let Some(item) = self.to_ask.pop_front()
         {
@@ -330,8 +372,12 @@ impl Poller {
 
     /// Our items of this repository that the forge has a say in.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
-        let mut items = self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
-        items.retain(|item| self.judge.seat.has(item) && item.key.repository.eq_ignore_ascii_case(&self.watched.name));
+        let mut items =
+            self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
+        items.retain(|item| {
+            self.judge.seat.has(item)
+                && item.key.repository.eq_ignore_ascii_case(&self.watched.name)
+        });
         Ok(items)
     }
 

@@ -66,6 +66,11 @@ impl From<RawUser> for ForgeUser {
 
 impl From<RawComment> for Comment {
     fn from(raw: RawComment) -> Self {
-        Self { id: raw.id, author: author(raw.user), body: raw.body.unwrap_or_default(), created_at: raw.created_at }
+        Self {
+            id: raw.id,
+            author: author(raw.user),
+            body: raw.body.unwrap_or_default(),
+            created_at: raw.created_at,
+        }
     }
 }

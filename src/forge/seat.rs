@@ -52,11 +52,17 @@ pub(super) enum Unanswered {
 }
 
 impl Seat {
-    pub(super) fn new(place: usize, config: ForgeHost, forges: &Forges, service: Arc<Service>) -> Self {
+    pub(super) fn new(
+        place: usize,
+        config: ForgeHost,
+        forges: &Forges,
+        service: Arc<Service>,
+    ) -> Self {
         let &Forges { dry_run: is_dry_run, write_interval, ref claims_from, .. } = forges;
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
         let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
-        let later = forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
+        let later =
+            forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
         let of_others = is_first.then(|| later.map(|watched| watched.name.clone()).collect());
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
@@ -100,7 +106,9 @@ impl Seat {
         let key = &item.key;
         let is_left = || {
             let others = self.of_others.as_ref();
-            others.is_some_and(|others| !others.iter().any(|name| name.eq_ignore_ascii_case(&key.repository)))
+            others.is_some_and(|others| {
+                !others.iter().any(|name| name.eq_ignore_ascii_case(&key.repository))
+            })
         };
         let is_here = key.forge == self.config.kind && key.host == self.config.host;
         is_of(&self.config, item) || (is_here && is_left())
@@ -134,7 +142,9 @@ impl Seat {
     }
 
     fn check_gate(&self) -> Result<(), Unanswered> {
-        let Some(until) = self.gated_until() else { return Ok(()) };
+        let Some(until) = self.gated_until() else {
+            return Ok(());
+        };
         Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()))
     }
 
@@ -144,7 +154,10 @@ impl Seat {
     }
 
     /// The answer to `question`, with what it says of the host taken to heart. Not asked while the host is to be left alone.
-    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, ForgeError>>) -> Result<T, Unanswered> {
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = Result<T, ForgeError>>,
+    ) -> Result<T, Unanswered> {
         self.check_gate()?;
         let answer = question.await;
         match &answer {
@@ -168,7 +181,11 @@ impl Seat {
     }
 
     /// An item as it is now.
-    pub(super) async fn find(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<FoundItem, Unanswered> {
+    pub(super) async fn find(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+    ) -> Result<FoundItem, Unanswered> {
         let key = &item.key;
         match self.ask(forge.item(&key.repository, key.kind, key.number, None)).await? {
             Conditional::Fresh((found, _)) => Ok(found),
@@ -187,7 +204,8 @@ impl Seat {
         let forge = self.forge().map_err(|error| error.to_string())?;
         let name = &self.config.bot_name;
         let user = self.ask(forge.user(name)).await.map_err(|error| error.to_string())?;
-        let bot = user.ok_or_else(|| format!("`{}` has no account `{name}` (bot_name)", self.config.host))?;
+        let bot = user
+            .ok_or_else(|| format!("`{}` has no account `{name}` (bot_name)", self.config.host))?;
         let rules = Arc::new(Rules { bot, labels: self.config.labels.clone() });
         *lock(&self.rules) = Some(Arc::clone(&rules));
         Ok(rules)
@@ -205,7 +223,9 @@ impl Seat {
         let own = match self.ask(forge.identity()).await {
             Ok(identity) => identity.user,
             Err(Unanswered::Failed(
-                ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Refused { .. },
+                ForgeError::Forbidden { .. }
+                | ForgeError::NotFound { .. }
+                | ForgeError::Refused { .. },
             )) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -223,7 +243,9 @@ impl Seat {
     pub(super) fn note(&self, name: &str, note: impl FnOnce(&mut RepositoryStatus)) {
         let mut status = lock(&self.status);
         let before = status.clone();
-        if let Some(repository) = status.repositories.iter_mut().find(|repository| repository.name == name) {
+        if let Some(repository) =
+            status.repositories.iter_mut().find(|repository| repository.name == name)
+        {
             note(repository);
         }
         let after = status.clone();
@@ -232,7 +254,9 @@ impl Seat {
             let repository = status.repositories.iter().find(|repository| repository.name == name);
             repository.and_then(|repository| repository.problem.clone())
         };
-        if let Some(problem) = problem(&after).filter(|problem| differs(problem, problem_of(&before, name))) {
+        if let Some(problem) =
+            problem(&after).filter(|problem| differs(problem, problem_of(&before, name)))
+        {
             tracing::warn!(
                 host = self.config.host,
                 repository = name,
@@ -278,7 +302,12 @@ impl Seat {
         if before.as_str() != health.as_str() {
             match health {
                 ForgeHealth::Unauthorized => {
-                    tracing::error!(host, forge, error, "a forge does not take the token; a person must renew it");
+                    tracing::error!(
+                        host,
+                        forge,
+                        error,
+                        "a forge does not take the token; a person must renew it"
+                    );
                 }
                 ForgeHealth::Limited(until) => {
                     tracing::warn!(host, forge, error, %until, "a forge asked to be left alone");
@@ -298,7 +327,8 @@ impl Seat {
 /// some of them.
 pub(super) fn is_of(host: &ForgeHost, item: &ForgeItem) -> bool {
     let key = &item.key;
-    let is_its = |repository: &WatchedRepository| repository.name.eq_ignore_ascii_case(&key.repository);
+    let is_its =
+        |repository: &WatchedRepository| repository.name.eq_ignore_ascii_case(&key.repository);
     key.forge == host.kind && key.host == host.host && host.repositories.iter().any(is_its)
 }
 

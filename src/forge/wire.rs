@@ -56,7 +56,9 @@ pub(super) struct Dialect {
 /// Why a host can't be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    #[error("`{url}` is no base URL of an API: expected something like `https://code.example/path`: {problem}")]
+    #[error(
+        "`{url}` is no base URL of an API: expected something like `https://code.example/path`: {problem}"
+    )]
     BaseUrl { url: String, problem: &'static str },
     #[error("the token for {host} is empty or has characters that can't be sent")]
     Token { host: String },
@@ -95,7 +97,10 @@ impl<'a> Ask<'a> {
         for segment in segments {
             if matches!(*segment, "" | "." | "..") {
                 let message = format!("`{segment}` can't stand in the path of a request");
-                return Err(ForgeError::Refused { status: StatusCode::BAD_REQUEST.as_u16(), message });
+                return Err(ForgeError::Refused {
+                    status: StatusCode::BAD_REQUEST.as_u16(),
+                    message,
+                });
             }
             path.push('/');
             path += &encoded(segment);
@@ -135,8 +140,13 @@ pub(super) const MAX_PAGES: u32 = 30;
 const _: () = assert!((MAX_PAGES * PER_PAGE) as usize == super::MAX_COMMENTS);
 
 impl Host {
-    pub(super) fn new(base_url: &str, token: Secret, dialect: &'static Dialect) -> Result<Self, HostError> {
-        let wrong = |problem| HostError::BaseUrl { url: excerpt(base_url, 200).into_owned(), problem };
+    pub(super) fn new(
+        base_url: &str,
+        token: Secret,
+        dialect: &'static Dialect,
+    ) -> Result<Self, HostError> {
+        let wrong =
+            |problem| HostError::BaseUrl { url: excerpt(base_url, 200).into_owned(), problem };
         let url = Url::parse(base_url.trim()).map_err(|_| wrong("it is no URL"))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong("it has to begin with `https://` or `http://`"));
@@ -144,7 +154,10 @@ impl Host {
         if !url.username().is_empty() || url.password().is_some() {
             // Not quoted: what stands there is somebody's password.
             let url = url.host_str().unwrap_or_default().to_owned();
-            return Err(HostError::BaseUrl { url, problem: "a user or password has no place in it" });
+            return Err(HostError::BaseUrl {
+                url,
+                problem: "a user or password has no place in it",
+            });
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it can't have a `?` or `#`"));
@@ -152,10 +165,20 @@ impl Host {
         let root = url.as_str().trim_end_matches('/');
         let root = root.strip_suffix(dialect.suffix).unwrap_or(root).trim_end_matches('/');
         let name = root.split_once("://").map_or(root, |(_, rest)| rest).to_owned();
-        let http = http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
+        let http =
+            http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
         let (next_write_at, write_interval) = (Mutex::default(), Duration::ZERO);
-        let host = Self { http, base, name, token, dialect, patience: PATIENCE, write_interval, next_write_at };
+        let host = Self {
+            http,
+            base,
+            name,
+            token,
+            dialect,
+            patience: PATIENCE,
+            write_interval,
+            next_write_at,
+        };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
             _ => Err(HostError::Token { host: host.name }),
@@ -188,7 +211,9 @@ impl Host {
     }
 
     fn credentials(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::try_from(format!("{}{}", self.dialect.token.1, self.token.reveal())).ok()?;
+        let mut value =
+            HeaderValue::try_from(format!("{}{}", self.dialect.token.1, self.token.reveal()))
+                .ok()?;
         value.set_sensitive(true);
         Some(value)
     }
@@ -209,7 +234,12 @@ impl Host {
                 let answer = self.send_once(&ask, &request).await;
                 match (answer, pauses.next()) {
                     (Err(ForgeError::Unavailable { message }), Some(pause)) => {
-                        tracing::debug!(route = request, host = self.name, reason = message, "no answer; asking again");
+                        tracing::debug!(
+                            route = request,
+                            host = self.name,
+                            reason = message,
+                            "no answer; asking again"
+                        );
                         tokio::time::sleep(*pause).await;
                     }
                     (answer, _) => return answer,
@@ -218,12 +248,15 @@ impl Host {
         });
         answered.await.unwrap_or_else(|_| {
             let wait = humantime::format_duration(self.patience);
-            Err(ForgeError::Unavailable { message: format!("no answer to {request} within {wait}") })
+            Err(ForgeError::Unavailable {
+                message: format!("no answer to {request} within {wait}"),
+            })
         })
     }
 
     async fn send_once(&self, ask: &Ask<'_>, request: &str) -> Result<Response, ForgeError> {
-        let lost = |error: &reqwest::Error| ForgeError::Unavailable { message: self.told(request, error) };
+        let lost =
+            |error: &reqwest::Error| ForgeError::Unavailable { message: self.told(request, error) };
         let mut answer = self.request(ask).send().await.map_err(|error| lost(&error))?;
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| lost(&error))? {
@@ -286,9 +319,16 @@ impl Host {
     }
 
     /// Whether an item, and not the whole host, is elsewhere: where to, then.
-    pub(super) fn place_of_moved(&self, error: &ForgeError, path_of_item: &[&str]) -> Option<String> {
-        let ForgeError::Moved { status: 301 | 308, to } = error else { return None };
-        let asked: String = path_of_item.iter().flat_map(|segment| ["/".to_owned(), encoded(segment)]).collect();
+    pub(super) fn place_of_moved(
+        &self,
+        error: &ForgeError,
+        path_of_item: &[&str],
+    ) -> Option<String> {
+        let ForgeError::Moved { status: 301 | 308, to } = error else {
+            return None;
+        };
+        let asked: String =
+            path_of_item.iter().flat_map(|segment| ["/".to_owned(), encoded(segment)]).collect();
         has_moved_itself(&format!("{}{asked}", self.base), to).then(|| to.clone())
     }
 }
@@ -323,7 +363,10 @@ impl Response {
     }
 
     /// Nothing, or `read` of what is new.
-    pub fn fresh<T>(&self, read: impl FnOnce(&Self) -> Result<T, ForgeError>) -> Result<Conditional<T>, ForgeError> {
+    pub fn fresh<T>(
+        &self,
+        read: impl FnOnce(&Self) -> Result<T, ForgeError>,
+    ) -> Result<Conditional<T>, ForgeError> {
         if self.status == StatusCode::NOT_MODIFIED {
             Ok(Conditional::NotModified)
         } else {
@@ -338,11 +381,14 @@ impl Response {
         take: impl Fn(R) -> Result<T, &'static str>,
     ) -> Result<Vec<T>, ForgeError> {
         let all: Vec<Value> = self.json()?;
-        let (mut good, mut n_malformed, mut first_problem) = (Vec::with_capacity(all.len()), 0_usize, None);
+        let (mut good, mut n_malformed, mut first_problem) =
+            (Vec::with_capacity(all.len()), 0_usize, None);
         for value in all {
             match serde_path_to_error::deserialize(value).map(&take) {
                 Ok(Ok(element)) => good.push(element),
-                Ok(Err(reason)) => tracing::debug!(route = self.request, reason, "an item is left out"),
+                Ok(Err(reason)) => {
+                    tracing::debug!(route = self.request, reason, "an item is left out")
+                }
                 Err(error) => {
                     n_malformed += 1;
                     first_problem.get_or_insert(answer::problem(&error));
@@ -350,7 +396,12 @@ impl Response {
             }
         }
         if let Some(problem) = first_problem {
-            tracing::warn!(route = self.request, n_malformed, problem, "a list has items that are not understood");
+            tracing::warn!(
+                route = self.request,
+                n_malformed,
+                problem,
+                "a list has items that are not understood"
+            );
         }
         Ok(good)
     }
@@ -377,7 +428,8 @@ fn hex(digit: u8) -> char {
 mod tests {
     use super::*;
 
-    static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
+    static DIALECT: Dialect =
+        Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
 
     #[track_caller]
     fn check_base(base_url: &str, expected: Option<(&str, &str)>) {
@@ -389,32 +441,48 @@ mod tests {
     #[test]
     fn a_base_url_is_taken_with_and_without_its_end() {
         check_base("https://code.example", Some(("https://code.example/api/v4", "code.example")));
-        check_base("https://code.example/api/v4/", Some(("https://code.example/api/v4", "code.example")));
+        check_base(
+            "https://code.example/api/v4/",
+            Some(("https://code.example/api/v4", "code.example")),
+        );
         check_base(
             "http://code.example:81/gitlab/",
             Some(("http://code.example:81/gitlab/api/v4", "code.example:81/gitlab")),
         );
-        for wrong in ["code.example", "ftp://code.example", "https://ann:pw@code.example", "https://code.example?x", ""]
-        {
+        for wrong in [
+            "code.example",
+            "ftp://code.example",
+            "https://ann:pw@code.example",
+            "https://code.example?x",
+            "",
+        ] {
             check_base(wrong, None);
         }
     }
 
     #[test]
     fn neither_errors_nor_debug_have_secrets() {
-        let error =
-            Host::new("https://ann:pa55word@code.example", Secret::new("t0ken"), &DIALECT).expect_err("a password");
+        let error = Host::new("https://ann:pa55word@code.example", Secret::new("t0ken"), &DIALECT)
+            .expect_err("a password");
         assert!(!format!("{error} {error:?}").contains("pa55word"), "{error}");
-        let error = Host::new("https://code.example", Secret::new("t0\nken"), &DIALECT).expect_err("a line end");
-        assert!(!format!("{error} {error:?}").contains("ken\"") && error.to_string().contains("token"), "{error}");
-        let host = Host::new("https://code.example", Secret::new("t0ken"), &DIALECT).expect("a host");
+        let error = Host::new("https://code.example", Secret::new("t0\nken"), &DIALECT)
+            .expect_err("a line end");
+        assert!(
+            !format!("{error} {error:?}").contains("ken\"") && error.to_string().contains("token"),
+            "{error}"
+        );
+        let host =
+            Host::new("https://code.example", Secret::new("t0ken"), &DIALECT).expect("a host");
         assert!(!format!("{host:?}").contains("t0ken"));
     }
 
     #[test]
     fn a_segment_stays_one_segment() {
         let ask = |segments: &[&str]| Ask::get(segments).map(|ask| ask.path);
-        assert_eq!(ask(&["a/b", "ü %2F?#+ 🤖"]).as_deref(), Ok("/a%2Fb/%C3%BC%20%252F%3F%23%2B%20%F0%9F%A4%96"));
+        assert_eq!(
+            ask(&["a/b", "ü %2F?#+ 🤖"]).as_deref(),
+            Ok("/a%2Fb/%C3%BC%20%252F%3F%23%2B%20%F0%9F%A4%96")
+        );
         for wrong in ["", ".", ".."] {
             assert!(matches!(ask(&["labels", wrong]), Err(ForgeError::Refused { .. })), "{wrong}");
         }

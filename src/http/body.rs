@@ -32,7 +32,10 @@ impl hyper::body::Body for Received {
     type Data = Bytes;
     type Error = Box<dyn Error + Send + Sync>;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
         let polled = this.body.as_mut().poll_frame(cx);
         if let Poll::Ready(frame) = &polled
@@ -70,14 +73,20 @@ pub async fn collect(body: Body, most: usize) -> Result<Bytes, Problem> {
 }
 
 /// As [`collect`]; calls `note` with the length of each piece that arrives.
-pub(super) async fn collect_noting(mut body: Body, most: usize, note: impl Fn(usize)) -> Result<Bytes, Problem> {
+pub(super) async fn collect_noting(
+    mut body: Body,
+    most: usize,
+    note: impl Fn(usize),
+) -> Result<Bytes, Problem> {
     // Where the length is known, a client that waits for leave to send its body is told at once.
     if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > most {
         return Err(too_large(most));
     }
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else {
+            continue;
+        };
         if bytes.len() + data.len() > most {
             return Err(too_large(most));
         }

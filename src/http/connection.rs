@@ -134,7 +134,8 @@ pub(super) async fn serve<S, I>(
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         turn.request_begins(request.body());
-        let mut request = request.map(|body| Body::new(Received::new(body, turn.clone(), limits.body)));
+        let mut request =
+            request.map(|body| Body::new(Received::new(body, turn.clone(), limits.body)));
         request.extensions_mut().insert(ConnectInfo(info.clone()));
         let (answer, turn) = (answer_to(request, &router, &requests), turn.clone());
         async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, turn })) }.boxed()
@@ -225,7 +226,10 @@ impl hyper::body::Body for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -52,7 +52,10 @@ struct Wait {
 impl Crowd {
     /// For so many at the same time.
     pub fn new(n_places: usize) -> Self {
-        Self(Arc::new(Shared { places: Arc::new(Semaphore::new(n_places)), members: Mutex::default() }))
+        Self(Arc::new(Shared {
+            places: Arc::new(Semaphore::new(n_places)),
+            members: Mutex::default(),
+        }))
     }
 
     /// Takes a place; where there is none, the one that has waited longest for its client gives way. Cancel-safe.
@@ -62,7 +65,9 @@ impl Crowd {
                 break permit;
             }
             self.make_room();
-            if let Ok(permit) = tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.0.places).acquire_owned()).await {
+            if let Ok(permit) =
+                tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.0.places).acquire_owned()).await
+            {
                 break permit.expect("the semaphore is never closed");
             }
         };
@@ -78,8 +83,10 @@ impl Crowd {
     /// Tells the one that has waited longest to go, if any waits.
     pub fn make_room(&self) {
         let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = members.present.values().filter(|standing| !standing.gives_way.is_cancelled());
-        let longest = waiting.filter_map(|standing| Some((standing.lock().as_ref()?.since, standing)));
+        let waiting =
+            members.present.values().filter(|standing| !standing.gives_way.is_cancelled());
+        let longest =
+            waiting.filter_map(|standing| Some((standing.lock().as_ref()?.since, standing)));
         if let Some((_, standing)) = longest.min_by_key(|(since, _)| *since) {
             standing.gives_way.cancel();
         }
@@ -170,7 +177,10 @@ mod tests {
         }
         let entering = enter(&crowd);
         first.standing().gives_way().cancelled().await;
-        assert!(!second.standing().gives_way().is_cancelled() && !busy.standing().gives_way().is_cancelled());
+        assert!(
+            !second.standing().gives_way().is_cancelled()
+                && !busy.standing().gives_way().is_cancelled()
+        );
         drop(first);
         entering.await.unwrap();
     }

@@ -57,14 +57,20 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, axum::Json(self)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 }
 
 /// For a path where nothing is.
 pub async fn no_such_route(uri: Uri) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "no_such_route", format!("there is nothing at {}", uri.path()))
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "no_such_route",
+        format!("there is nothing at {}", uri.path()),
+    )
 }
 
 /// For a path that takes other methods.

@@ -65,7 +65,10 @@ impl Bed {
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
             .route("/slow", get(move || slow(get_slow)).post(move |_: Bytes| slow(post_slow)))
-            .route("/heedful", post(move |Extension(gone): Extension<ClientGone>| heedful(say, gone)))
+            .route(
+                "/heedful",
+                post(move |Extension(gone): Extension<ClientGone>| heedful(say, gone)),
+            )
             .route("/endless", get(|| async { Body::from_stream(endless()) }))
             .route("/large", get(|| async { "x".repeat(LARGE) }))
             .route("/refuse", post(|| async { "not read" }))
@@ -75,7 +78,8 @@ impl Bed {
         let (place, limits) = (crowd.enter().await, Limits::of(1));
         assert_eq!((limits.head, limits.body, limits.answer), (HEAD, BODY, ANSWER));
         let requests = TaskTracker::new();
-        let connection = connection::serve(server, router, (), place, limits, cancel.clone(), requests.clone());
+        let connection =
+            connection::serve(server, router, (), place, limits, cancel.clone(), requests.clone());
         let connection = tokio::spawn(connection);
         Self { client, crowd, cancel, connection, requests, done, began: Instant::now() }
     }
@@ -89,7 +93,9 @@ impl Bed {
         let mut came = Vec::new();
         while !came.ends_with(end.as_bytes()) {
             let byte = self.client.read_u8().await;
-            came.push(byte.unwrap_or_else(|_| panic!("closed after {}", String::from_utf8_lossy(&came))));
+            came.push(
+                byte.unwrap_or_else(|_| panic!("closed after {}", String::from_utf8_lossy(&came))),
+            );
         }
         String::from_utf8(came).unwrap()
     }
@@ -122,7 +128,11 @@ async fn who_sends_half_a_head_is_told() {
     let (said, after) = bed.until_closed().await;
     assert_eq!(after, HEAD, "the time runs from the connection");
     let (head, body) = said.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 408 ") && head.contains(&format!("content-length: {}", body.len())), "{said}");
+    assert!(
+        head.starts_with("HTTP/1.1 408 ")
+            && head.contains(&format!("content-length: {}", body.len())),
+        "{said}"
+    );
     let problem: Problem = serde_json::from_str(body).unwrap();
     assert_eq!((problem.status, problem.code.as_ref()), (408, "request_too_slow"));
     // A client that goes on sending is heard for a moment, so that it can read that.
@@ -163,7 +173,10 @@ async fn a_body_that_does_not_end_is_told() {
         bed.send("x").await;
     }
     let (said, after) = bed.until_closed().await;
-    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("the body did not come in time"), "{said}");
+    assert!(
+        said.starts_with("HTTP/1.1 408 ") && said.contains("the body did not come in time"),
+        "{said}"
+    );
     assert_eq!(after, BODY);
 }
 

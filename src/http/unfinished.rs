@@ -79,12 +79,19 @@ impl Bodies {
     /// Counts bytes that came for a body. As long as there are too many, the oldest other body gives way.
     fn add(&mut self, number: u64, n_bytes: usize) {
         // It may have given way just now.
-        let Some(body) = self.unfinished.get_mut(&number) else { return };
+        let Some(body) = self.unfinished.get_mut(&number) else {
+            return;
+        };
         body.n_bytes += n_bytes;
         self.n_bytes += n_bytes;
         while self.n_bytes > self.most {
-            let mut others = self.unfinished.iter().filter(|(other, body)| **other != number && body.n_bytes > 0);
-            let Some((&oldest, body)) = others.next() else { return };
+            let mut others = self
+                .unfinished
+                .iter()
+                .filter(|(other, body)| **other != number && body.n_bytes > 0);
+            let Some((&oldest, body)) = others.next() else {
+                return;
+            };
             body.gives_way.cancel();
             self.remove(oldest);
         }
@@ -115,9 +122,12 @@ mod tests {
     /// A body of which each number sent is a piece of so many bytes.
     fn body() -> (mpsc::UnboundedSender<usize>, Body) {
         let (pieces, received) = mpsc::unbounded_channel();
-        let stream = futures::stream::unfold(received, |mut received: mpsc::UnboundedReceiver<usize>| async move {
-            Some((received.recv().await?, received))
-        });
+        let stream = futures::stream::unfold(
+            received,
+            |mut received: mpsc::UnboundedReceiver<usize>| async move {
+                Some((received.recv().await?, received))
+            },
+        );
         (pieces, Body::from_stream(stream.map(|n_bytes| Ok::<_, Infallible>(vec![b'x'; n_bytes]))))
     }
 
@@ -137,7 +147,10 @@ mod tests {
         let (third_pieces, third) = begin();
         assert_eq!(first.await.unwrap().unwrap_err().code, "too_many_bodies");
         drop((second_pieces, third_pieces));
-        assert_eq!((second.await.unwrap().unwrap().len(), third.await.unwrap().unwrap().len()), (40, 40));
+        assert_eq!(
+            (second.await.unwrap().unwrap().len(), third.await.unwrap().unwrap().len()),
+            (40, 40)
+        );
         assert_eq!(bodies.lock().n_bytes, 0);
         assert!(bodies.lock().unfinished.is_empty());
         // One alone is limited only by its own length.

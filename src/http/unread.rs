@@ -40,7 +40,11 @@ impl<S> Unread<S> {
         self.has_timed_out
     }
 
-    fn note(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(n_written)) => {
                 if let Some(stuck) = &mut self.stuck {
@@ -52,7 +56,8 @@ impl<S> Unread<S> {
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
-                let new = || Stuck { deadline: Box::pin(tokio::time::sleep(self.limit)), n_written: 0 };
+                let new =
+                    || Stuck { deadline: Box::pin(tokio::time::sleep(self.limit)), n_written: 0 };
                 let stuck = self.stuck.get_or_insert_with(new);
                 if stuck.deadline.as_mut().poll(cx).is_ready() {
                     self.has_timed_out = true;
@@ -65,13 +70,21 @@ impl<S> Unread<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note(cx, written)
     }

@@ -38,7 +38,9 @@ impl ShimIdentity {
 
     /// Whether the process that has this pid now is the one that was noted.
     pub fn is_alive(&self) -> bool {
-        self.is_of_here() && processes::read(self.pid).is_some_and(|process| process.start_ticks == self.start_ticks)
+        self.is_of_here()
+            && processes::read(self.pid)
+                .is_some_and(|process| process.start_ticks == self.start_ticks)
     }
 }
 
@@ -61,7 +63,12 @@ impl LockState {
 
 /// Creates and takes the lock of a new instance.
 pub fn take(dir: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(dir.join(FILE))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(dir.join(FILE))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
@@ -91,7 +98,9 @@ pub fn set_aside(dir: &Path) -> io::Result<PathBuf> {
 pub fn look(dir: &Path) -> io::Result<LockState> {
     let file = match regular_file::open(&dir.join(FILE)) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             return Ok(LockState::Free(None));
         }
         Err(error) => return Err(error),

@@ -90,7 +90,11 @@ impl OutputReader {
         let name = if n == 0 { PathBuf::from(OUTPUT_LOG) } else { rotated_log(Path::new(""), n) };
         match regular_file::open_at(&self.folder, &name) {
             Ok(file) => Ok(Some(file)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => Ok(None),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

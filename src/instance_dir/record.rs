@@ -162,7 +162,9 @@ impl Exit {
     /// The record of an agent that never ran.
     pub fn without_agent(end: ProcessEnd, at: Timestamp) -> Self {
         let end = match end {
-            ProcessEnd::StartFailed(text) => ProcessEnd::StartFailed(text.chars().take(MAX_FAILURE_TEXT).collect()),
+            ProcessEnd::StartFailed(text) => {
+                ProcessEnd::StartFailed(text.chars().take(MAX_FAILURE_TEXT).collect())
+            }
             end => end,
         };
         Self {
@@ -252,7 +254,9 @@ pub fn read<T: Record>(dir: &Path) -> Result<Option<T>, RecordError> {
         Err(source) => return Err(RecordError::Read { path, source }),
     };
     match serde_json::from_slice::<VersionOnly>(&text) {
-        Ok(VersionOnly { version }) if version > VERSION => return Err(RecordError::Newer { path, version }),
+        Ok(VersionOnly { version }) if version > VERSION => {
+            return Err(RecordError::Newer { path, version });
+        }
         Ok(_) => {}
         Err(source) => return Err(RecordError::Damaged { path, source }),
     }
@@ -346,7 +350,10 @@ mod tests {
         let exit = Exit {
             pid: Some(7),
             n_leaked: 2,
-            ..Exit::without_agent(ProcessEnd::Exited(ExitStatus { exit_code: Some(3), signal: None }), wall_clock())
+            ..Exit::without_agent(
+                ProcessEnd::Exited(ExitStatus { exit_code: Some(3), signal: None }),
+                wall_clock(),
+            )
         };
         write(dir.path(), &Exit { state: ExitState::Exited, ..exit.clone() }).unwrap();
         write(dir.path(), &exit).unwrap();
@@ -355,7 +362,12 @@ mod tests {
 
     /// What is told of an end with so many kills for want of memory, by who killed it, and whether it dumped core.
     #[track_caller]
-    fn check_hints(n_oom_kills: u32, was_killed_by_others: bool, has_dumped_core: bool, expected: &[ExitHint]) {
+    fn check_hints(
+        n_oom_kills: u32,
+        was_killed_by_others: bool,
+        has_dumped_core: bool,
+        expected: &[ExitHint],
+    ) {
         let exit = Exit::without_agent(ProcessEnd::Lost, wall_clock());
         let exit = Exit { has_dumped_core, was_killed_by_others, n_oom_kills, ..exit };
         assert_eq!(exit.hints(), expected);
@@ -378,7 +390,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = Stop::new(StopReason::Person, Duration::from_secs(9));
         assert!(write_first(dir.path(), &first).unwrap());
-        assert!(!write_first(dir.path(), &Stop::new(StopReason::Shutdown, Duration::ZERO)).unwrap());
+        assert!(
+            !write_first(dir.path(), &Stop::new(StopReason::Shutdown, Duration::ZERO)).unwrap()
+        );
         assert_eq!(read::<Stop>(dir.path()).unwrap(), Some(first));
     }
 
@@ -388,7 +402,10 @@ mod tests {
         let path = dir.path().join(Exit::FILE);
         for garbage in ["", "{", "\0\0\0", "[1]", r#"{"version":1}"#, r#"{"state":"ended"}"#] {
             std::fs::write(&path, garbage).unwrap();
-            assert!(matches!(read::<Exit>(dir.path()), Err(RecordError::Damaged { .. })), "{garbage:?}");
+            assert!(
+                matches!(read::<Exit>(dir.path()), Err(RecordError::Damaged { .. })),
+                "{garbage:?}"
+            );
         }
         std::fs::write(&path, r#"{"version":2,"anything":true}"#).unwrap();
         assert!(matches!(read::<Exit>(dir.path()), Err(RecordError::Newer { version: 2, .. })));

@@ -122,9 +122,20 @@ impl ConnectionRegister {
         }
         entries.n_registered += 1;
         let number = entries.n_registered;
-        entries.clients.entry(client.clone()).or_default().connections.insert(number, Arc::clone(&standing));
+        entries
+            .clients
+            .entry(client.clone())
+            .or_default()
+            .connections
+            .insert(number, Arc::clone(&standing));
         drop(entries);
-        Ok(Arc::new(Registered { shared: Arc::clone(&self.0), client, number, standing, activity: Mutex::default() }))
+        Ok(Arc::new(Registered {
+            shared: Arc::clone(&self.0),
+            client,
+            number,
+            standing,
+            activity: Mutex::default(),
+        }))
     }
 }
 
@@ -146,14 +157,16 @@ impl Shared {
 
 impl Entries {
     fn occupancy(&self, client: &Client) -> Occupancy {
-        let of = |client: &Client| self.clients.get(client).map_or(0, |entry| entry.connections.len());
+        let of =
+            |client: &Client| self.clients.get(client).map_or(0, |entry| entry.connections.len());
         let in_all = self.clients.values().map(|entry| entry.connections.len()).sum();
         Occupancy { in_all, of_agents: in_all - of(&Client::Operators), of_client: of(client) }
     }
 
     fn longest_idle(&self, client: &Client) -> Option<(u64, Arc<Standing>)> {
         let connections = self.clients.get(client)?.connections.iter();
-        let idle = connections.filter_map(|(number, standing)| Some((standing.waits_since()?, *number, standing)));
+        let idle = connections
+            .filter_map(|(number, standing)| Some((standing.waits_since()?, *number, standing)));
         let (_, number, standing) = idle.min_by_key(|(since, number, _)| (*since, *number))?;
         Some((number, Arc::clone(standing)))
     }
@@ -167,7 +180,11 @@ impl Entries {
     }
 
     fn forget_if_unused(&mut self, client: &Client) {
-        if self.clients.get(client).is_some_and(|entry| entry.connections.is_empty() && entry.n_bytes == 0) {
+        if self
+            .clients
+            .get(client)
+            .is_some_and(|entry| entry.connections.is_empty() && entry.n_bytes == 0)
+        {
             self.clients.remove(client);
         }
     }
@@ -185,7 +202,12 @@ impl Refusals {
             Refused::AllIsFull { .. } => "all_is_full",
             Refused::TooFast => "too_fast",
         };
-        tracing::info!(?client, reason, n_refused = self.n, "connections on the MCP socket refused");
+        tracing::info!(
+            ?client,
+            reason,
+            n_refused = self.n,
+            "connections on the MCP socket refused"
+        );
         *self = Self { n: 0, logged_at: Some(now) };
     }
 }

@@ -44,7 +44,11 @@ pub(super) fn count_unknown(arguments: &JsonObject, schema: &JsonObject) -> usiz
 
 /// Describes the arguments that `schema` does not have, also those within other arguments; `None` if it has all of them.
 /// `older` are names that only older clients use.
-pub(super) fn describe_unknown(arguments: &JsonObject, schema: &JsonObject, older: &[&str]) -> Option<String> {
+pub(super) fn describe_unknown(
+    arguments: &JsonObject,
+    schema: &JsonObject,
+    older: &[&str],
+) -> Option<String> {
     let mut unknown = Vec::new();
     let known = properties(schema);
     for (name, value) in arguments {
@@ -79,13 +83,17 @@ fn is_known(name: &str, known: Option<&JsonObject>) -> bool {
 fn find_within(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<String>) {
     match value {
         Value::Array(elements) => {
-            let Some(schema) = schema.get("items") else { return };
+            let Some(schema) = schema.get("items") else {
+                return;
+            };
             for (i, element) in elements.iter().enumerate() {
                 find_within(element, schema, &format!("{path}[{i}]"), unknown);
             }
         }
         Value::Object(object) => {
-            let Some(known) = schema.as_object().and_then(properties) else { return };
+            let Some(known) = schema.as_object().and_then(properties) else {
+                return;
+            };
             for (name, value) in object {
                 let path = format!("{path}.{}", excerpt(name, LONGEST_NAME));
                 match known.get(name) {
@@ -98,7 +106,13 @@ fn find_within(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<Stri
     }
 }
 
-fn note(name: &str, path: &str, value: &Value, known: Option<&JsonObject>, unknown: &mut Vec<String>) {
+fn note(
+    name: &str,
+    path: &str,
+    value: &Value,
+    known: Option<&JsonObject>,
+    unknown: &mut Vec<String>,
+) {
     if value.is_null() || unknown.len() >= MAX_NAMED {
         return;
     }
@@ -121,20 +135,29 @@ mod tests {
     }
 
     fn schema() -> JsonObject {
-        let entry = json!({ "type": "object", "properties": { "title": {}, "parent_task_id": {} } });
+        let entry =
+            json!({ "type": "object", "properties": { "title": {}, "parent_task_id": {} } });
         let tasks = json!({ "type": "array", "items": entry });
-        object(json!({ "properties": { "title": {}, "extra": { "type": "object" }, "tasks": tasks } }))
+        object(
+            json!({ "properties": { "title": {}, "extra": { "type": "object" }, "tasks": tasks } }),
+        )
     }
 
     #[track_caller]
     fn check(arguments: Value, expected: Option<&str>) {
-        assert_eq!(describe_unknown(&object(arguments), &schema(), &["duration"]).as_deref(), expected);
+        assert_eq!(
+            describe_unknown(&object(arguments), &schema(), &["duration"]).as_deref(),
+            expected
+        );
     }
 
     #[test]
     fn unknown_arguments_are_named_with_the_nearest_known_one() {
         check(json!({}), None);
-        check(json!({ "title": 1, "tasks": [{ "title": "t" }], "agent_id": "a", "duration": 1, "odd": null }), None);
+        check(
+            json!({ "title": 1, "tasks": [{ "title": "t" }], "agent_id": "a", "duration": 1, "odd": null }),
+            None,
+        );
         check(json!({ "titel": "t" }), Some("argument `titel` is unknown, the nearest is `title`"));
         check(
             json!({ "tasks": [{}, { "odd": null, "parent_id": "x" }] }),
@@ -147,9 +170,15 @@ mod tests {
         // An open object and values of other types are not for this check.
         check(json!({ "extra": { "any": 1 }, "tasks": [[], 7, null], "title": { "a": 1 } }), None);
         let many: JsonObject = (0..1_000).map(|n| (format!("odd_{n}"), json!(1))).collect();
-        assert_eq!(describe_unknown(&many, &schema(), &[]).unwrap_or_default().matches("unknown").count(), MAX_NAMED);
+        assert_eq!(
+            describe_unknown(&many, &schema(), &[]).unwrap_or_default().matches("unknown").count(),
+            MAX_NAMED
+        );
         assert_eq!(count_unknown(&many, &schema()), 1_000);
-        assert_eq!(count_unknown(&object(json!({ "title": 1, "odd": null, "agent_id": "a" })), &schema()), 0);
+        assert_eq!(
+            count_unknown(&object(json!({ "title": 1, "odd": null, "agent_id": "a" })), &schema()),
+            0
+        );
     }
 
     #[test]
@@ -163,7 +192,11 @@ mod tests {
         assert_eq!(describe(json!({ "agent_id": null, "result": "success" })), None);
         let expected = "argument `agent_id`: this session is of `agt_a`, not of `agt_b`; leave the argument out";
         assert_eq!(describe(json!({ "agent_id": "agt_b" })).as_deref(), Some(expected));
-        let expected = "argument `project_id`: this session is of `prj`, not of `7`; leave the argument out";
-        assert_eq!(describe(json!({ "agent_id": "agt_a", "project_id": 7 })).as_deref(), Some(expected));
+        let expected =
+            "argument `project_id`: this session is of `prj`, not of `7`; leave the argument out";
+        assert_eq!(
+            describe(json!({ "agent_id": "agt_a", "project_id": 7 })).as_deref(),
+            Some(expected)
+        );
     }
 }

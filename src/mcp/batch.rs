@@ -35,9 +35,12 @@ impl Batch {
         if text.trim_ascii_start().first() != Some(&b'[') {
             return None;
         }
-        let Ok(elements) = serde_json::from_slice::<Vec<Value>>(text) else { return None };
+        let Ok(elements) = serde_json::from_slice::<Vec<Value>>(text) else {
+            return None;
+        };
         if !(1..=MAX_MESSAGES).contains(&elements.len()) {
-            let problem = format!("a batch has 1 to {MAX_MESSAGES} messages, not {}", elements.len());
+            let problem =
+                format!("a batch has 1 to {MAX_MESSAGES} messages, not {}", elements.len());
             return Some(Err(complaint(INVALID_REQUEST, &problem, &Value::Null)));
         }
         let mut batch = Self::default();
@@ -45,7 +48,11 @@ impl Batch {
             match malformed::parse(element.to_string().as_bytes(), "message") {
                 Ok(message) if is_handshake(&message) => {
                     let id = element.get("id").unwrap_or(&Value::Null);
-                    batch.complaints.push(complaint(INVALID_REQUEST, "initialize can't be part of a batch", id));
+                    batch.complaints.push(complaint(
+                        INVALID_REQUEST,
+                        "initialize can't be part of a batch",
+                        id,
+                    ));
                 }
                 Ok(message) => batch.messages.push(message),
                 Err(complaint) => batch.complaints.extend(complaint),
@@ -92,7 +99,9 @@ impl OpenBatches {
     pub(super) fn open(&self, messages: &[Message], complaints: Vec<(Vec<u8>, HeldBytes)>) {
         let id = |message: &Message| match message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+            JsonRpcMessage::Response(_)
+            | JsonRpcMessage::Notification(_)
+            | JsonRpcMessage::Error(_) => None,
         };
         let waits_for: Vec<RequestId> = messages.iter().filter_map(id).collect();
         if !waits_for.is_empty() {
@@ -101,7 +110,12 @@ impl OpenBatches {
     }
 
     /// Takes notice of what the server sends; `line` is how it is written.
-    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>, line: Vec<u8>, held: HeldBytes) -> Answered {
+    pub(super) fn answer(
+        &self,
+        message: &TxJsonRpcMessage<RoleServer>,
+        line: Vec<u8>,
+        held: HeldBytes,
+    ) -> Answered {
         let id = match message {
             JsonRpcMessage::Response(response) => {
                 if let ServerResult::InitializeResult(agreed) = &response.result {
@@ -114,7 +128,9 @@ impl OpenBatches {
         };
         let mut batches = self.batches();
         let found = id.and_then(|id| find(&mut batches, id));
-        let Some(at) = found else { return Answered::Alone(line, held) };
+        let Some(at) = found else {
+            return Answered::Alone(line, held);
+        };
         batches[at].answers.push((line, held));
         whole(&mut batches, at).map_or(Answered::Kept, |(array, held)| Answered::Whole(array, held))
     }

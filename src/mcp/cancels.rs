@@ -61,10 +61,20 @@ pub(super) struct Underway {
 impl Cancels {
     /// Takes notice of a message, which is cancelled in any case when its client is `gone`. Nothing else cancels a request without a
     /// client's id; one with the number of another that goes on isn't known to be another.
-    pub(super) fn notice(&self, headers: &HeaderMap, gist: &Gist, gone: &CancellationToken) -> Underway {
+    pub(super) fn notice(
+        &self,
+        headers: &HeaderMap,
+        gist: &Gist,
+        gone: &CancellationToken,
+    ) -> Underway {
         let mut underway = Underway { cancelled: gone.child_token(), known: None };
-        let client = headers.get(CLIENT_ID).and_then(|id| id.to_str().ok()).filter(|id| id.len() == ID_LENGTH);
-        let Some(client) = client.map(str::to_owned) else { return underway };
+        let client = headers
+            .get(CLIENT_ID)
+            .and_then(|id| id.to_str().ok())
+            .filter(|id| id.len() == ID_LENGTH);
+        let Some(client) = client.map(str::to_owned) else {
+            return underway;
+        };
         if gist.method == "notifications/cancelled" {
             let cancelled = self.calls().remove(&(client, gist.params.request_id.to_string()));
             cancelled.inspect(CancellationToken::cancel);
@@ -122,11 +132,18 @@ mod tests {
     }
 
     fn request(id: &str) -> Gist {
-        Gist::of(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"x"}}}}"#).as_bytes())
+        Gist::of(
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"x"}}}}"#
+            )
+            .as_bytes(),
+        )
     }
 
     fn cancel(id: &str) -> Gist {
-        let text = format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id},"reason":"x"}}}}"#);
+        let text = format!(
+            r#"{{"method":"notifications/cancelled","params":{{"requestId":{id},"reason":"x"}}}}"#
+        );
         Gist::of(text.as_bytes())
     }
 
@@ -135,7 +152,8 @@ mod tests {
         let (cancels, here) = (Cancels::default(), CancellationToken::new());
         let (one, two) = (headers(&"1".repeat(ID_LENGTH)), headers(&"2".repeat(ID_LENGTH)));
         let call = cancels.notice(&one, &request("7"), &here);
-        let others = [(&one, "\"7\""), (&two, "7")].map(|(client, id)| cancels.notice(client, &request(id), &here));
+        let others = [(&one, "\"7\""), (&two, "7")]
+            .map(|(client, id)| cancels.notice(client, &request(id), &here));
         for (client, id) in [(&one, "8"), (&two, "\"7\""), (&one, "null"), (&one, "[]")] {
             cancels.notice(client, &cancel(id), &here);
         }
@@ -151,16 +169,24 @@ mod tests {
     #[test]
     fn who_has_no_id_of_ours_has_no_call_to_cancel_but_may_go() {
         let (cancels, here) = (Cancels::default(), CancellationToken::new());
-        let calls = [HeaderMap::new(), headers("short"), headers(&"x".repeat(1000))].map(|headers| {
-            let call = cancels.notice(&headers, &request("7"), &here);
-            cancels.notice(&headers, &cancel("7"), &here);
-            call
-        });
-        assert!(cancels.calls().is_empty() && calls.iter().all(|call| !call.cancelled.is_cancelled()));
+        let calls =
+            [HeaderMap::new(), headers("short"), headers(&"x".repeat(1000))].map(|headers| {
+                let call = cancels.notice(&headers, &request("7"), &here);
+                cancels.notice(&headers, &cancel("7"), &here);
+                call
+            });
+        assert!(
+            cancels.calls().is_empty() && calls.iter().all(|call| !call.cancelled.is_cancelled())
+        );
         let ours = HeaderMap::from_iter([(CLIENT_ID.parse().unwrap(), client_id())]);
         let call = cancels.notice(&ours, &request("7"), &here);
-        assert!(call.known.is_some() && cancels.notice(&ours, &Gist::of(b"no json"), &here).known.is_none());
+        assert!(
+            call.known.is_some()
+                && cancels.notice(&ours, &Gist::of(b"no json"), &here).known.is_none()
+        );
         here.cancel();
-        assert!(call.cancelled.is_cancelled() && calls.iter().all(|call| call.cancelled.is_cancelled()));
+        assert!(
+            call.cancelled.is_cancelled() && calls.iter().all(|call| call.cancelled.is_cancelled())
+        );
     }
 }

@@ -17,7 +17,11 @@ impl Deprecated {
     /// Somebody used it. Warns the first time only: old clients poll.
     pub(super) fn is_used(&self) {
         if !self.is_said.swap(true, Ordering::Relaxed) {
-            tracing::warn!(form = self.form, successor = self.successor, "a client uses a deprecated call");
+            tracing::warn!(
+                form = self.form,
+                successor = self.successor,
+                "a client uses a deprecated call"
+            );
         }
     }
 }

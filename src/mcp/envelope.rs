@@ -42,7 +42,9 @@ pub(super) struct Sender {
 impl Sender {
     /// The sender, with the launch that it is an agent of if that launch's shim was reported.
     pub(super) fn with_launch(&self, service: &Service) -> Cow<'_, Self> {
-        let Peer::Local(peer) = &self.peer else { return Cow::Borrowed(self) };
+        let Peer::Local(peer) = &self.peer else {
+            return Cow::Borrowed(self);
+        };
         match peer.with_launch(|processes| service.find_launch_of(processes)) {
             Some(peer) => Cow::Owned(Self { peer: Peer::Local(peer), ..self.clone() }),
             None => Cow::Borrowed(self),
@@ -147,11 +149,16 @@ impl Who for Visitor {
             return Ok(Self { is_known: true, has_notices: incoming.has_notices().await });
         }
         let arguments = ["session_token", "token", "coordinator_token"];
-        let given = arguments.map(|name| incoming.text(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let given =
+            arguments.map(|name| incoming.text(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
         for token in given.into_iter().flatten().chain(incoming.sender.bearer.clone()) {
-            let checked = async { incoming.is_good(&token).await?.then_some(()).ok_or(Refusal::InvalidSession.into()) };
+            let checked = async {
+                incoming.is_good(&token).await?.then_some(()).ok_or(Refusal::InvalidSession.into())
+            };
             match incoming.gate.check_token(&incoming.sender.peer, &token, checked).await {
-                Ok(()) => return Ok(Self { is_known: true, has_notices: incoming.has_notices().await }),
+                Ok(()) => {
+                    return Ok(Self { is_known: true, has_notices: incoming.has_notices().await });
+                }
                 Err(CallError::Service(ServiceError::Refused(Refusal::InvalidSession))) => {}
                 Err(error) => return Err(error),
             }
@@ -182,7 +189,10 @@ impl Who for Newcomer {
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
-        Ok(Self { transport: incoming.sender.transport(), launch: incoming.sender.launch().cloned() })
+        Ok(Self {
+            transport: incoming.sender.transport(),
+            launch: incoming.sender.launch().cloned(),
+        })
     }
 }
 
@@ -201,7 +211,8 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let identified = async { Ok(incoming.service.identify(&token, incoming.sender.presenter()).await?) };
+        let identified =
+            async { Ok(incoming.service.identify(&token, incoming.sender.presenter()).await?) };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
         Ok(Self(Box::new(noted(caller))))
@@ -222,8 +233,11 @@ impl Who for Asker {
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
         let presenter = incoming.sender.presenter();
-        let identified = async { Ok(incoming.service.identify_unless_over(&token, presenter).await?) };
-        let Some(caller) = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await? else {
+        let identified =
+            async { Ok(incoming.service.identify_unless_over(&token, presenter).await?) };
+        let Some(caller) =
+            incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?
+        else {
             return Ok(Self(None));
         };
         incoming.check_own_session(&caller)?;
@@ -270,7 +284,11 @@ impl Who for ChatSession {
 }
 
 /// The caller, if its session is for this; otherwise it is told what to call instead.
-fn for_purpose(purpose: Purpose, instead: &'static str, caller: Box<Caller>) -> Result<Box<Caller>, Refusal> {
+fn for_purpose(
+    purpose: Purpose,
+    instead: &'static str,
+    caller: Box<Caller>,
+) -> Result<Box<Caller>, Refusal> {
     let has = caller.session.key.purpose;
     if has == purpose { Ok(caller) } else { Err(Refusal::WrongPurpose { purpose: has, instead }) }
 }
@@ -284,7 +302,9 @@ impl Who for Reporter {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let identified = async { Ok(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?) };
+        let identified = async {
+            Ok(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?)
+        };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
         Ok(Self(for_purpose(Purpose::Task, "logout", Box::new(noted(caller)))?))
@@ -380,8 +400,12 @@ impl Incoming<'_> {
     /// Refuses an agent that shows the session of a launch, and is seen to be outside that launch.
     fn check_own_session(&self, caller: &Caller) -> Result<(), Refusal> {
         let launch = &caller.launch;
-        let Peer::Local(peer) = &self.sender.peer else { return Ok(()) };
-        let Some(processes) = peer.ancestors_of_unknown_agent() else { return Ok(()) };
+        let Peer::Local(peer) = &self.sender.peer else {
+            return Ok(());
+        };
+        let Some(processes) = peer.ancestors_of_unknown_agent() else {
+            return Ok(());
+        };
         if launch.is_kept() && self.service.is_outside_launch(&launch.id, processes) {
             tracing::info!(launch_id = %launch.id, "an agent of no known launch showed a session token");
             return Err(Refusal::InvalidSession);
@@ -393,9 +417,9 @@ impl Incoming<'_> {
     pub(super) async fn has_notices_despite(&self, error: &CallError) -> bool {
         match error {
             CallError::Arguments(_)
-            | CallError::Service(ServiceError::Refused(Refusal::WrongPurpose { .. } | Refusal::CoordinatorOnly)) => {
-                self.has_notices().await
-            }
+            | CallError::Service(ServiceError::Refused(
+                Refusal::WrongPurpose { .. } | Refusal::CoordinatorOnly,
+            )) => self.has_notices().await,
             // It has no session, or the answer is not to cost a look into the store.
             CallError::Service(_) => false,
         }
@@ -405,24 +429,31 @@ impl Incoming<'_> {
     /// belongs to.
     async fn has_notices(&self) -> bool {
         let token = self.session_token().ok();
-        let Some(token) = token.filter(|token| token.reveal().starts_with(SESSION_TOKEN_PREFIX)) else {
-            let Some(launch) = self.sender.launch() else { return false };
+        let Some(token) = token.filter(|token| token.reveal().starts_with(SESSION_TOKEN_PREFIX))
+        else {
+            let Some(launch) = self.sender.launch() else {
+                return false;
+            };
             return self.service.launch(launch).await.is_ok_and(|launch| launch.n_notices > 0);
         };
-        let identified = async { Ok(self.service.identify(&token, self.sender.presenter()).await?) };
+        let identified =
+            async { Ok(self.service.identify(&token, self.sender.presenter()).await?) };
         let caller = self.gate.check_token(&self.sender.peer, &token, identified).await;
         caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
 
     /// The token of a session; seed 004's overview calls it `token`.
     pub(super) fn session_token(&self) -> Result<Secret, CallError> {
-        let token = self.text("session_token")?.map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
+        let token = self
+            .text("session_token")?
+            .map_or_else(|| self.token("token"), |token| Ok(Some(token)))?;
         token.ok_or_else(|| missing("session_token"))
     }
 
     /// Returns whether a token is a coordinator's, an operator's, or that of an open session.
     async fn is_good(&self, token: &Secret) -> Result<bool, ServiceError> {
-        if token == self.coordinator_token || self.service.credential_of(CredentialKind::Token, token).await?.is_some()
+        if token == self.coordinator_token
+            || self.service.credential_of(CredentialKind::Token, token).await?.is_some()
         {
             return Ok(true);
         }
@@ -440,9 +471,13 @@ impl Incoming<'_> {
 
     /// A text argument of a form of its own.
     fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, CallError> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        let parsed =
-            text.reveal().parse().map_err(|invalid| CallError::Arguments(format!("argument `{name}`: {invalid}")));
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let parsed = text
+            .reveal()
+            .parse()
+            .map_err(|invalid| CallError::Arguments(format!("argument `{name}`: {invalid}")));
         parsed.map(Some)
     }
 
@@ -451,9 +486,10 @@ impl Incoming<'_> {
         match self.arguments.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(Secret::new(text.as_str()))),
-            Some(other) => {
-                Err(CallError::Arguments(format!("argument `{name}` must be a string, not {}", kind(other))))
-            }
+            Some(other) => Err(CallError::Arguments(format!(
+                "argument `{name}` must be a string, not {}",
+                kind(other)
+            ))),
         }
     }
 }
@@ -485,17 +521,26 @@ pub(super) fn answer(mut object: JsonObject, notification: Option<&str>) -> Call
 }
 
 /// The one form of a refusal.
-pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&str>) -> CallToolResult {
+pub(super) fn refused(
+    tool: &str,
+    error: &ServiceError,
+    notification: Option<&str>,
+) -> CallToolResult {
     let (code, hint) = match error {
         ServiceError::Refused(refusal) => (refusal.code(), refusal.hint()),
         ServiceError::Store(_) | ServiceError::Contended => {
             tracing::error!(error = %ErrorChain(error), "tool call failed");
-            ("unavailable", Some("the coordinator can't answer just now; wait a little and call again"))
+            (
+                "unavailable",
+                Some("the coordinator can't answer just now; wait a little and call again"),
+            )
         }
     };
     let mut object = refusal(&error.to_string(), code, hint, notification);
     // Whoever is refused here has nothing to wait for, unless it came too often.
-    if tool == AUTHENTICATE && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing()) {
+    if tool == AUTHENTICATE
+        && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing())
+    {
         object["action"] = "exit".into();
     }
     error_result(object)
@@ -503,7 +548,11 @@ pub(super) fn refused(tool: &str, error: &ServiceError, notification: Option<&st
 
 /// The refusal of a call with wrong arguments. A model can read it and correct the call; many clients keep JSON-RPC errors
 /// from their models (MCP 2025-11-25, SEP-1303).
-pub(super) fn refused_arguments(tool: &Entry, problem: &str, notification: Option<&str>) -> CallToolResult {
+pub(super) fn refused_arguments(
+    tool: &Entry,
+    problem: &str,
+    notification: Option<&str>,
+) -> CallToolResult {
     let problem = excerpt(problem, LONGEST_PROBLEM);
     error_result(refusal(&problem, "invalid_arguments", Some(&tool.arguments_hint()), notification))
 }

@@ -29,7 +29,11 @@ impl Gate {
     ///
     /// # Errors
     /// `RateLimited`, `TooManyAttempts`.
-    pub(super) async fn admit(&self, tool: &str, incoming: &Incoming<'_>) -> Result<Option<Attempt>, Refusal> {
+    pub(super) async fn admit(
+        &self,
+        tool: &str,
+        incoming: &Incoming<'_>,
+    ) -> Result<Option<Attempt>, Refusal> {
         let now = Instant::now();
         if let Some(who) = calls_of(incoming)
             && !self.rate.take(&who, now)
@@ -53,7 +57,9 @@ impl Gate {
         incoming: &Incoming<'_>,
         result: Result<JsonObject, CallError>,
     ) -> Result<JsonObject, CallError> {
-        let Some(attempt) = attempt else { return result };
+        let Some(attempt) = attempt else {
+            return result;
+        };
         let agent_id = Some(text(incoming, "agent_id"));
         match &result {
             Ok(answer) => {
@@ -84,15 +90,22 @@ impl Gate {
         if matches!(peer, Peer::Local(_)) {
             return check.await;
         }
-        let attempt =
-            self.tokens.try_token(Guesser::of(peer), token.token_hash(), Admission::NeedsSlot, Instant::now());
+        let attempt = self.tokens.try_token(
+            Guesser::of(peer),
+            token.token_hash(),
+            Admission::NeedsSlot,
+            Instant::now(),
+        );
         let attempt = attempt.await.ok_or(Refusal::TooManyAttempts)?;
         let checked = check.await;
         match &checked {
             Ok(_) => attempt.succeeded(None),
             // An agent that calls a tool of coordinators shows its own token and guesses at nothing.
-            Err(CallError::Service(ServiceError::Refused(Refusal::CoordinatorOnly))) if attempt.is_remembered() => {}
-            Err(CallError::Service(ServiceError::Refused(Refusal::InvalidSession | Refusal::CoordinatorOnly))) => {
+            Err(CallError::Service(ServiceError::Refused(Refusal::CoordinatorOnly)))
+                if attempt.is_remembered() => {}
+            Err(CallError::Service(ServiceError::Refused(
+                Refusal::InvalidSession | Refusal::CoordinatorOnly,
+            ))) => {
                 wait(attempt, None).await?;
             }
             Err(_) => {}
@@ -116,7 +129,9 @@ pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
     if let Some(launch) = incoming.sender.launch() {
         return Some(CallsOf::Launch(launch.clone()));
     }
-    if let Peer::Local(LocalPeer { kind: PeerKind::Agent { launch: None }, uid, lineage, .. }) = &incoming.sender.peer {
+    if let Peer::Local(LocalPeer { kind: PeerKind::Agent { launch: None }, uid, lineage, .. }) =
+        &incoming.sender.peer
+    {
         // Not by what it shows, which it may choose anew for each call.
         return Some(lineage.outermost_shim.map_or(CallsOf::User(*uid), CallsOf::Shim));
     }

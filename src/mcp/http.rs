@@ -88,7 +88,9 @@ pub fn router(server: &McpServer) -> Router {
 }
 
 async fn other_method(method: Method) -> Response {
-    let detail = format!("/mcp takes POST, not {method}: there are no sessions, and no streams without a request");
+    let detail = format!(
+        "/mcp takes POST, not {method}: there are no sessions, and no streams without a request"
+    );
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
     ([(header::ALLOW, "POST")], problem).into_response()
 }
@@ -110,7 +112,9 @@ async fn answer(
     let sender = Sender { peer, bearer, hears_progress: form != Form::Json, gone: gone.0 };
     match has_batches(&parts.headers).then(|| Batch::parse(&body)).flatten() {
         Some(Ok(batch)) => answer_batch(&door, &parts, form, &sender, batch).await,
-        Some(Err(complaint)) => Ok((StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response()),
+        Some(Err(complaint)) => {
+            Ok((StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response())
+        }
         None => answer_message(&door, parts, form, sender, body).await,
     }
 }
@@ -136,7 +140,8 @@ async fn answer_batch(
         Ok::<_, Problem>(serde_json::from_slice::<Value>(&answer).ok())
     });
     let answered = futures::future::try_join_all(answered).await?;
-    let answers: Vec<Value> = batch.complaints.into_iter().chain(answered.into_iter().flatten()).collect();
+    let answers: Vec<Value> =
+        batch.complaints.into_iter().chain(answered.into_iter().flatten()).collect();
     Ok(match form {
         _ if answers.is_empty() => StatusCode::ACCEPTED.into_response(),
         Form::Json | Form::Either => axum::Json(answers).into_response(),
@@ -155,7 +160,9 @@ async fn answer_message(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let version = parts.headers.get(VERSION).cloned();
-    parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    parts
+        .headers
+        .insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let gist = Gist::of(&body);
     let underway = door.cancels.notice(&parts.headers, &gist, &sender.gone);
     parts.extensions.insert(Sender { gone: underway.cancelled().clone(), ..sender });
@@ -169,16 +176,29 @@ async fn answer_message(
     if gist.is_handshake() && response.status().is_success() {
         response.headers_mut().insert(CLIENT_ID, client_id());
     }
-    Ok(if has_type(response.headers(), STREAM) { underway.until_cancelled(response) } else { response })
+    Ok(if has_type(response.headers(), STREAM) {
+        underway.until_cancelled(response)
+    } else {
+        response
+    })
 }
 
 /// What the library answered, in our words where it refused.
-async fn in_form(response: Handled, version: Option<&HeaderValue>, body: &Bytes) -> Result<Response, Problem> {
+async fn in_form(
+    response: Handled,
+    version: Option<&HeaderValue>,
+    body: &Bytes,
+) -> Result<Response, Problem> {
     match response.status() {
         // The content type was checked: it is what the library says of a text that it can't read.
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Ok(unreadable(body)),
-        status if (status.is_client_error() || status.is_server_error()) && !has_type(response.headers(), JSON) => {
-            let text = axum::body::to_bytes(Body::new(response.into_body()), MAX_MESSAGE).await.unwrap_or_default();
+        status
+            if (status.is_client_error() || status.is_server_error())
+                && !has_type(response.headers(), JSON) =>
+        {
+            let text = axum::body::to_bytes(Body::new(response.into_body()), MAX_MESSAGE)
+                .await
+                .unwrap_or_default();
             Err(in_our_words(status, version, &text))
         }
         _ => Ok(response.map(Body::new)),
@@ -187,7 +207,8 @@ async fn in_form(response: Handled, version: Option<&HeaderValue>, body: &Bytes)
 
 /// What the client takes, by its Accept.
 fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
-    let values = headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap_or_default());
+    let values =
+        headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap_or_default());
     let ranges: Vec<String> = values
         .flat_map(|value| value.split(','))
         .filter(|range| !is_excluded(range))
@@ -201,16 +222,22 @@ fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
     } else if takes_stream {
         Ok(Form::Stream)
     } else {
-        let detail = format!("/mcp answers in application/json or text/event-stream, not in {}", ranges.join(", "));
+        let detail = format!(
+            "/mcp answers in application/json or text/event-stream, not in {}",
+            ranges.join(", ")
+        );
         Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail))
     }
 }
 
 /// Whether a range of Accept says that it is not taken (`q=0`).
 fn is_excluded(range: &str) -> bool {
-    range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(|(name, value)| {
-        name.trim().eq_ignore_ascii_case("q") && value.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0)
-    })
+    range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(
+        |(name, value)| {
+            name.trim().eq_ignore_ascii_case("q")
+                && value.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0)
+        },
+    )
 }
 
 /// A media type without its parameters.
@@ -219,7 +246,8 @@ fn essence(text: &str) -> &str {
 }
 
 fn has_type(headers: &HeaderMap, media_type: &str) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     essence(content_type).eq_ignore_ascii_case(media_type)
 }
 
@@ -228,15 +256,20 @@ fn not_json(headers: &HeaderMap) -> Problem {
         Some(value) => format!("`{}`", value.to_str().unwrap_or("?")),
         None => "none".to_owned(),
     };
-    let detail = format!("the content type of a call is `application/json`, and this one has {found}");
+    let detail =
+        format!("the content type of a call is `application/json`, and this one has {found}");
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)
 }
 
 /// The token of `Authorization: Bearer`. It is taken out, so that nothing behind can print it.
 fn take_bearer(headers: &mut HeaderMap) -> Result<Option<Secret>, Problem> {
-    let Some(value) = headers.remove(header::AUTHORIZATION) else { return Ok(None) };
+    let Some(value) = headers.remove(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
     match value.to_str().unwrap_or_default().split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+        Some((scheme, token))
+            if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() =>
+        {
             Ok(Some(Secret::new(token.trim())))
         }
         _ => {
@@ -256,10 +289,14 @@ fn unreadable(body: &Bytes) -> Response {
 
 /// What the library refuses with a plain text.
 fn in_our_words(status: StatusCode, version: Option<&HeaderValue>, text: &[u8]) -> Problem {
-    let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+    let known: Vec<&str> =
+        ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
     match version.map(|version| version.to_str().unwrap_or("?")) {
         Some(version) if status == StatusCode::BAD_REQUEST && !known.contains(&version) => {
-            let detail = format!("MCP-Protocol-Version `{version}` is not known here; there are: {}", known.join(", "));
+            let detail = format!(
+                "MCP-Protocol-Version `{version}` is not known here; there are: {}",
+                known.join(", ")
+            );
             Problem::new(status, "unsupported_protocol_version", detail)
         }
         _ => Problem::new(status, "refused", String::from_utf8_lossy(text)),

@@ -98,7 +98,11 @@ struct InFlight {
 
 impl LineTransport {
     /// `gone` is cancelled when nobody is left to be answered.
-    pub(super) fn new(stream: UnixStream, connection: Arc<Registered>, gone: CancellationToken) -> Self {
+    pub(super) fn new(
+        stream: UnixStream,
+        connection: Arc<Registered>,
+        gone: CancellationToken,
+    ) -> Self {
         let (reader, writer) = stream.into_split();
         Self {
             reader: BufReader::with_capacity(READ_AT_ONCE, reader),
@@ -160,7 +164,8 @@ impl LineTransport {
             self.reader.consume(n_taken);
             let was_skipping = self.is_skipping;
             self.is_skipping &= end.is_none();
-            self.begun_at = if end.is_some() { None } else { self.begun_at.or_else(|| Some(Instant::now())) };
+            self.begun_at =
+                if end.is_some() { None } else { self.begun_at.or_else(|| Some(Instant::now())) };
             if dropped.is_some() {
                 self.is_skipping = end.is_none();
                 self.drop_line();
@@ -215,12 +220,16 @@ impl LineTransport {
 
     fn queue(&mut self, batch: Batch, held: HeldBytes) {
         let Batch { messages, complaints } = batch;
-        let requests = messages.iter().filter(|message| matches!(message, JsonRpcMessage::Request(_)));
+        let requests =
+            messages.iter().filter(|message| matches!(message, JsonRpcMessage::Request(_)));
         if requests.count() == 0 && !complaints.is_empty() {
             self.complain(&Value::Array(complaints));
         } else {
             let complaints = complaints.into_iter().map(|each| each.to_string().into_bytes());
-            self.batches.open(&messages, complaints.map(|line| (line, self.connection.holds_nothing())).collect());
+            self.batches.open(
+                &messages,
+                complaints.map(|line| (line, self.connection.holds_nothing())).collect(),
+            );
         }
         if !messages.is_empty() {
             self.n_bad_lines = 0;
@@ -231,7 +240,10 @@ impl LineTransport {
     }
 
     /// The next message; `None` at the end of the input, and once the connection is not worth going on with. Cancel-safe.
-    async fn next_message(&mut self, slot: OwnedSemaphorePermit) -> Option<RxJsonRpcMessage<RoleServer>> {
+    async fn next_message(
+        &mut self,
+        slot: OwnedSemaphorePermit,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if !self.deliver_complaint().await {
                 return None;
@@ -246,7 +258,9 @@ impl LineTransport {
                     }
                 },
             };
-            let Some((mut message, held)) = received else { continue };
+            let Some((mut message, held)) = received else {
+                continue;
+            };
             let busy = self.connection.begin();
             match &mut message {
                 JsonRpcMessage::Request(request) => {
@@ -255,7 +269,8 @@ impl LineTransport {
                     request.request.extensions_mut().insert(Arc::new(in_flight));
                 }
                 JsonRpcMessage::Notification(notification) => {
-                    if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    if let ClientNotification::CancelledNotification(cancelled) =
+                        &notification.notification
                         && let Some(id) = &cancelled.params.request_id
                         && let Some((answers, held)) = self.batches.give_up(id)
                     {
@@ -363,7 +378,8 @@ fn make_room(line: &mut Vec<u8>, held: &mut HeldBytes, more: usize) -> Result<()
     }
     if length > line.capacity() {
         let capacity = length.next_power_of_two();
-        held.grow_to(capacity).map_err(|error| Next::Dropped(malformed::BUSY, error.to_string()))?;
+        held.grow_to(capacity)
+            .map_err(|error| Next::Dropped(malformed::BUSY, error.to_string()))?;
         line.reserve_exact(capacity - line.len());
     }
     Ok(())

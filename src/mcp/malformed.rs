@@ -13,7 +13,10 @@ pub(super) const BUSY: i32 = -32000;
 ///
 /// # Errors
 /// What to answer instead; `None` for what gets no answer, as an unknown notification.
-pub(super) fn parse(text: &[u8], what: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<Value>> {
+pub(super) fn parse(
+    text: &[u8],
+    what: &str,
+) -> Result<RxJsonRpcMessage<RoleServer>, Option<Value>> {
     serde_json::from_slice(text).map_err(|error| complaint_about(text, &error, what))
 }
 
@@ -33,10 +36,14 @@ fn complaint_about(text: &[u8], error: &serde_json::Error, what: &str) -> Option
                 complaint(INVALID_REQUEST, problem, &id.unwrap_or(Value::Null))
             })
         }
-        Ok(Value::Array(_)) => {
-            invalid(&format!("only revision 2025-03-26 of the protocol has batches: send one request a {what}"))
-        }
+        Ok(Value::Array(_)) => invalid(&format!(
+            "only revision 2025-03-26 of the protocol has batches: send one request a {what}"
+        )),
         Ok(_) => invalid("a request is a JSON object"),
-        Err(_) => Some(complaint(PARSE_ERROR, &format!("the {what} is not valid JSON: {error}"), &Value::Null)),
+        Err(_) => Some(complaint(
+            PARSE_ERROR,
+            &format!("the {what} is not valid JSON: {error}"),
+            &Value::Null,
+        )),
     }
 }

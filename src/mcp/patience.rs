@@ -52,7 +52,9 @@ impl Patience {
     }
 
     async fn tell<T>(&self, call: impl Future<Output = T>) -> T {
-        let Some((token, peer)) = &self.progress else { return call.await };
+        let Some((token, peer)) = &self.progress else {
+            return call.await;
+        };
         let began = Instant::now();
         let mut call = std::pin::pin!(call);
         let mut next = began + FIRST_PROGRESS;
@@ -61,7 +63,10 @@ impl Patience {
                 return output;
             }
             // Seconds: it need only grow.
-            let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64().round());
+            let progress = ProgressNotificationParam::new(
+                token.clone(),
+                began.elapsed().as_secs_f64().round(),
+            );
             // Before the call goes on: nothing may come after its answer.
             let sent = Box::pin(peer.notify_progress(progress));
             let _ = tokio::time::timeout(SENDING, sent).await;

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_burst_is_taken_and_then_so_many_a_second() {
-        let (limit, ann, bob, begun) = (RateLimit::default(), agent("a"), agent("b"), Instant::now());
+        let (limit, ann, bob, begun) =
+            (RateLimit::default(), agent("a"), agent("b"), Instant::now());
         assert_eq!(n_taken(&limit, &ann, begun), 100);
         assert_eq!(n_taken(&limit, &bob, begun), 100, "each has its own");
         assert_eq!(n_taken(&limit, &ann, begun + Duration::from_secs(1)), 20);

@@ -72,7 +72,11 @@ impl RefusalLog {
             }
             state.looked_at = now;
             let entries = state.intervals.entries();
-            entries.filter_map(|((of, reason), interval)| Some((of.clone(), *reason, interval.end(now)?))).collect()
+            entries
+                .filter_map(|((of, reason), interval)| {
+                    Some((of.clone(), *reason, interval.end(now)?))
+                })
+                .collect()
         };
         for (of, reason, n_calls) in counted {
             // It is about other calls than the one that happens to be made now.
@@ -85,7 +89,9 @@ impl RefusalsOf {
     fn find(incoming: &Incoming<'_>, refusal: &Refusal) -> Self {
         let guesser = || Self::Guesser(Guesser::of(&incoming.sender.peer));
         match refusal {
-            Refusal::TooManySessions { agent, project } => Self::Pair(format!("{agent} in {project}")),
+            Refusal::TooManySessions { agent, project } => {
+                Self::Pair(format!("{agent} in {project}"))
+            }
             Refusal::InvalidCredentials
             | Refusal::InvalidSession
             | Refusal::CoordinatorOnly
@@ -99,10 +105,14 @@ impl RefusalsOf {
 impl fmt::Display for RefusalsOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Calls(CallsOf::Launch(launch)) | Self::Guesser(Guesser::Launch(launch)) => write!(f, "{launch}"),
+            Self::Calls(CallsOf::Launch(launch)) | Self::Guesser(Guesser::Launch(launch)) => {
+                write!(f, "{launch}")
+            }
             Self::Calls(CallsOf::Token(_)) => f.write_str("a session"),
             Self::Calls(CallsOf::Shim(shim)) => write!(f, "the agent below process {}", shim.pid),
-            Self::Calls(CallsOf::User(uid)) | Self::Guesser(Guesser::User(uid)) => write!(f, "user {uid}"),
+            Self::Calls(CallsOf::User(uid)) | Self::Guesser(Guesser::User(uid)) => {
+                write!(f, "user {uid}")
+            }
             Self::Guesser(Guesser::Host(ip)) => write!(f, "host {ip}"),
             Self::Pair(pair) => f.write_str(pair),
         }

@@ -9,10 +9,11 @@ use futures::FutureExt as _;
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use tokio::sync::watch;
@@ -110,7 +111,8 @@ impl Connection {
         patience: Patience,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = self.server.tools.find(&request.name) else {
-            let known: Vec<_> = self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
+            let known: Vec<_> =
+                self.server.tools.definitions().iter().map(|tool| tool.name.as_ref()).collect();
             let name = excerpt(&request.name, LONGEST_NAME);
             let problem = format!("unknown tool `{name}`; there are: {}", known.join(", "));
             return Err(ErrorData::invalid_params(problem, None));
@@ -143,13 +145,20 @@ impl Connection {
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");
                 // Nobody reads it.
-                Err(ErrorData::internal_error(format!("{}: the call was cancelled", tool.name), None))
+                Err(ErrorData::internal_error(
+                    format!("{}: the call was cancelled", tool.name),
+                    None,
+                ))
             })
         };
         answered.instrument(span).await
     }
 
-    async fn answer(&self, tool: &Entry, incoming: &Incoming<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn answer(
+        &self,
+        tool: &Entry,
+        incoming: &Incoming<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let name = tool.name;
         self.server.refusals.log_counted();
         let attempt = match self.server.gate.admit(name, incoming).await {
@@ -160,9 +169,14 @@ impl Connection {
             }
         };
         // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
-        let Ok(Called { result, is_notified }) = AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await else {
+        let Ok(Called { result, is_notified }) =
+            AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await
+        else {
             tracing::error!("a tool panicked");
-            return Err(ErrorData::internal_error(format!("{name}: this is a bug of agent-coordinator"), None));
+            return Err(ErrorData::internal_error(
+                format!("{name}: this is a bug of agent-coordinator"),
+                None,
+            ));
         };
         let notification = is_notified.then(|| incoming.service.guidance().notification());
         match self.server.gate.hold_back(attempt, incoming, result).await {
@@ -199,7 +213,10 @@ impl ServerHandler for Connection {
     ) -> Result<CallToolResponse, ErrorData> {
         let of_request = || context.extensions.get::<Parts>()?.extensions.get::<Sender>();
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
-            return Err(ErrorData::internal_error("nobody knows who called: this is a bug of agent-coordinator", None));
+            return Err(ErrorData::internal_error(
+                "nobody knows who called: this is a bug of agent-coordinator",
+                None,
+            ));
         };
         Box::pin(self.call(request, sender, Patience::of(&context, sender))).await
     }
@@ -219,10 +236,14 @@ impl ServerHandler for Connection {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // The newest revision has none.
-        let has_handshake =
-            context.meta.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
+        let has_handshake = context
+            .meta
+            .protocol_version()
+            .is_none_or(|version| version < ProtocolVersion::V_2026_07_28);
         let problem = match request.method.as_str() {
-            "tools/call" => "tools/call: params must have `name`, a string, and may have `arguments`, an object",
+            "tools/call" => {
+                "tools/call: params must have `name`, a string, and may have `arguments`, an object"
+            }
             "initialize" if has_handshake => {
                 "initialize: params must have protocolVersion, capabilities and clientInfo"
             }

@@ -33,7 +33,8 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     let n_descriptors = share_of_descriptors(4, MAX_CONNECTIONS);
     let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
     let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
-    let (register, turns) = (ConnectionRegister::new(limits), Turns::new(limits.unknown_per_process));
+    let (register, turns) =
+        (ConnectionRegister::new(limits), Turns::new(limits.unknown_per_process));
     // No client keeps one for long without a place in the register, so that the next connection is always accepted soon.
     let descriptors = Arc::new(Semaphore::new(n_descriptors));
     let connections = TaskTracker::new();
@@ -43,7 +44,9 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
         let free = cancel.run_until_cancelled(Arc::clone(&descriptors).acquire_owned()).await;
         let Some(Ok(descriptor)) = free else { break };
         // Cancel-safe: a connection that isn't accepted stays in the backlog.
-        let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await else { break };
+        let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await else {
+            break;
+        };
         match accepted {
             Ok((stream, _)) => {
                 is_troubled = false;
@@ -75,12 +78,20 @@ async fn talk(
     server: McpServer,
     close: CancellationToken,
 ) {
-    let Ok((pid, _)) = peers::credentials(&stream) else { return };
-    let Some(turn) = turns.take(pid).await else { return refuse(&stream, Refused::TooFast) };
+    let Ok((pid, _)) = peers::credentials(&stream) else {
+        return;
+    };
+    let Some(turn) = turns.take(pid).await else {
+        return refuse(&stream, Refused::TooFast);
+    };
     let peer = match LocalPeer::of(&stream) {
         Ok(peer) if peer.kind != PeerKind::Stranger => peer,
         Ok(stranger) => {
-            tracing::warn!(uid = stranger.uid, pid = stranger.pid, "refused a connection of another user");
+            tracing::warn!(
+                uid = stranger.uid,
+                pid = stranger.pid,
+                "refused a connection of another user"
+            );
             return;
         }
         Err(error) => {
@@ -114,7 +125,12 @@ pub async fn converse(
     let standing = Arc::clone(connection.standing());
     let transport = LineTransport::new(stream, connection, close.clone());
     // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as their first line.
-    let running = rmcp::service::serve_directly_with_ct(server.for_peer(peer), transport, None, close.clone());
+    let running = rmcp::service::serve_directly_with_ct(
+        server.for_peer(peer),
+        transport,
+        None,
+        close.clone(),
+    );
     let mut running = std::pin::pin!(running.waiting());
     let ended = tokio::select! {
         ended = &mut running => ended,

@@ -153,8 +153,14 @@ impl Entry {
 
     /// Tells a caller with wrong arguments which ones the tool takes.
     pub(super) fn arguments_hint(&self) -> String {
-        let required = self.schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let names = self.schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let required =
+            self.schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let names = self
+            .schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys);
         let (required, optional): (Vec<&str>, Vec<&str>) =
             names.map(String::as_str).partition(|name| required.iter().any(|each| each == name));
         let mut hint = "correct the arguments and call again".to_owned();
@@ -187,15 +193,22 @@ impl Tool {
             .idempotent(T::EFFECT != Effect::Changes)
             .open_world(false);
         let schema = Arc::new(input_schema::<T>());
-        let definition = Definition::new(T::NAME, T::TEXT, Arc::clone(&schema)).with_annotations(annotations);
-        let entry = Entry { name: T::NAME, waits: T::WAITS, call: |incoming| Box::pin(run::<T>(incoming)), schema };
+        let definition =
+            Definition::new(T::NAME, T::TEXT, Arc::clone(&schema)).with_annotations(annotations);
+        let entry = Entry {
+            name: T::NAME,
+            waits: T::WAITS,
+            call: |incoming| Box::pin(run::<T>(incoming)),
+            schema,
+        };
         Self { definition, entry }
     }
 }
 
 impl Tools {
     fn of<const N: usize>(tools: [Tool; N]) -> Self {
-        let (in_order, entries): (Vec<_>, Vec<_>) = tools.into_iter().map(|tool| (tool.definition, tool.entry)).unzip();
+        let (in_order, entries): (Vec<_>, Vec<_>) =
+            tools.into_iter().map(|tool| (tool.definition, tool.entry)).unzip();
         Self { in_order, entries: entries.into_iter().map(|entry| (entry.name, entry)).collect() }
     }
 
@@ -216,16 +229,22 @@ async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
             let result = run_for::<T>(incoming, who).await;
             Called { is_notified: has_notices && (result.is_err() || !T::IS_ABOUT_NOTICES), result }
         }
-        Err(error) => Called { is_notified: incoming.has_notices_despite(&error).await, result: Err(error) },
+        Err(error) => {
+            Called { is_notified: incoming.has_notices_despite(&error).await, result: Err(error) }
+        }
     }
 }
 
-async fn run_for<T: ToolSpec>(incoming: &Incoming<'_>, who: T::Who) -> Result<JsonObject, CallError> {
+async fn run_for<T: ToolSpec>(
+    incoming: &Incoming<'_>,
+    who: T::Who,
+) -> Result<JsonObject, CallError> {
     check_names::<T>(incoming, &who)?;
     // Clients fill in what a model leaves out: an argument that is null is not there.
     let given = incoming.arguments.iter().filter(|(_, value)| !value.is_null());
     let input = Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect());
-    let input = serde_path_to_error::deserialize(input).map_err(|error| CallError::Arguments(describe(&error)))?;
+    let input = serde_path_to_error::deserialize(input)
+        .map_err(|error| CallError::Arguments(describe(&error)))?;
     let output = T::call(incoming.service, who, input).await?;
     match serde_json::to_value(output) {
         Ok(Value::Object(object)) => Ok(object),
@@ -241,7 +260,8 @@ fn check_names<T: ToolSpec>(incoming: &Incoming<'_>, who: &T::Who) -> Result<(),
         UnknownArguments::Ignore => {
             let n_unknown = count_unknown(arguments, schema);
             if n_unknown > 0 {
-                counters::UNKNOWN_ARGUMENTS.add_many(T::NAME, u64::try_from(n_unknown).unwrap_or(u64::MAX));
+                counters::UNKNOWN_ARGUMENTS
+                    .add_many(T::NAME, u64::try_from(n_unknown).unwrap_or(u64::MAX));
             }
             None
         }
@@ -262,7 +282,9 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
 fn input_schema<T: ToolSpec>() -> JsonObject {
     // Some clients take no references, no formats of their own, and no null for a text that may be left out.
     let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
-    let Value::Object(mut schema) = settings.into_generator().into_root_schema_for::<T::Input>().to_value() else {
+    let Value::Object(mut schema) =
+        settings.into_generator().into_root_schema_for::<T::Input>().to_value()
+    else {
         unreachable!("the schema of a struct is an object")
     };
     simplify(&mut schema);
@@ -302,7 +324,12 @@ fn simplify(schema: &mut JsonObject) {
     if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
         simplify(items);
     }
-    for argument in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+    for argument in schema
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flat_map(Map::values_mut)
+    {
         if let Some(argument) = argument.as_object_mut() {
             argument.remove("format");
             argument.retain(|key, value| key != "default" || !value.is_null());

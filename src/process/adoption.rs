@@ -65,7 +65,11 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         let entry = entry?;
         let dir = entry.path();
         // What was set aside begins with a dot; what is no launch id is nobody's business here.
-        let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
+        let Some(launch) =
+            entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok())
+        else {
+            continue;
+        };
         if !entry.file_type()?.is_dir() {
             warn!(launch_id = %launch, path = %dir.display(), "not an instance folder; it is set aside");
             stock.unusable.push(Unusable { dir, is_held: false, shim: None });
@@ -77,8 +81,12 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
                 let lock = mend_lock(&dir, lock);
                 stock.found.push(Found { dir, spec, lock });
             }
-            Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => remove_blank(&dir, &launch),
-            Err(RecordError::Read { source, .. }) if !regular_file::is_lasting(&source) => return Err(source),
+            Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => {
+                remove_blank(&dir, &launch)
+            }
+            Err(RecordError::Read { source, .. }) if !regular_file::is_lasting(&source) => {
+                return Err(source);
+            }
             unusable => {
                 let error = unusable.err();
                 let error = error.as_ref().map(|error| error as &dyn std::error::Error);
@@ -115,7 +123,9 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
     if is_named || instance_dir::is_ended(dir) {
         return lock;
     }
-    let Some(shim) = shims::find(dir) else { return lock };
+    let Some(shim) = shims::find(dir) else {
+        return lock;
+    };
     // The log that it writes to may be gone, too. Before the lock is right again: only as long as it isn't, the next daemon does
     // what this one dies without having done.
     if let Some(handle) = shims::open(&shim) {
@@ -145,7 +155,9 @@ fn says_nothing(dir: &Path) -> io::Result<bool> {
 
 fn remove_blank(dir: &Path, launch: &LaunchId) {
     match std::fs::remove_dir_all(dir) {
-        Ok(()) => info!(launch_id = %launch, "folder of a start that was not carried out is removed"),
+        Ok(()) => {
+            info!(launch_id = %launch, "folder of a start that was not carried out is removed")
+        }
         // It is no more than litter: the next daemon will try again.
         Err(error) => {
             let error = &error as &dyn std::error::Error;
@@ -163,14 +175,18 @@ pub async fn end_strays(
 ) -> io::Result<(usize, usize)> {
     let unusable = std::mem::take(&mut stock.unusable);
     // Also those that are lost: they have a folder, and are ended by the table.
-    let known: Vec<String> =
-        stock.found.iter().map(|found| format!("{installation_id}/{}", found.spec.launch_id)).collect();
+    let known: Vec<String> = stock
+        .found
+        .iter()
+        .map(|found| format!("{installation_id}/{}", found.spec.launch_id))
+        .collect();
     let ours = format!("{installation_id}/");
     let kill_at = Instant::now() + config.stop_timeout + config.leak_grace;
     let (mut n_strays, mut is_first) = (0, true);
     loop {
         let (known, ours) = (known.clone(), ours.clone());
-        let keepers: Vec<ShimIdentity> = unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
+        let keepers: Vec<ShimIdentity> =
+            unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
         let signal = match (is_first, Instant::now() >= kill_at) {
             (_, true) => Some(Signal::KILL),
             (true, false) => Some(Signal::TERM),
@@ -178,7 +194,8 @@ pub async fn end_strays(
         };
         let round = tokio::task::spawn_blocking(move || {
             let all = processes::list()?;
-            let strays = orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark))?;
+            let strays =
+                orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark))?;
             Ok(tell_strays(&all, &strays, &keepers, signal))
         });
         let n_alive = match round.await.unwrap_or_else(|panic| Err(panic.into())) {
@@ -194,7 +211,9 @@ pub async fn end_strays(
         }
         is_first = false;
         let is_held = |folder: &&Unusable| {
-            folder.is_held && folder.shim.is_some() && !matches!(lock::look(&folder.dir), Ok(LockState::Free(_)))
+            folder.is_held
+                && folder.shim.is_some()
+                && !matches!(lock::look(&folder.dir), Ok(LockState::Free(_)))
         };
         if n_alive == 0 && unusable.iter().find(is_held).is_none_or(|_| Instant::now() >= kill_at) {
             break;
@@ -212,7 +231,12 @@ pub async fn end_strays(
 }
 
 /// A stray's keeper ends it with the whole ladder; without one, the stray itself is told.
-fn tell_strays(all: &[Process], strays: &[Process], keepers: &[ShimIdentity], signal: Option<Signal>) -> usize {
+fn tell_strays(
+    all: &[Process],
+    strays: &[Process],
+    keepers: &[ShimIdentity],
+    signal: Option<Signal>,
+) -> usize {
     let trees = processes::with_descendants(all, strays);
     let mut told: Vec<Process> = Vec::new();
     for stray in &trees {
@@ -228,7 +252,9 @@ fn tell_strays(all: &[Process], strays: &[Process], keepers: &[ShimIdentity], si
         for process in &told {
             process.send(signal);
         }
-        for keeper in keepers.iter().filter(|keeper| told.iter().all(|process| process.pid != keeper.pid)) {
+        for keeper in
+            keepers.iter().filter(|keeper| told.iter().all(|process| process.pid != keeper.pid))
+        {
             if let Some(handle) = shims::open(keeper) {
                 handle.send(signal);
             }

@@ -59,19 +59,25 @@ impl Entry {
         if self.instance.shim.is_some() || !matches!(phase, Some(Phase::Running { .. })) {
             return false;
         }
-        let Ok(lock) = lock::look(&self.dir) else { return false };
+        let Ok(lock) = lock::look(&self.dir) else {
+            return false;
+        };
         self.instance.shim = lock.live_shim().cloned();
         self.instance.shim.is_some()
     }
 
     /// Where the folder isn't there yet, it is written when it is.
     pub fn write_stop(&self) {
-        let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else { return };
+        let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else {
+            return;
+        };
         let written = match record::write_first(&self.dir, stop) {
             Ok(true) => Ok(()),
             // The reason stays, also that of the fuse; the time may have become shorter.
             Ok(false) => match self.read::<Stop>(&self.instance.launch) {
-                Some(first) => record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() }),
+                Some(first) => {
+                    record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() })
+                }
                 None => record::write(&self.dir, stop),
             },
             Err(error) => Err(error),
@@ -104,7 +110,13 @@ impl Entry {
             match (exit.state, exit.pid, exit.started_at, exit.end) {
                 (ExitState::Ended, pid, started_at, end) => {
                     let at = exit.ended_at.unwrap_or(exit.exited_at);
-                    return Ok(Some(Phase::Ended { pid, started_at, end, at, n_leaked: exit.n_leaked }));
+                    return Ok(Some(Phase::Ended {
+                        pid,
+                        started_at,
+                        end,
+                        at,
+                        n_leaked: exit.n_leaked,
+                    }));
                 }
                 (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
                     return Ok(Some(Phase::Exited { pid, started_at, exit }));
@@ -114,22 +126,30 @@ impl Entry {
             }
         }
         let started = self.try_read::<Started>(launch)?;
-        Ok(started.map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
+        Ok(started
+            .map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
     }
 
     /// What the keeper says beside how far it has come; nothing is wrong with what has ended.
     pub fn read_condition(&self, launch: &LaunchId, phase: Option<&Phase>) -> Condition {
         match phase.unwrap_or(&self.instance.phase) {
             Phase::Ended { .. } => Condition::default(),
-            Phase::Exited { .. } => Condition { suspended_since: None, ..self.read(launch).unwrap_or_default() },
+            Phase::Exited { .. } => {
+                Condition { suspended_since: None, ..self.read(launch).unwrap_or_default() }
+            }
             Phase::Starting | Phase::Running { .. } => self.read(launch).unwrap_or_default(),
         }
     }
 
     /// The end of an instance whose shim is gone without having written it.
-    pub fn end_without_record(&self, launch: &LaunchId) -> (Option<i32>, Option<Timestamp>, ProcessEnd) {
+    pub fn end_without_record(
+        &self,
+        launch: &LaunchId,
+    ) -> (Option<i32>, Option<Timestamp>, ProcessEnd) {
         match self.instance.phase {
-            Phase::Exited { pid, started_at, exit } => (Some(pid), Some(started_at), ProcessEnd::Exited(exit)),
+            Phase::Exited { pid, started_at, exit } => {
+                (Some(pid), Some(started_at), ProcessEnd::Exited(exit))
+            }
             Phase::Running { pid, started_at } => (Some(pid), Some(started_at), ProcessEnd::Lost),
             Phase::Starting | Phase::Ended { .. } => {
                 let never_was = matches!(lock::look(&self.dir), Ok(LockState::Free(None)))
@@ -140,7 +160,9 @@ impl Entry {
                 } else if self.instance.adopted {
                     ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned())
                 } else {
-                    ProcessEnd::StartFailed("its keeper died before the agent was started".to_owned())
+                    ProcessEnd::StartFailed(
+                        "its keeper died before the agent was started".to_owned(),
+                    )
                 };
                 (None, None, end)
             }

@@ -56,7 +56,8 @@ pub fn spawn(
     temporary: &TemporaryFolders,
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
-    check_spare_descriptors().map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
+    check_spare_descriptors()
+        .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
     let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);
     match instance_dir::create_private(&dir) {
@@ -101,7 +102,10 @@ fn spawn_in(
         working_directory: command.working_directory.clone(),
         fuse_boottime_ms: request.fuse,
         files: command.files_in.clone().filter(|_| !command.files.is_empty()),
-        cgroup: config.cgroups.as_ref().map(|cgroups| cgroups.group_of(installation_id, request.launch.as_str())),
+        cgroup: config
+            .cgroups
+            .as_ref()
+            .map(|cgroups| cgroups.group_of(installation_id, request.launch.as_str())),
         created_at: wall_clock(),
     };
     let prepared = record::write(dir, &spec).and_then(|()| record::reserve(dir));
@@ -119,16 +123,23 @@ fn spawn_in(
     let temporary = temporary.map(|path| path.to_string_lossy().into_owned());
     let order = order(config, request, programs, &mark, temporary.as_deref(), spec.cgroup);
     let unnamed = |name, content: &[u8]| sys::files::unnamed(dir, name, content);
-    let order = serde_json::to_vec(&order).map_err(io::Error::from).and_then(|text| unnamed("order", &text));
-    let prompt = command.stdin.as_ref().map(|text| unnamed("prompt", text.reveal().as_bytes())).transpose();
-    let handed = Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
+    let order = serde_json::to_vec(&order)
+        .map_err(io::Error::from)
+        .and_then(|text| unnamed("order", &text));
+    let prompt =
+        command.stdin.as_ref().map(|text| unnamed("prompt", text.reveal().as_bytes())).transpose();
+    let handed =
+        Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
     spawn_shim(&config.shim_program, dir, &handed)
         .map(|child| Spawned { child, watch })
         .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
 }
 
 /// Makes the launch's own folder for temporary files, unless its command names another one.
-fn make_temporary(temporary: &TemporaryFolders, request: &StartRequest) -> Result<Option<PathBuf>, StartError> {
+fn make_temporary(
+    temporary: &TemporaryFolders,
+    request: &StartRequest,
+) -> Result<Option<PathBuf>, StartError> {
     let StartRequest { launch, command, .. } = request;
     if command.environment.iter().any(|(name, _)| name == temporary::VARIABLE) {
         return Ok(None);
@@ -188,7 +199,12 @@ fn write_files(dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
         }
         match content {
             FileContent::Text(text) => {
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())?;
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(path)?
+                    .write_all(text.as_bytes())?;
             }
             FileContent::Link(target) => std::os::unix::fs::symlink(target, path)?,
         }
@@ -205,20 +221,30 @@ fn order<'a>(
     cgroup: Option<PathBuf>,
 ) -> Order<'a> {
     let command = &request.command;
-    let limits = config.cgroups.as_ref().map(|cgroups| cgroups.kept(config.limits)).unwrap_or_default();
+    let limits =
+        config.cgroups.as_ref().map(|cgroups| cgroups.kept(config.limits)).unwrap_or_default();
     let reveal = |secret: &'a Secret| Cow::Borrowed(secret.reveal());
-    let environment = command.environment.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), reveal(value)));
+    let environment = command
+        .environment
+        .iter()
+        .map(|(name, value)| (Cow::Borrowed(name.as_str()), reveal(value)));
     let temporary = temporary.map(|path| (temporary::VARIABLE, path));
     let more = temporary.into_iter().chain([(MARK_VARIABLE, mark)]);
     Order {
         program: Cow::Borrowed(&programs.first),
         arguments: programs.arguments(command).collect(),
-        environment: environment.chain(more.map(|(name, value)| (Cow::Borrowed(name), Cow::Borrowed(value)))).collect(),
+        environment: environment
+            .chain(more.map(|(name, value)| (Cow::Borrowed(name), Cow::Borrowed(value))))
+            .collect(),
         working_directory: Cow::Borrowed(&command.working_directory),
         redact: command.redact.iter().map(reveal).collect(),
         has_prompt: command.stdin.is_some(),
         run_as: command.run_as.clone(),
-        cgroup: cgroup.map(|dir| CgroupOrder { dir, memory_max: limits.memory, pids_max: limits.processes }),
+        cgroup: cgroup.map(|dir| CgroupOrder {
+            dir,
+            memory_max: limits.memory,
+            pids_max: limits.processes,
+        }),
         descriptors: config.descriptors,
         fuse_boottime_ms: request.fuse,
         stop_timeout: config.stop_timeout,
@@ -238,7 +264,9 @@ struct Programs {
 impl Programs {
     fn find(command: &CommandSpec) -> Result<Self, StartError> {
         let own = find_program(command)?;
-        let Some(wrapper) = command.wrap.first() else { return Ok(Self { first: own, wrapped: None }) };
+        let Some(wrapper) = command.wrap.first() else {
+            return Ok(Self { first: own, wrapped: None });
+        };
         // Found here as well: a wrapper may see another file system, or look in another PATH.
         let wrapped = own
             .into_os_string()
@@ -248,7 +276,8 @@ impl Programs {
     }
 
     fn arguments<'a>(&'a self, command: &'a CommandSpec) -> impl Iterator<Item = Cow<'a, str>> {
-        let of_wrapper = command.wrap.iter().skip(1).map(String::as_str).chain(self.wrapped.as_deref());
+        let of_wrapper =
+            command.wrap.iter().skip(1).map(String::as_str).chain(self.wrapped.as_deref());
         of_wrapper.chain(command.arguments.iter().map(String::as_str)).map(Cow::Borrowed)
     }
 }
@@ -268,7 +297,11 @@ fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartEr
     let candidates = path.split(':').map(|dir| command.working_directory.join(dir).join(program));
     candidates
         .into_iter()
-        .find(|path| !program.is_empty() && path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok())
+        .find(|path| {
+            !program.is_empty()
+                && path.is_file()
+                && rustix::fs::access(path, Access::EXEC_OK).is_ok()
+        })
         .ok_or_else(|| StartError::ProgramNotFound { program: program.to_owned() })
 }
 
@@ -311,7 +344,13 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     let environment = crash_point::environment_of_keeper();
     let permit = SpawnPermit::take();
     crash_point::reach(CrashPoint::FolderReady);
-    let pid = nix::spawn::posix_spawn(program.as_c_str(), &actions, &attributes, &arguments, &environment)?;
+    let pid = nix::spawn::posix_spawn(
+        program.as_c_str(),
+        &actions,
+        &attributes,
+        &arguments,
+        &environment,
+    )?;
     crash_point::reach(CrashPoint::Spawned);
     permit.spawned(pid.as_raw());
     let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");

@@ -64,7 +64,8 @@ pub fn become_reaper() -> io::Result<()> {
         let children = detached_children(&processes::list()?)?;
         let has_strangers = children.iter().any(|child| !child.is_zombie);
         // Another table of this process may have been first; until both are here, neither has spawned anything.
-        let _ = CLAIMS_UNMARKED.set(FALL_TO_REAPER && !has_strangers && !rustix::process::getpid().is_init());
+        let _ = CLAIMS_UNMARKED
+            .set(FALL_TO_REAPER && !has_strangers && !rustix::process::getpid().is_init());
     }
     sys::orphans::become_reaper()
 }
@@ -111,7 +112,9 @@ async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'stati
 pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for process in all.iter().filter(|process| !process.is_zombie) {
-        if processes::try_find_variable(process.pid, MARK_VARIABLE)?.is_some_and(|mark| is_wanted(&mark)) {
+        if processes::try_find_variable(process.pid, MARK_VARIABLE)?
+            .is_some_and(|mark| is_wanted(&mark))
+        {
             found.push(*process);
         }
     }
@@ -132,7 +135,8 @@ fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
     }
     let mut known = UNMARKED.write().unwrap_or_else(PoisonError::into_inner);
     let all = processes::list()?;
-    let (dead, living): (Vec<_>, Vec<_>) = detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
+    let (dead, living): (Vec<_>, Vec<_>) =
+        detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
     for child in dead {
         // By pid, never -1: other children of this process are other modules' business.
         let pid = nix::unistd::Pid::from_raw(child.pid);
@@ -156,11 +160,14 @@ fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
 /// Children of this process in sessions of their own that are no shims: what it starts otherwise shares its session.
 fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
-    let my_session = all.iter().find(|process| process.pid == me).ok_or(io::ErrorKind::NotFound)?.session;
+    let my_session =
+        all.iter().find(|process| process.pid == me).ok_or(io::ErrorKind::NotFound)?.session;
     let shims = SHIMS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut found = Vec::new();
     for child in all.iter().filter(|child| child.parent == me && child.session != my_session) {
-        if !shims.contains(&child.pid) && processes::try_comm(child.pid)?.is_some_and(|comm| comm != SHIM_COMM) {
+        if !shims.contains(&child.pid)
+            && processes::try_comm(child.pid)?.is_some_and(|comm| comm != SHIM_COMM)
+        {
             found.push(*child);
         }
     }
@@ -169,7 +176,8 @@ fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
 
 /// The shims in `all` that live even now: nothing in `all` has lost one of them.
 fn living_shims(all: &[Process]) -> BTreeSet<Identity> {
-    let is_shim = |process: &&Process| processes::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
+    let is_shim =
+        |process: &&Process| processes::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
     let shims = all.iter().filter(is_shim).filter_map(|shim| processes::read(shim.pid));
     shims.filter(|shim| !shim.is_zombie).map(|shim| identity(&shim)).collect()
 }
@@ -225,8 +233,15 @@ mod tests {
 
     #[test]
     fn an_orphan_is_of_any_shim_that_did_not_live_beside_it() {
-        let orphan =
-            |pid| Process { pid, parent: 1, group: 0, session: 0, start_ticks: 7, is_zombie: false, is_stopped: false };
+        let orphan = |pid| Process {
+            pid,
+            parent: 1,
+            group: 0,
+            session: 0,
+            start_ticks: 7,
+            is_zombie: false,
+            is_stopped: false,
+        };
         let (old, new) = (orphan(100), orphan(200));
         let (first, second) = ((10, 1), (20, 1));
         let mut unmarked = Unmarked(BTreeMap::new());

@@ -28,9 +28,15 @@ pub fn remove_old(state_dir: &Path, retention: &Retention, now: Timestamp) -> io
     };
     for entry in entries {
         let entry = entry?;
-        let Some(launch) = entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok()) else { continue };
+        let Some(launch) =
+            entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok())
+        else {
+            continue;
+        };
         // Gone already, or nobody can say how old it is.
-        let Ok(output) = look(launch, &entry.path()) else { continue };
+        let Ok(output) = look(launch, &entry.path()) else {
+            continue;
+        };
         outputs.push(output);
     }
     let mut n_removed = 0;
@@ -54,7 +60,8 @@ fn look(launch: LaunchId, dir: &Path) -> io::Result<PastOutput> {
         // A file with holes takes less than it is long.
         size += file.len().min(file.blocks().saturating_mul(BLOCK));
         let written = file.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        ended_at = ended_at.max(Timestamp::from_millis(i64::try_from(written.as_millis()).unwrap_or(i64::MAX)));
+        ended_at = ended_at
+            .max(Timestamp::from_millis(i64::try_from(written.as_millis()).unwrap_or(i64::MAX)));
     }
     Ok(PastOutput { launch, ended_at, size })
 }
@@ -73,7 +80,10 @@ mod tests {
             fs::create_dir_all(ended.join(name)).expect("a folder");
             fs::write(ended.join(name).join("output.log"), "x").expect("a file");
         }
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("a time")
+            .as_millis();
         let now = Timestamp::from_millis(i64::try_from(now).expect("a time"));
         let retention = Retention::default();
         assert_eq!(remove_old(state.path(), &retention, now).expect("no error"), 0);

@@ -52,7 +52,8 @@ impl Shim {
 
     /// Returns when the shim is gone, and reaped if it was a child.
     pub async fn follow(&self, dir: &Path, child: Option<Child>) {
-        let (child, mut handle) = child.map_or((None, None), |child| (Some(child.pid), child.handle));
+        let (child, mut handle) =
+            child.map_or((None, None), |child| (Some(child.pid), child.handle));
         let mut pause = POLL;
         loop {
             match handle.take().map_or_else(|| look(dir, child), Sight::Known) {
@@ -71,7 +72,9 @@ impl Shim {
 
     /// Waits for its end, and reaps it; `false` if it can't be waited for (now).
     async fn watch(&self, dir: &Path, handle: Handle) -> bool {
-        let Some(handle) = register(handle) else { return false };
+        let Some(handle) = register(handle) else {
+            return false;
+        };
         let handle = self.0.get_or_init(|| handle);
         // A stop that was wanted before this shim was known, by this daemon or the one before.
         if dir.join(Stop::FILE).exists() {
@@ -96,9 +99,13 @@ fn look(dir: &Path, child: Option<Pid>) -> Sight {
     }
     match lock::look(dir) {
         // It lets go of its lock a little before it is dead, and only the dead leave orphans.
-        Ok(LockState::Free(noted)) => noted.and_then(|shim| open(&shim)).map_or(Sight::Gone, Sight::Known),
+        Ok(LockState::Free(noted)) => {
+            noted.and_then(|shim| open(&shim)).map_or(Sight::Gone, Sight::Known)
+        }
         // Who holds it but isn't the one noted is never signalled; its slot is taken as long as it holds it.
-        Ok(LockState::Held(noted)) => noted.and_then(|shim| open(&shim)).map_or(Sight::Unknown, Sight::Known),
+        Ok(LockState::Held(noted)) => {
+            noted.and_then(|shim| open(&shim)).map_or(Sight::Unknown, Sight::Known)
+        }
         Err(_) => Sight::Unknown,
     }
 }
@@ -180,7 +187,9 @@ mod tests {
             assert!(std::time::Instant::now() < give_up_at);
             std::thread::yield_now();
         }
-        assert!(processes::read(pid.as_raw_nonzero().get()).is_none_or(|process| !process.is_zombie));
+        assert!(
+            processes::read(pid.as_raw_nonzero().get()).is_none_or(|process| !process.is_zombie)
+        );
     }
 
     #[tokio::test]

@@ -34,13 +34,16 @@ impl StateDir {
         let lock = take_lock(&state_dir.join(LOCK))?;
         for dir in [instance_dir::instances(state_dir), instance_dir::ended(state_dir)] {
             match instance_dir::create_private(&dir) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed(error));
+                }
                 _ => {}
             }
         }
         let place = state_dir.canonicalize().map_err(failed)?;
         let place = Sha256::digest(place.as_os_str().as_bytes());
-        let place = place.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let place =
+            place.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let installation_id = format!("{}-{place}", installation_id(state_dir).map_err(failed)?);
         Ok(Self { _lock: lock, installation_id })
     }
@@ -69,7 +72,9 @@ fn take_lock(path: &Path) -> Result<File, OpenError> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let noted = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0));
+    let noted = file
+        .set_len(0)
+        .and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0));
     noted.map(|()| file).map_err(failed)
 }
 
@@ -79,7 +84,9 @@ fn installation_id(state_dir: &Path) -> io::Result<String> {
         Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_owned()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(io::Error::new(error.kind(), UnusableId { path, source: error })),
+        Err(error) => {
+            return Err(io::Error::new(error.kind(), UnusableId { path, source: error }));
+        }
     }
     let id = uuid::Uuid::now_v7().to_string();
     let draft = state_dir.join(".installation_id");

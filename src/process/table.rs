@@ -20,7 +20,9 @@ use super::launcher::{self, Spawned};
 use super::shims::{self, Child};
 use super::state_dir::StateDir;
 use super::temporary::TemporaryFolders;
-use super::{Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans};
+use super::{
+    Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans,
+};
 use crate::cgroup::{self, Group};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::StopReason;
@@ -45,12 +47,31 @@ const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// What a handle asks of the owner.
 pub enum Request {
-    Start { request: Box<StartRequest>, reply: oneshot::Sender<Result<(), StartError>> },
-    Stop { launch: LaunchId, reason: StopReason, timeout: Option<Duration>, reply: oneshot::Sender<bool> },
-    MarkAuthenticated { launch: LaunchId, reply: oneshot::Sender<()> },
-    Forget { launch: LaunchId, reply: oneshot::Sender<()> },
-    Reconfigure { config: Box<ProcessConfig>, reply: oneshot::Sender<()> },
-    Leave { reply: oneshot::Sender<()> },
+    Start {
+        request: Box<StartRequest>,
+        reply: oneshot::Sender<Result<(), StartError>>,
+    },
+    Stop {
+        launch: LaunchId,
+        reason: StopReason,
+        timeout: Option<Duration>,
+        reply: oneshot::Sender<bool>,
+    },
+    MarkAuthenticated {
+        launch: LaunchId,
+        reply: oneshot::Sender<()>,
+    },
+    Forget {
+        launch: LaunchId,
+        reply: oneshot::Sender<()>,
+    },
+    Reconfigure {
+        config: Box<ProcessConfig>,
+        reply: oneshot::Sender<()>,
+    },
+    Leave {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// A spawn that is done, and who waits for it.
@@ -89,13 +110,17 @@ struct Table {
     overdue: JoinSet<LaunchId>,
 }
 
-pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, Adoption), OpenError> {
+pub async fn open(
+    config: ProcessConfig,
+    nudge: Nudge,
+) -> Result<(ProcessTable, Adoption), OpenError> {
     let (state_dir, temporary) = (config.state_dir.clone(), config.temporary.clone());
     let failed = |source| OpenError::StateDir { path: config.state_dir.clone(), source };
     let stock = tokio::task::spawn_blocking(move || {
         let state = StateDir::own(&state_dir)?;
         let stock = adoption::take_stock(&state_dir);
-        let stock = stock.map_err(|source| OpenError::StateDir { path: state_dir.clone(), source })?;
+        let stock =
+            stock.map_err(|source| OpenError::StateDir { path: state_dir.clone(), source })?;
         orphans::become_reaper().map_err(|source| OpenError::Subreaper { source })?;
         let temporary = TemporaryFolders::open(temporary, &state_dir, &state.installation_id);
         Ok::<_, OpenError>((state, stock, Arc::new(temporary)))
@@ -105,8 +130,9 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
     if let Some(cgroups) = config.cgroups.clone() {
         let installation_id = state.installation_id.clone();
         let live = stock.found.iter().map(|found| found.spec.launch_id.to_string()).collect();
-        let swept =
-            tokio::task::spawn_blocking(move || cgroups.sweep(&installation_id, &live)).await.unwrap_or_default();
+        let swept = tokio::task::spawn_blocking(move || cgroups.sweep(&installation_id, &live))
+            .await
+            .unwrap_or_default();
         if swept > 0 {
             info!(n_groups = swept, "control groups of launches that are over are removed");
         }
@@ -148,7 +174,10 @@ pub async fn open(config: ProcessConfig, nudge: Nudge) -> Result<(ProcessTable, 
     let _ = tokio::task::spawn_blocking(move || temporary.sweep(living.iter())).await;
     table.publish();
     let owner = tokio::spawn(table.run());
-    Ok((ProcessTable { inbox, snapshot: newest, owner: Arc::new(Mutex::new(Some(owner))) }, adoption))
+    Ok((
+        ProcessTable { inbox, snapshot: newest, owner: Arc::new(Mutex::new(Some(owner))) },
+        adoption,
+    ))
 }
 
 impl Table {
@@ -209,7 +238,10 @@ impl Table {
         // Who has said its last word is about to be gone: a service manager finds none of them left over.
         let give_up_at = Instant::now() + 2 * instance_dir::LINGER;
         while self.followed.iter().any(|launch| self.has_ended(launch)) {
-            let Ok(Some(gone)) = tokio::time::timeout_at(give_up_at, self.shims.join_next()).await else { break };
+            let Ok(Some(gone)) = tokio::time::timeout_at(give_up_at, self.shims.join_next()).await
+            else {
+                break;
+            };
             if let Ok(launch) = gone {
                 self.on_shim_joined(&launch);
             }
@@ -240,8 +272,10 @@ impl Table {
                 self.answer(reply, ());
             }
             Request::Reconfigure { config, reply } => {
-                let ProcessConfig { state_dir, shim_program, temporary, .. } = (*self.config).clone();
-                self.config = Arc::new(ProcessConfig { state_dir, shim_program, temporary, ..*config });
+                let ProcessConfig { state_dir, shim_program, temporary, .. } =
+                    (*self.config).clone();
+                self.config =
+                    Arc::new(ProcessConfig { state_dir, shim_program, temporary, ..*config });
                 self.answer(reply, ());
             }
             // `run` ends with it.
@@ -269,7 +303,8 @@ impl Table {
             // what it keeps for later is memory of a crowd that has gone.
             let thread = thread::Builder::new().name("spawn".to_owned()).spawn(move || {
                 let id = &state.installation_id;
-                let _ = reply_of_thread.send(launcher::spawn(&config, id, &folders, &temporary, &request));
+                let _ = reply_of_thread
+                    .send(launcher::spawn(&config, id, &folders, &temporary, &request));
             });
             let result = match thread {
                 Ok(_) => spawned.await.unwrap_or(Err(StartError::Gone(Gone))),
@@ -286,14 +321,26 @@ impl Table {
             return Some(StartError::Exists { launch: request.launch.clone() });
         }
         let live = self.entries.values().map(|entry| &entry.instance);
-        let mut live = live.filter(|instance| instance.key == request.key && !instance.phase.is_ended());
-        live.next().map(|instance| StartError::KeyIsLive { key: request.key.clone(), launch: instance.launch.clone() })
+        let mut live =
+            live.filter(|instance| instance.key == request.key && !instance.phase.is_ended());
+        live.next().map(|instance| StartError::KeyIsLive {
+            key: request.key.clone(),
+            launch: instance.launch.clone(),
+        })
     }
 
-    fn insert(&mut self, launch: LaunchId, key: InstanceKey, dir: PathBuf, origin: Origin) -> &mut Entry {
+    fn insert(
+        &mut self,
+        launch: LaunchId,
+        key: InstanceKey,
+        dir: PathBuf,
+        origin: Origin,
+    ) -> &mut Entry {
         self.is_changed = true;
         let is_adopted = origin == Origin::Adopted;
-        self.entries.entry(launch).or_insert_with_key(|launch| Entry::new(launch.clone(), key, dir, is_adopted))
+        self.entries
+            .entry(launch)
+            .or_insert_with_key(|launch| Entry::new(launch.clone(), key, dir, is_adopted))
     }
 
     fn on_start_done(&mut self, StartDone { launch, result, reply }: StartDone) {
@@ -322,7 +369,9 @@ impl Table {
     }
 
     fn follow(&mut self, launch: &LaunchId, child: Option<Child>) {
-        let Some(entry) = self.entries.get(launch) else { return };
+        let Some(entry) = self.entries.get(launch) else {
+            return;
+        };
         self.followed.insert(launch.clone());
         let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
         self.shims.spawn(async move {
@@ -346,7 +395,9 @@ impl Table {
             self.watched.insert(watch, launch.clone());
         }
         self.refresh(&launch);
-        let Some(entry) = self.entries.get(&launch) else { return };
+        let Some(entry) = self.entries.get(&launch) else {
+            return;
+        };
         match lock {
             _ if entry.instance.phase.is_ended() => adoption.n_ended += 1,
             LockState::Held(_) => {
@@ -368,7 +419,8 @@ impl Table {
     }
 
     fn refresh_watched(&mut self, ids: &[WatchId]) {
-        let launches: BTreeSet<LaunchId> = ids.iter().filter_map(|id| self.watched.get(id).cloned()).collect();
+        let launches: BTreeSet<LaunchId> =
+            ids.iter().filter_map(|id| self.watched.get(id).cloned()).collect();
         for launch in launches {
             self.refresh(&launch);
         }
@@ -382,7 +434,9 @@ impl Table {
 
     /// Reads the folder of `launch` and takes over what it says.
     fn refresh(&mut self, launch: &LaunchId) {
-        let Some(entry) = self.entries.get_mut(launch) else { return };
+        let Some(entry) = self.entries.get_mut(launch) else {
+            return;
+        };
         if entry.instance.phase.is_ended() || !entry.has_shim {
             return;
         }
@@ -395,7 +449,9 @@ impl Table {
             }
         };
         // The fuse writes its own reason.
-        if entry.instance.stop.is_none() && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. })) {
+        if entry.instance.stop.is_none()
+            && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. }))
+        {
             entry.instance.stop = entry.read::<Stop>(launch).map(|stop| stop.reason);
         }
         self.is_changed |= entry.note_shim(phase.as_ref());
@@ -407,7 +463,9 @@ impl Table {
     }
 
     fn set_condition(&mut self, launch: &LaunchId, condition: Condition) {
-        let Some(entry) = self.entries.get_mut(launch).filter(|entry| entry.instance.condition != condition) else {
+        let Some(entry) =
+            self.entries.get_mut(launch).filter(|entry| entry.instance.condition != condition)
+        else {
             return;
         };
         let before = std::mem::replace(&mut entry.instance.condition, condition);
@@ -423,7 +481,9 @@ impl Table {
     }
 
     fn set_phase(&mut self, launch: &LaunchId, phase: Phase) {
-        let Some(entry) = self.entries.get_mut(launch) else { return };
+        let Some(entry) = self.entries.get_mut(launch) else {
+            return;
+        };
         log_phase(&entry.instance, &phase);
         if phase.is_ended()
             && let Some(watch) = entry.watch.take()
@@ -456,8 +516,12 @@ impl Table {
     }
 
     fn clear(&mut self, launch: &LaunchId) {
-        let Some(entry) = self.entries.get(launch) else { return };
-        let shim = lock::look(&entry.dir).ok().and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
+        let Some(entry) = self.entries.get(launch) else {
+            return;
+        };
+        let shim = lock::look(&entry.dir)
+            .ok()
+            .and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
         let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
         let group = self.group_of(&launch);
         let late = launch.clone();
@@ -479,21 +543,31 @@ impl Table {
     fn group_of(&self, launch: &LaunchId) -> Option<Group> {
         let id = &self.state.installation_id;
         let noted = self.entries.get(launch).and_then(|entry| entry.cgroup.clone());
-        let made_now = || self.config.cgroups.as_ref().map(|cgroups| cgroups.group_of(id, launch.as_str()));
-        let dir = noted.filter(|dir| cgroup::is_group_of(dir, id, launch.as_str())).or_else(made_now)?;
+        let made_now =
+            || self.config.cgroups.as_ref().map(|cgroups| cgroups.group_of(id, launch.as_str()));
+        let dir =
+            noted.filter(|dir| cgroup::is_group_of(dir, id, launch.as_str())).or_else(made_now)?;
         Some(Group::at(dir))
     }
 
     /// Still being cleared after all that time.
     fn on_overdue(&mut self, launch: &LaunchId) {
-        let Some(entry) = self.entries.get(launch).filter(|entry| !entry.instance.phase.is_ended()) else { return };
+        let Some(entry) = self.entries.get(launch).filter(|entry| !entry.instance.phase.is_ended())
+        else {
+            return;
+        };
         let since = entry.instance.condition.unkillable_since.or_else(|| Some(wall_clock()));
-        self.set_condition(launch, Condition { unkillable_since: since, ..entry.instance.condition });
+        self.set_condition(
+            launch,
+            Condition { unkillable_since: since, ..entry.instance.condition },
+        );
     }
 
     /// Nothing of an instance lives that has no shim to say so.
     fn on_cleared(&mut self, launch: &LaunchId) {
-        let Some(entry) = self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended()) else {
+        let Some(entry) =
+            self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended())
+        else {
             return;
         };
         crash_point::reach(CrashPoint::RemainsCleared);
@@ -506,9 +580,16 @@ impl Table {
         self.set_phase(launch, Phase::Ended { pid, started_at, end, at, n_leaked: 0 });
     }
 
-    fn request_stop(&mut self, launch: &LaunchId, reason: StopReason, timeout: Option<Duration>) -> bool {
+    fn request_stop(
+        &mut self,
+        launch: &LaunchId,
+        reason: StopReason,
+        timeout: Option<Duration>,
+    ) -> bool {
         let timeout = timeout.unwrap_or(self.config.stop_timeout);
-        let Some(entry) = self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended()) else {
+        let Some(entry) =
+            self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended())
+        else {
             return false;
         };
         let first = entry.stop.as_ref();
@@ -528,7 +609,9 @@ impl Table {
     }
 
     fn mark_authenticated(&mut self, launch: &LaunchId) {
-        let Some(entry) = self.entries.get_mut(launch) else { return };
+        let Some(entry) = self.entries.get_mut(launch) else {
+            return;
+        };
         if entry.instance.is_marked_authenticated || entry.instance.phase.is_ended() {
             return;
         }
@@ -547,7 +630,9 @@ impl Table {
         if self.entries.get(launch).is_none_or(|entry| !entry.instance.phase.is_ended()) {
             return;
         }
-        let Some(entry) = self.entries.remove(launch) else { return };
+        let Some(entry) = self.entries.remove(launch) else {
+            return;
+        };
         if let Some(files) = &entry.files {
             // Litter at worst, where it can't be.
             let _ = std::fs::remove_dir_all(files);

@@ -91,10 +91,19 @@ impl TemporaryFolders {
     /// Returns `None` if no base is suitable.
     pub fn make(&self, launch: &LaunchId, user: Option<&RunAs>) -> io::Result<Option<PathBuf>> {
         let Some(parent) = self.parent()? else {
-            let bases =
-                || self.config.bases.iter().map(|base| base.display().to_string()).collect::<Vec<_>>().join(", ");
+            let bases = || {
+                self.config
+                    .bases
+                    .iter()
+                    .map(|base| base.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
             self.without_base.call_once(|| {
-                warn!(bases = bases(), "no folder is suitable for temporary files; agents share the one of the system");
+                warn!(
+                    bases = bases(),
+                    "no folder is suitable for temporary files; agents share the one of the system"
+                );
             });
             return Ok(None);
         };
@@ -147,10 +156,13 @@ impl TemporaryFolders {
         let mut parents = self.parents();
         let is_usable = |parent: &&Arc<Parent>| parent.is_for_others || !self.config.is_for_others;
         // One that a cleaner of temporary files has removed is of no use.
-        if let Some(newest) = parents.last().filter(is_usable).filter(|parent| parent.is_in_place()) {
+        if let Some(newest) = parents.last().filter(is_usable).filter(|parent| parent.is_in_place())
+        {
             return Ok(Some(Arc::clone(newest)));
         }
-        let Some(made) = Parent::create(&self.config)? else { return Ok(None) };
+        let Some(made) = Parent::create(&self.config)? else {
+            return Ok(None);
+        };
         parents.retain(|parent| parent.is_in_place());
         let made = Arc::new(made);
         let all = parents.iter().chain([&made]).map(|parent| parent.path.as_path());
@@ -175,7 +187,9 @@ impl Parent {
     fn create(config: &TemporaryConfig) -> io::Result<Option<Self>> {
         let mut failed = None;
         for base in &config.bases {
-            let Ok(base) = base.canonicalize() else { continue };
+            let Ok(base) = base.canonicalize() else {
+                continue;
+            };
             if !is_suitable(&base, config.is_for_others) {
                 continue;
             }
@@ -194,7 +208,9 @@ impl Parent {
             let path = base.join(random_name());
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break path,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && n_attempts < N_ATTEMPTS => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && n_attempts < N_ATTEMPTS =>
+                {
                     n_attempts += 1;
                 }
                 Err(error) => return Err(error),
@@ -213,7 +229,9 @@ impl Parent {
         let folder = rustix::fs::open(&path, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&folder)?;
         let mode = Mode::from_raw_mode(found.st_mode);
-        if found.st_uid != rustix::process::geteuid().as_raw() || mode.intersects(Mode::WGRP | Mode::WOTH) {
+        if found.st_uid != rustix::process::geteuid().as_raw()
+            || mode.intersects(Mode::WGRP | Mode::WOTH)
+        {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(Self { path, folder, is_for_others: mode.contains(Mode::XOTH) })
@@ -223,7 +241,9 @@ impl Parent {
     fn is_in_place(&self) -> bool {
         let found = rustix::fs::fstat(&self.folder);
         let named = rustix::fs::lstat(&self.path);
-        found.is_ok_and(|found| named.is_ok_and(|named| (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino)))
+        found.is_ok_and(|found| {
+            named.is_ok_and(|named| (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino))
+        })
     }
 
     fn make(&self, name: &CString, user: Option<&RunAs>) -> io::Result<PathBuf> {
@@ -231,7 +251,11 @@ impl Parent {
         let given = removal::open(self.folder.as_fd(), name).and_then(|folder| {
             rustix::fs::fchmod(&folder, Mode::RWXU)?;
             if let Some(user) = user {
-                rustix::fs::fchown(&folder, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;
+                rustix::fs::fchown(
+                    &folder,
+                    Some(Uid::from_raw(user.uid)),
+                    Some(Gid::from_raw(user.gid)),
+                )?;
             }
             Ok(())
         });
@@ -272,8 +296,12 @@ impl Parent {
                 removal::empty(folder.as_fd(), give_up_at)
             };
             thread::scope(|scope| {
-                let thread = thread::Builder::new().name("tmp-remover".to_owned()).spawn_scoped(scope, as_owner)?;
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that removes files panicked")))
+                let thread = thread::Builder::new()
+                    .name("tmp-remover".to_owned())
+                    .spawn_scoped(scope, as_owner)?;
+                thread.join().unwrap_or_else(|_| {
+                    Err(io::Error::other("the thread that removes files panicked"))
+                })
             })?;
         }
         Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR)?)
@@ -299,7 +327,8 @@ impl Remover {
         queue.waiting.extend(folders);
         if !queue.is_running && !queue.waiting.is_empty() {
             let remover = Arc::clone(self);
-            let thread = thread::Builder::new().name("tmp-remover".to_owned()).spawn(move || remover.run());
+            let thread =
+                thread::Builder::new().name("tmp-remover".to_owned()).spawn(move || remover.run());
             // Without a thread they wait for the next one, or for the next daemon.
             queue.is_running = thread.is_ok();
         }
@@ -347,7 +376,12 @@ fn is_suitable(base: &Path, is_for_others: bool) -> bool {
             is_ours && is_kept && (!is_for_others || found.mode() & OTHERS_ENTER != 0)
         })
     };
-    let longest = base.as_os_str().len() + "/".len() + PREFIX.len() + RANDOM_DIGITS + "/".len() + LAUNCH_DIGITS;
+    let longest = base.as_os_str().len()
+        + "/".len()
+        + PREFIX.len()
+        + RANDOM_DIGITS
+        + "/".len()
+        + LAUNCH_DIGITS;
     longest <= MAX_PATH && base.is_absolute() && base.ancestors().all(is_safe)
 }
 
@@ -390,9 +424,14 @@ fn read_list(state_dir: &Path, installation_id: &str) -> Vec<PathBuf> {
     lines.filter(|line| is_ours && line.starts_with('/')).map(PathBuf::from).collect()
 }
 
-fn write_list<'a>(state_dir: &Path, installation_id: &str, paths: impl Iterator<Item = &'a Path>) -> io::Result<()> {
+fn write_list<'a>(
+    state_dir: &Path,
+    installation_id: &str,
+    paths: impl Iterator<Item = &'a Path>,
+) -> io::Result<()> {
     let draft = state_dir.join(format!(".{FILE}"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     writeln!(file, "{installation_id}")?;
     for path in paths {
         writeln!(file, "{}", path.display())?;

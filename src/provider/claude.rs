@@ -17,13 +17,23 @@ pub(super) const CLAUDE: BuiltIn = BuiltIn {
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     // Without --verbose, this form of output is refused.
-    let mut arguments: Vec<String> = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned).into();
+    let mut arguments: Vec<String> =
+        ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned).into();
     // Options with any number of values come before others: they would take a bare word behind them for one more.
-    arguments.extend(["--mcp-config".to_owned(), mcp_config(&run.server), "--strict-mcp-config".to_owned()]);
+    arguments.extend([
+        "--mcp-config".to_owned(),
+        mcp_config(&run.server),
+        "--strict-mcp-config".to_owned(),
+    ]);
     match run.permissions {
         Permissions::Project => arguments.extend(
-            ["--allowedTools", &format!("mcp__{SERVER_NAME},Bash"), "--permission-mode", "acceptEdits"]
-                .map(str::to_owned),
+            [
+                "--allowedTools",
+                &format!("mcp__{SERVER_NAME},Bash"),
+                "--permission-mode",
+                "acceptEdits",
+            ]
+            .map(str::to_owned),
         ),
         Permissions::Bypass => arguments.push("--dangerously-skip-permissions".to_owned()),
     }

@@ -16,13 +16,17 @@ pub(super) const CODEX: BuiltIn = BuiltIn {
 
 /// Usage data, the search for updates, and the catalogue of plugins that codex fetches at each start. Without the last, codex
 /// uses no plugins at all: it has no setting for the catalogue alone.
-const QUIET: [&str; 3] = ["analytics.enabled=false", "check_for_update_on_startup=false", "features.plugins=false"];
+const QUIET: [&str; 3] =
+    ["analytics.enabled=false", "check_for_update_on_startup=false", "features.plugins=false"];
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
-    let mut arguments: Vec<String> = ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
+    let mut arguments: Vec<String> =
+        ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     match run.permissions {
         Permissions::Project => arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]),
-        Permissions::Bypass => arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+        Permissions::Bypass => {
+            arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned())
+        }
     }
     if run.telemetry == Telemetry::Off {
         arguments.extend(QUIET.iter().flat_map(|setting| ["-c", *setting]).map(str::to_owned));
@@ -41,7 +45,11 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
 fn mcp_server(server: &Server<'_>) -> String {
     let place = match server {
         Server::Bridge { program, socket } => {
-            format!("command={},args=[\"mcp\"],env={{{SOCKET_VARIABLE}={}}}", quoted_path(program), quoted_path(socket))
+            format!(
+                "command={},args=[\"mcp\"],env={{{SOCKET_VARIABLE}={}}}",
+                quoted_path(program),
+                quoted_path(socket)
+            )
         }
         Server::Url(url) => format!("url={}", quoted(url)),
     };

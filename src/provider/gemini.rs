@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
+use super::preset::{
+    BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
+};
 use crate::config::{Permissions, Telemetry};
 use crate::domain::{FileContent, LaunchFile};
 
@@ -34,7 +36,8 @@ pub(super) const GEMINI: BuiltIn = BuiltIn {
 const HOME: &str = "GEMINI_CLI_HOME";
 const FOLDER: &str = ".gemini";
 /// What is linked.
-const REAL: [&str; 5] = ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", POLICIES];
+const REAL: [&str; 5] =
+    ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", POLICIES];
 const POLICIES: &str = "policies";
 const POLICY: &str = "policy.toml";
 
@@ -44,7 +47,10 @@ fn compose(run: &Run<'_>) -> Composition {
     let mut files = vec![text(folder.join("settings.json"), settings(run))];
     if let Some(home) = run.given(HOME).or_else(|| run.given("HOME")) {
         let real = Path::new(home).join(FOLDER);
-        let link = |name| LaunchFile { path: folder.join(name), content: FileContent::Link(real.join(name)) };
+        let link = |name| LaunchFile {
+            path: folder.join(name),
+            content: FileContent::Link(real.join(name)),
+        };
         files.extend(REAL.map(link));
     }
     let mut arguments: Vec<String> = ["-o", "stream-json"].map(str::to_owned).into();
@@ -98,7 +104,8 @@ fn settings(run: &Run<'_>) -> String {
         "model": { "disableLoopDetection": true },
     });
     if run.telemetry == Telemetry::Off {
-        settings["general"] = json!({ "enableAutoUpdate": false, "enableAutoUpdateNotification": false });
+        settings["general"] =
+            json!({ "enableAutoUpdate": false, "enableAutoUpdateNotification": false });
         settings["privacy"] = json!({ "usageStatisticsEnabled": false });
     }
     settings.to_string()

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
+use super::preset::{
+    BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
+};
 use crate::config::Permissions;
 
 pub(super) const OPENCODE: BuiltIn = BuiltIn {
@@ -36,7 +38,8 @@ fn compose(run: &Run<'_>) -> Composition {
     // Without its log, it says nothing of a refusal that it repeats its request after, as long as that takes. With `--log-level` here,
     // one in `cli_args` would be the second, which ends it.
     let log = [("OPENCODE_LOG_LEVEL", "ERROR"), ("OPENCODE_PRINT_LOGS", "1")];
-    let environment = std::iter::once(config).chain(log.map(|(name, value)| (name, value.to_owned()))).collect();
+    let environment =
+        std::iter::once(config).chain(log.map(|(name, value)| (name, value.to_owned()))).collect();
     Composition { arguments, environment, ..Composition::default() }
 }
 

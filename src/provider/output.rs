@@ -52,10 +52,14 @@ pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
         _ if has("sessionID") => opencode::read(kind, &line),
         _ if has("data") => copilot::read(kind, &line),
         "result" if has("sessionId") => copilot::read(kind, &line),
-        "system" | "assistant" | "user" | "result" | "rate_limit_event" | "stream_event" if has("session_id") => {
+        "system" | "assistant" | "user" | "result" | "rate_limit_event" | "stream_event"
+            if has("session_id") =>
+        {
             Some(claude::read(kind, &line))
         }
-        "init" | "message" | "tool_use" | "tool_result" | "result" | "error" if has("timestamp") => {
+        "init" | "message" | "tool_use" | "tool_result" | "result" | "error"
+            if has("timestamp") =>
+        {
             Some(gemini::read(kind, &line))
         }
         _ => codex::read(kind, &line, now),
@@ -112,7 +116,9 @@ fn got(content: &Value) -> Option<OutputFact> {
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
-        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join(" "),
+        Value::Array(blocks) => {
+            blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join(" ")
+        }
         _ => String::new(),
     }
 }
@@ -138,8 +144,13 @@ const TELLING: [&str; 15] = [
 
 /// The call of a tool, as a person would note it: `Bash: cargo test`.
 fn called(tool: &str, arguments: &Value) -> OutputFact {
-    let tool = tool.strip_prefix("mcp__").map_or_else(|| tool.to_owned(), |tool| tool.replacen("__", ".", 1));
-    let telling = TELLING.into_iter().find_map(|name| arguments[name].as_str()).filter(|text| !text.is_empty());
+    let tool = tool
+        .strip_prefix("mcp__")
+        .map_or_else(|| tool.to_owned(), |tool| tool.replacen("__", ".", 1));
+    let telling = TELLING
+        .into_iter()
+        .find_map(|name| arguments[name].as_str())
+        .filter(|text| !text.is_empty());
     let call = telling.map_or_else(|| tool.clone(), |telling| format!("{tool}: {telling}"));
     OutputFact::Did(one_line(&call, MAX_TEXT))
 }

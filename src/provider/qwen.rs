@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms};
+use super::preset::{
+    BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
+};
 use crate::config::Permissions;
 
 pub(super) const QWEN: BuiltIn = BuiltIn {
@@ -33,8 +35,15 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     arguments.extend(["--allowed-mcp-server-names", SERVER_NAME].map(str::to_owned));
     match run.permissions {
         Permissions::Project => arguments.extend(
-            ["--allowed-tools", "run_shell_command", "edit(/**)", "write_file(/**)", "--approval-mode", "default"]
-                .map(str::to_owned),
+            [
+                "--allowed-tools",
+                "run_shell_command",
+                "edit(/**)",
+                "write_file(/**)",
+                "--approval-mode",
+                "default",
+            ]
+            .map(str::to_owned),
         ),
         Permissions::Bypass => arguments.push("--yolo".to_owned()),
     }

@@ -34,7 +34,11 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
 fn request(ai_type: &str) -> LaunchRequest {
     LaunchRequest {
         launch: "lch_1".parse().expect("an id"),
-        key: InstanceKey::new("agt_x".parse().expect("an id"), "prj_a".parse().expect("an id"), Purpose::Task),
+        key: InstanceKey::new(
+            "agt_x".parse().expect("an id"),
+            "prj_a".parse().expect("an id"),
+            Purpose::Task,
+        ),
         ai_type: ai_type.to_owned(),
         working_directory: PathBuf::from("/proj_a"),
         passkey: Secret::new("tkt_secret"),
@@ -68,7 +72,9 @@ fn shown(command: &CommandSpec) -> String {
     let prompt = command.stdin.as_ref().map(Secret::reveal);
     assert!(prompt.is_none_or(|prompt| prompt.contains("tkt_secret")), "{prompt:?}");
     lines.push(format!("< {}", if prompt.is_some() { "the prompt" } else { "nothing" }));
-    lines.extend(command.environment.iter().map(|(name, value)| format!("{name}={}", value.reveal())));
+    lines.extend(
+        command.environment.iter().map(|(name, value)| format!("{name}={}", value.reveal())),
+    );
     lines.extend(command.files.iter().map(|LaunchFile { path, content }| match content {
         FileContent::Text(text) => format!("{}: {}", path.display(), text.trim_end()),
         FileContent::Link(target) => format!("{} -> {}", path.display(), target.display()),
@@ -82,7 +88,8 @@ fn shown(command: &CommandSpec) -> String {
 fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
     // Also where there is a preset of its name.
     for name in ["claude", "gpt"] {
-        let command = command(&providers([(name, own("claude", &["--dangerously-skip-permissions"]))]), name);
+        let command =
+            command(&providers([(name, own("claude", &["--dangerously-skip-permissions"]))]), name);
         assert_eq!(command.program, "claude");
         assert_eq!(command.arguments[..2], ["--dangerously-skip-permissions", "-p"]);
         assert!(command.arguments[2].contains("authenticate("));
@@ -95,17 +102,22 @@ fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
 #[test]
 fn passkey_in_prompt_restores_the_seeds_text() {
     let program = "a".to_owned();
-    let command_line = CommandLine::Own { program, prompt: PromptVia::Argument, passkey_in_prompt: true };
+    let command_line =
+        CommandLine::Own { program, prompt: PromptVia::Argument, passkey_in_prompt: true };
     let providers = providers([("a", ProviderConfig { command_line, ..own("a", &[]) })]);
     let command = providers.command(&request("a")).expect("a command");
-    assert!(command.arguments[1].contains(r#"authenticate(agent_id="agt_x", passkey="tkt_secret""#));
+    assert!(
+        command.arguments[1].contains(r#"authenticate(agent_id="agt_x", passkey="tkt_secret""#)
+    );
 }
 
 #[test]
 fn the_prompt_on_standard_input_holds_the_passkey() {
     let program = "a".to_owned();
-    let command_line = CommandLine::Own { program, prompt: PromptVia::Stdin, passkey_in_prompt: false };
-    let command = command(&providers([("a", ProviderConfig { command_line, ..own("a", &["-x"]) })]), "a");
+    let command_line =
+        CommandLine::Own { program, prompt: PromptVia::Stdin, passkey_in_prompt: false };
+    let command =
+        command(&providers([("a", ProviderConfig { command_line, ..own("a", &["-x"]) })]), "a");
     assert_eq!(command.arguments, ["-x"]);
     assert!(command.stdin.expect("a prompt").reveal().contains("tkt_secret"));
 }
@@ -120,15 +132,20 @@ fn the_environment_is_the_launchs_and_what_the_provider_passes() {
 
 #[test]
 fn secrets_of_the_daemon_are_not_passed_on_by_any_setting() {
-    let text =
-        "ai_providers: { everything: { cli_command: a, pass_environment: ['*'] }, copilot: { preset: copilot } }";
+    let text = "ai_providers: { everything: { cli_command: a, pass_environment: ['*'] }, copilot: { preset: copilot } }";
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("c.yaml");
     std::fs::write(&file, text).expect("a file");
-    let loaded = crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), []));
-    let mut providers = Providers { entries: loaded.expect("valid").config.providers, ..providers([]) };
-    let more =
-        [("URL", "https://me:gh-login@forge.example"), ("TOKEN_FILE", "/run/token"), ("SHORT", "ab"), ("X", "abc")];
+    let loaded =
+        crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), []));
+    let mut providers =
+        Providers { entries: loaded.expect("valid").config.providers, ..providers([]) };
+    let more = [
+        ("URL", "https://me:gh-login@forge.example"),
+        ("TOKEN_FILE", "/run/token"),
+        ("SHORT", "ab"),
+        ("X", "abc"),
+    ];
     providers.environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
     providers.withheld = ["gh-login", "/run/token", "ab"].map(Secret::new).into();
     // A token was put together from two of them, one of which every agent gets.
@@ -177,8 +194,13 @@ fn an_ai_type_is_started_by_its_entry_else_its_preset_else_as_claude() {
 
 /// An entry with nothing but a preset and what it may do.
 fn permitted(preset: Preset, permissions: Permissions) -> ProviderConfig {
-    let command_line =
-        CommandLine::Preset { preset, program: None, model: None, permissions, telemetry: Telemetry::Off };
+    let command_line = CommandLine::Preset {
+        preset,
+        program: None,
+        model: None,
+        permissions,
+        telemetry: Telemetry::Off,
+    };
     ProviderConfig { command_line, ..ProviderConfig::of_preset(preset) }
 }
 
@@ -191,7 +213,10 @@ fn presets_by_permissions_and_by_the_way_to_the_server() {
             let by_bridge = providers([(name, permitted(preset, permissions))]);
             let by_url = Providers { mcp_socket: None, mcp_url: url(), ..by_bridge.clone() };
             for (way, providers) in [("by the bridge", by_bridge), ("by URL", by_url)] {
-                all.push(format!("── {permissions:?}, {way} ──\n{}", shown(&command(&providers, name))));
+                all.push(format!(
+                    "── {permissions:?}, {way} ──\n{}",
+                    shown(&command(&providers, name))
+                ));
             }
         }
         insta::assert_snapshot!(name, all.join("\n\n"));
@@ -225,14 +250,24 @@ fn a_preset_with_everything_an_entry_can_say() {
             ]),
             ..ProviderConfig::of_preset(preset)
         };
-        insta::assert_snapshot!(format!("{name}_in_full"), shown(&command(&providers([("a", entry)]), "a")));
+        insta::assert_snapshot!(
+            format!("{name}_in_full"),
+            shown(&command(&providers([("a", entry)]), "a"))
+        );
     }
 }
 
 /// What in a command turns telemetry and updates off, one thing per line.
 fn quiet_parts(command: &CommandSpec) -> Vec<String> {
-    const PARTS: [&str; 7] =
-        ["telemetry", "update", "analytics", "plugins=", "statistics", "models_fetch", "nonessential"];
+    const PARTS: [&str; 7] = [
+        "telemetry",
+        "update",
+        "analytics",
+        "plugins=",
+        "statistics",
+        "models_fetch",
+        "nonessential",
+    ];
     let is_part = |text: &str| PARTS.iter().any(|part| text.to_lowercase().contains(part));
     shown(command).lines().filter(|line| is_part(line)).map(|line| line.trim().to_owned()).collect()
 }
@@ -269,12 +304,19 @@ fn the_entrys_environment_goes_over_what_turns_telemetry_off() {
 #[test]
 fn gemini_keeps_the_login_of_its_user() {
     let check = |variables: &[(&str, &str)], folder: &str, login: &str| {
-        let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let environment = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let files = command(&Providers { environment, ..providers([]) }, "gemini").files;
-        let content = |name: &str| files.iter().find(|file| file.path.ends_with(name)).map(|file| file.content.clone());
+        let content = |name: &str| {
+            files.iter().find(|file| file.path.ends_with(name)).map(|file| file.content.clone())
+        };
         let link = FileContent::Link(PathBuf::from(folder).join("oauth_creds.json"));
         assert_eq!(content("oauth_creds.json"), Some(link));
-        let Some(FileContent::Text(settings)) = content("settings.json") else { panic!("no settings in {files:?}") };
+        let Some(FileContent::Text(settings)) = content("settings.json") else {
+            panic!("no settings in {files:?}")
+        };
         let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
         assert_eq!(settings["security"]["auth"]["selectedType"], login);
     };
@@ -290,7 +332,8 @@ fn gemini_keeps_the_login_of_its_user() {
 
 /// The settings that gemini gets for a launch.
 fn gemini_settings(command: &CommandSpec) -> serde_json::Value {
-    let file = command.files.iter().find(|file| file.path.ends_with("settings.json")).expect("a file");
+    let file =
+        command.files.iter().find(|file| file.path.ends_with("settings.json")).expect("a file");
     let FileContent::Text(settings) = &file.content else { panic!("no settings in {file:?}") };
     serde_json::from_str(settings).expect("JSON")
 }
@@ -310,7 +353,11 @@ fn gemini_trusts_its_project_before_it_reads_settings() {
     let entry = ProviderConfig { environment: given, ..ProviderConfig::of_preset(Preset::Gemini) };
     let command = self::command(&providers([("gemini", entry)]), "gemini");
     assert_eq!(variable(&command, "GEMINI_CLI_TRUST_WORKSPACE"), Some("false"));
-    assert!(!command.arguments.iter().any(|argument| argument == "--skip-trust"), "{:?}", command.arguments);
+    assert!(
+        !command.arguments.iter().any(|argument| argument == "--skip-trust"),
+        "{:?}",
+        command.arguments
+    );
 }
 
 #[test]
@@ -318,11 +365,15 @@ fn paths_with_anything_in_them_are_quoted() {
     let path = r#"/a b/"quoted"\'é"#;
     let providers = Providers { mcp_socket: Some(PathBuf::from(path)), ..providers([]) };
     let claude = command(&providers, "claude").arguments;
-    let config = claude.iter().find(|argument| argument.starts_with('{')).expect("the MCP configuration");
+    let config =
+        claude.iter().find(|argument| argument.starts_with('{')).expect("the MCP configuration");
     let config: serde_json::Value = serde_json::from_str(config).expect("JSON");
     assert_eq!(config["mcpServers"]["coordinator"]["env"]["COORDINATOR_MCP_SOCKET"], path);
     let codex = command(&providers, "codex").arguments;
-    assert!(codex.iter().any(|argument| argument.contains(r#"="/a b/\"quoted\"\\'é"}"#)), "{codex:?}");
+    assert!(
+        codex.iter().any(|argument| argument.contains(r#"="/a b/\"quoted\"\\'é"}"#)),
+        "{codex:?}"
+    );
 }
 
 #[test]
@@ -343,7 +394,10 @@ fn the_login_of_a_preset_is_kept_out_of_its_output() {
 fn a_preset_needs_an_address() {
     let providers = Providers { mcp_socket: None, ..providers([]) };
     let error = providers.command(&request("claude")).expect_err("no address");
-    assert_eq!(error.to_string(), "provider `claude` needs the server's socket or URL, and neither is known");
+    assert_eq!(
+        error.to_string(),
+        "provider `claude` needs the server's socket or URL, and neither is known"
+    );
 }
 
 #[test]
@@ -357,18 +411,32 @@ fn nobody_is_started_by_what_waits_for_a_restart_nor_by_the_default_in_its_place
 
 #[test]
 fn templates_are_replaced_in_arguments_and_environment() {
-    let arguments =
-        ["{bridge} mcp", "{mcp_socket}", "{agent_id}@{project_id}", "{working_directory}/{launch_id}", "{x}"];
+    let arguments = [
+        "{bridge} mcp",
+        "{mcp_socket}",
+        "{agent_id}@{project_id}",
+        "{working_directory}/{launch_id}",
+        "{x}",
+    ];
     let environment = BTreeMap::from([("WHERE".to_owned(), Secret::new("unix:{mcp_socket}"))]);
-    let command = command(&providers([("a", ProviderConfig { environment, ..own("a", &arguments) })]), "a");
-    let expected = ["/bin/agent-coordinator mcp", "/run/mcp.sock", "agt_x@prj_a", "/proj_a/lch_1", "{x}", "-p"];
+    let command =
+        command(&providers([("a", ProviderConfig { environment, ..own("a", &arguments) })]), "a");
+    let expected = [
+        "/bin/agent-coordinator mcp",
+        "/run/mcp.sock",
+        "agt_x@prj_a",
+        "/proj_a/lch_1",
+        "{x}",
+        "-p",
+    ];
     assert_eq!(command.arguments[..6], expected);
     assert_eq!(variable(&command, "WHERE"), Some("unix:/run/mcp.sock"));
 }
 
 #[test]
 fn a_prompt_among_the_arguments_gets_no_other_way() {
-    let command = command(&providers([("a", own("a", &["run", "--prompt={prompt}", "--last"]))]), "a");
+    let command =
+        command(&providers([("a", own("a", &["run", "--prompt={prompt}", "--last"]))]), "a");
     assert_eq!(command.arguments.len(), 3);
     assert!(command.arguments[1].starts_with("--prompt=\nAgent ID: agt_x"));
     assert!(command.stdin.is_none());
@@ -378,7 +446,10 @@ fn a_prompt_among_the_arguments_gets_no_other_way() {
 fn an_address_that_the_server_does_not_have_is_named() {
     let providers = providers([("a", own("a", &["{mcp_url}"]))]);
     let error = providers.command(&request("a")).expect_err("no URL");
-    assert_eq!(error.to_string(), "provider `a` uses {mcp_url}, but the server is not reached that way");
+    assert_eq!(
+        error.to_string(),
+        "provider `a` uses {mcp_url}, but the server is not reached that way"
+    );
     let providers = Providers { mcp_url: Some("http://h/mcp".to_owned()), ..providers };
     let command = command(&providers, "a");
     assert_eq!(command.arguments[0], "http://h/mcp");
@@ -393,17 +464,29 @@ fn a_provider_that_can_not_do_without_http_is_known() {
         ("codex", ProviderConfig::of_preset(Preset::Codex)),
     ];
     let providers = providers(entries);
-    let need = |providers: &Providers| ["url", "socket", "codex", "gemini"].map(|name| providers.http_need(name));
+    let need = |providers: &Providers| {
+        ["url", "socket", "codex", "gemini"].map(|name| providers.http_need(name))
+    };
     assert_eq!(need(&providers), [Some(HttpNeed::Entry), None, None, None]);
-    let remote = Providers { mcp_socket: None, mcp_url: Some("http://h/mcp".to_owned()), ..providers };
-    assert_eq!(need(&remote), [Some(HttpNeed::Entry), None, Some(HttpNeed::Preset), Some(HttpNeed::Preset)]);
+    let remote =
+        Providers { mcp_socket: None, mcp_url: Some("http://h/mcp".to_owned()), ..providers };
+    assert_eq!(
+        need(&remote),
+        [Some(HttpNeed::Entry), None, Some(HttpNeed::Preset), Some(HttpNeed::Preset)]
+    );
 }
 
 #[test]
 fn secrets_of_the_configuration_are_kept_out_of_the_output() {
-    let providers = Providers { redacted: vec![Secret::new("a webhook secret")], ..providers([("a", own("a", &[]))]) };
+    let providers = Providers {
+        redacted: vec![Secret::new("a webhook secret")],
+        ..providers([("a", own("a", &[]))])
+    };
     let secrets = command(&providers, "a").redact;
-    assert_eq!(secrets.iter().map(Secret::reveal).collect::<Vec<_>>(), ["tkt_secret", "a webhook secret"]);
+    assert_eq!(
+        secrets.iter().map(Secret::reveal).collect::<Vec<_>>(),
+        ["tkt_secret", "a webhook secret"]
+    );
 }
 
 #[test]

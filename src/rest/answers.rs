@@ -50,15 +50,26 @@ impl Answers {
 }
 
 /// Answers a question when there is room for its answer.
-pub(super) async fn bounded(State(answers): State<Answers>, request: Request, next: Next) -> Response {
+pub(super) async fn bounded(
+    State(answers): State<Answers>,
+    request: Request,
+    next: Next,
+) -> Response {
     let room = request.extensions().get::<Operator>().map(|operator| answers.of(operator));
-    let Some(room) = room.filter(|_| request.method().is_safe()) else { return next.run(request).await };
-    let Ok(Ok(mut reserved)) = tokio::time::timeout(WAIT, Arc::clone(&room).acquire_many_owned(RESERVED)).await else {
+    let Some(room) = room.filter(|_| request.method().is_safe()) else {
+        return next.run(request).await;
+    };
+    let Ok(Ok(mut reserved)) =
+        tokio::time::timeout(WAIT, Arc::clone(&room).acquire_many_owned(RESERVED)).await
+    else {
         return busy();
     };
     let (head, body) = next.run(request).await.into_parts();
-    let size = body.size_hint().exact().map(|size| u32::try_from(size.div_ceil(1024)).unwrap_or(MOST));
-    let Some(size) = size.filter(|size| *size > SMALL) else { return Response::from_parts(head, body) };
+    let size =
+        body.size_hint().exact().map(|size| u32::try_from(size.div_ceil(1024)).unwrap_or(MOST));
+    let Some(size) = size.filter(|size| *size > SMALL) else {
+        return Response::from_parts(head, body);
+    };
     if size < RESERVED {
         drop(reserved.split((RESERVED - size) as usize));
     } else if let Ok(more) = room.try_acquire_many_owned(size - RESERVED) {
@@ -74,9 +85,12 @@ pub(super) async fn bounded(State(answers): State<Answers>, request: Request, ne
 }
 
 fn busy() -> Response {
-    let detail =
-        format!("{} MiB of earlier answers are waiting to be read by this client; read them first", MOST / 1024);
-    let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_unread", detail).into_response();
+    let detail = format!(
+        "{} MiB of earlier answers are waiting to be read by this client; read them first",
+        MOST / 1024
+    );
+    let mut response =
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_unread", detail).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
     response
 }

@@ -75,7 +75,11 @@ impl About {
     }
 
     pub(super) fn gives<T: JsonSchema>(self) -> Self {
-        Self { gives: Given::Json(SchemaGenerator::subschema_for::<T>), status: StatusCode::OK, ..self }
+        Self {
+            gives: Given::Json(SchemaGenerator::subschema_for::<T>),
+            status: StatusCode::OK,
+            ..self
+        }
     }
 
     /// As [`About::gives`], for what was made.
@@ -135,7 +139,10 @@ impl Api {
     pub(super) fn also_below(mut self, prefix: &'static str) -> Self {
         self.router = self.router.clone().nest(prefix, self.router);
         let below = self.operations.iter().cloned();
-        let below = below.map(|operation| Operation { path: format!("{prefix}{}", operation.path), ..operation });
+        let below = below.map(|operation| Operation {
+            path: format!("{prefix}{}", operation.path),
+            ..operation
+        });
         self.operations = below.collect::<Vec<_>>().into_iter().chain(self.operations).collect();
         self
     }
@@ -170,10 +177,12 @@ impl Api {
 fn describe(operations: &[Operation]) -> Value {
     // What is given is described once, by its name; what is taken stands where it is taken, for its defaults need not be given.
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut given =
-        SchemaGenerator::new(settings.with(|settings| settings.definitions_path = "/components/schemas".into()));
+    let mut given = SchemaGenerator::new(
+        settings.with(|settings| settings.definitions_path = "/components/schemas".into()),
+    );
     let settings = SchemaSettings::draft2020_12().for_deserialize();
-    let mut taken = SchemaGenerator::new(settings.with(|settings| settings.inline_subschemas = true));
+    let mut taken =
+        SchemaGenerator::new(settings.with(|settings| settings.inline_subschemas = true));
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for operation in operations {
         let described = describe_one(operation, &mut given, &mut taken);
@@ -196,7 +205,11 @@ fn describe(operations: &[Operation]) -> Value {
     })
 }
 
-fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut SchemaGenerator) -> Value {
+fn describe_one(
+    operation: &Operation,
+    given: &mut SchemaGenerator,
+    taken: &mut SchemaGenerator,
+) -> Value {
     let About { summary, query, takes, gives, status, access } = &operation.about;
     let mut parameters: Vec<Value> = names_in(&operation.path)
         .map(|name| {
@@ -205,10 +218,16 @@ fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut 
         })
         .collect();
     let query = query.map(|query| query(taken).to_value());
-    for (name, schema) in query.as_ref().and_then(|query| query["properties"].as_object()).into_iter().flatten() {
-        let is_required =
-            query.as_ref().and_then(|query| query["required"].as_array()).is_some_and(|all| all.contains(&json!(name)));
-        parameters.push(json!({ "name": name, "in": "query", "required": is_required, "schema": schema }));
+    for (name, schema) in
+        query.as_ref().and_then(|query| query["properties"].as_object()).into_iter().flatten()
+    {
+        let is_required = query
+            .as_ref()
+            .and_then(|query| query["required"].as_array())
+            .is_some_and(|all| all.contains(&json!(name)));
+        parameters.push(
+            json!({ "name": name, "in": "query", "required": is_required, "schema": schema }),
+        );
     }
     let content = match gives {
         Given::Nothing => None,
@@ -232,8 +251,7 @@ fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut 
     if let Some(takes) = takes {
         let schema = takes(taken).to_value();
         let is_required = !takes_empty_object(&schema);
-        described["requestBody"] =
-            json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
+        described["requestBody"] = json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
     }
     if *access == Access::Everybody {
         described["security"] = json!([]);
@@ -244,7 +262,9 @@ fn describe_one(operation: &Operation, given: &mut SchemaGenerator, taken: &mut 
 /// Returns whether an object without fields is as `schema` says. A body that is left out is such an object.
 fn takes_empty_object(schema: &Value) -> bool {
     let has_no = |word: &str| schema[word].as_array().is_none_or(Vec::is_empty);
-    has_no("required") && (has_no("anyOf") || schema["anyOf"].as_array().into_iter().flatten().any(takes_empty_object))
+    has_no("required")
+        && (has_no("anyOf")
+            || schema["anyOf"].as_array().into_iter().flatten().any(takes_empty_object))
 }
 
 /// How people and scripts show who they are (`auth`).
@@ -334,14 +354,24 @@ mod tests {
         for (path, operations) in document["paths"].as_object().expect("paths") {
             for (method, operation) in operations.as_object().expect("operations") {
                 assert!(ids.insert(operation["operationId"].to_string()), "{method} {path}");
-                assert!(!operation["summary"].as_str().unwrap_or_default().is_empty(), "{method} {path}");
+                assert!(
+                    !operation["summary"].as_str().unwrap_or_default().is_empty(),
+                    "{method} {path}"
+                );
                 let parameters = operation["parameters"].as_array().expect("parameters").iter();
-                let named: Vec<&str> =
-                    parameters.filter(|one| one["in"] == "path").filter_map(|one| one["name"].as_str()).collect();
+                let named: Vec<&str> = parameters
+                    .filter(|one| one["in"] == "path")
+                    .filter_map(|one| one["name"].as_str())
+                    .collect();
                 assert_eq!(named, names_in(path).collect::<Vec<_>>(), "{method} {path}");
             }
         }
-        for known in ["get_events", "patch_tasks_id", "post_projects_project_chat_start", "delete_sessions_id"] {
+        for known in [
+            "get_events",
+            "patch_tasks_id",
+            "post_projects_project_chat_start",
+            "delete_sessions_id",
+        ] {
             assert!(ids.contains(&format!("\"{known}\"")), "{known}");
         }
     }

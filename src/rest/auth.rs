@@ -57,7 +57,8 @@ impl Operator {
             return Ok(());
         }
         let detail = format!("`{}` is a viewer, and viewers change nothing", self.name);
-        let hint = "somebody who may change things logs in with: agent-coordinator login --role operator";
+        let hint =
+            "somebody who may change things logs in with: agent-coordinator login --role operator";
         Err(Problem::new(StatusCode::FORBIDDEN, "viewer_may_not", detail).with_hint(Some(hint)))
     }
 }
@@ -100,7 +101,11 @@ pub(super) async fn run_for(operator: Operator, mut request: Request, next: Next
     let actor = Actor { name: operator.name.clone(), credential: operator.credential.clone() };
     let changes_something = !request.method().is_safe();
     request.extensions_mut().insert(operator);
-    if changes_something { audit::acting(actor, next.run(request)).await } else { next.run(request).await }
+    if changes_something {
+        audit::acting(actor, next.run(request)).await
+    } else {
+        next.run(request).await
+    }
 }
 
 async fn authenticate(
@@ -151,7 +156,8 @@ async fn operator_of(
         None => (CredentialKind::Cookie, cookie_of(headers).ok_or_else(not_authenticated)?),
     };
     let attempt = attempt(state, peer, &secret).await?;
-    let Some(operator) = state.service.credential_of(kind, &secret).await?.map(Operator::from) else {
+    let Some(operator) = state.service.credential_of(kind, &secret).await?.map(Operator::from)
+    else {
         return Err(hold_back(attempt, peer, not_authenticated()).await);
     };
     attempt.succeeded(None);
@@ -166,7 +172,11 @@ async fn operator_of(
 ///
 /// # Errors
 /// `too_many_attempts`, if this peer guesses.
-pub(super) async fn attempt(state: &RestState, peer: &Peer, secret: &Secret) -> Result<Attempt, Problem> {
+pub(super) async fn attempt(
+    state: &RestState,
+    peer: &Peer,
+    secret: &Secret,
+) -> Result<Attempt, Problem> {
     let (guesser, admission) = (Guesser::of(peer), Admission::of(peer));
     let attempt = state.guesses.try_token(guesser, secret.token_hash(), admission, Instant::now());
     attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())
@@ -202,9 +212,13 @@ fn refused(problem: Problem) -> Response {
 
 /// The token of `Authorization`, which may be there once.
 fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
-    let Some(value) = only_header(headers, &header::AUTHORIZATION)? else { return Ok(None) };
+    let Some(value) = only_header(headers, &header::AUTHORIZATION)? else {
+        return Ok(None);
+    };
     match value.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+        Some((scheme, token))
+            if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() =>
+        {
             Ok(Some(Secret::new(token.trim())))
         }
         _ => Err(not_authenticated()),
@@ -214,8 +228,11 @@ fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
 /// The first cookie of our name.
 pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, value)| *name == COOKIE && !value.is_empty()).map(|(_, value)| Secret::new(value))
+    let mut pairs =
+        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .find(|(name, value)| *name == COOKIE && !value.is_empty())
+        .map(|(_, value)| Secret::new(value))
 }
 
 /// Takes our cookie away, and leaves the others.
@@ -233,12 +250,17 @@ fn forget_cookie(headers: &mut HeaderMap) {
 /// Whether a browser made this request for a page of this server, and not for one of somebody else.
 pub(super) fn check_origin(headers: &HeaderMap, public: Option<&Origin>) -> Result<(), Problem> {
     let from_elsewhere = |found: &str| {
-        let detail =
-            format!("a browser's request must come from a page of this server, and this one comes from {found}");
+        let detail = format!(
+            "a browser's request must come from a page of this server, and this one comes from {found}"
+        );
         Err(Problem::new(StatusCode::FORBIDDEN, "not_same_origin", detail))
     };
     if let Some(site) = only_header(headers, &SEC_FETCH_SITE)? {
-        return if site == "same-origin" { Ok(()) } else { from_elsewhere(&format!("elsewhere (`{site}`)")) };
+        return if site == "same-origin" {
+            Ok(())
+        } else {
+            from_elsewhere(&format!("elsewhere (`{site}`)"))
+        };
     }
     let host = only_header(headers, &header::HOST)?.unwrap_or_default();
     match only_header(headers, &header::ORIGIN)? {
@@ -252,7 +274,11 @@ const SEC_FETCH_SITE: header::HeaderName = header::HeaderName::from_static("sec-
 
 /// Whether a person looks at a page, who is better shown where to log in.
 fn is_for_page(request: &Request) -> bool {
-    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accept = request
+        .headers()
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let path = request.uri().path();
     let is_api = path == "/api" || path.starts_with("/api/");
     // A script of a page that isn't logged in any more says so, and shows no login in the middle of it.

@@ -23,7 +23,8 @@ pub(super) async fn tagged(request: Request, next: Next) -> Response {
     }
     let known = request.headers().get(header::IF_NONE_MATCH).cloned();
     let response = next.run(request).await;
-    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    let is_json =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     if response.status() != StatusCode::OK || !is_json {
         return response;
     }
@@ -76,7 +77,8 @@ fn seen(headers: &HeaderMap) -> Option<i64> {
     if tag == "*" {
         return None;
     }
-    let revision = tag.trim_start_matches("W/").trim_matches('"').split('-').next().unwrap_or_default();
+    let revision =
+        tag.trim_start_matches("W/").trim_matches('"').split('-').next().unwrap_or_default();
     Some(revision.parse().unwrap_or(-1))
 }
 
@@ -93,8 +95,13 @@ mod tests {
 
     #[test]
     fn a_tag_says_which_revision_was_seen() {
-        let of = |tag: &'static str| seen(&HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(tag))]));
-        assert_eq!([of("\"7-00ff\""), of("W/\"7-00ff\""), of("\"7\""), of("*")], [Some(7), Some(7), Some(7), None]);
+        let of = |tag: &'static str| {
+            seen(&HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(tag))]))
+        };
+        assert_eq!(
+            [of("\"7-00ff\""), of("W/\"7-00ff\""), of("\"7\""), of("*")],
+            [Some(7), Some(7), Some(7), None]
+        );
         assert_eq!([of("garbage"), of("\"\"")], [Some(-1), Some(-1)]);
         assert_eq!(seen(&HeaderMap::new()), None);
     }

@@ -21,7 +21,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_path", rejection.body_text())),
+            Err(rejection) => {
+                Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_path", rejection.body_text()))
+            }
         }
     }
 }
@@ -35,7 +37,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for InQuery<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", rejection.body_text())),
+            Err(rejection) => {
+                Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", rejection.body_text()))
+            }
         }
     }
 }
@@ -47,17 +51,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| Problem::new(rejection.status(), "unreadable_body", rejection.body_text()))?;
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            Problem::new(rejection.status(), "unreadable_body", rejection.body_text())
+        })?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         // Lists are looked at too: a struct would be taken from a list of its fields.
-        if !text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok() {
+        if !text.trim_ascii_start().starts_with(b"{")
+            && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+        {
             return Err(invalid_body(String::new(), &"expected an object"));
         }
         let mut json = serde_json::Deserializer::from_slice(text);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let path = Some(error.path().to_string()).filter(|path| path != ".").unwrap_or_default();
+            let path =
+                Some(error.path().to_string()).filter(|path| path != ".").unwrap_or_default();
             invalid_body(path, error.inner())
         })?;
         json.end().map_err(|error| invalid_body(String::new(), &error))?;
@@ -66,13 +73,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
 }
 
 /// Reads a number without a fraction. JSON Schema also calls `3.0` an integer.
-pub(super) fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+pub(super) fn whole_number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
     let whole = number.as_u64().or_else(|| {
         let text = number.to_string();
         text.strip_suffix(".0")?.parse().ok()
     });
-    whole.map(Some).ok_or_else(|| D::Error::custom(format!("expected a whole number, not {number}")))
+    whole
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("expected a whole number, not {number}")))
 }
 
 /// What is wrong with a body at a place of it; the empty path is the whole.
@@ -80,7 +93,8 @@ fn invalid_body(path: String, message: &dyn Display) -> Problem {
     let message = message.to_string();
     let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
     let detail = format!("the body is not as expected: {place}{message}");
-    Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail).with_problems(vec![Place { path, message }])
+    Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail)
+        .with_problems(vec![Place { path, message }])
 }
 
 /// A form as browsers send it.
@@ -92,19 +106,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InForm<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         match Form::<T>::from_request(request, state).await {
             Ok(Form(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Problem::new(rejection.status(), "invalid_form", rejection.body_text())),
+            Err(rejection) => {
+                Err(Problem::new(rejection.status(), "invalid_form", rejection.body_text()))
+            }
         }
     }
 }
 
 /// What a field of a form says; nothing if it was left empty.
-pub(super) fn given<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Problem> {
+pub(super) fn given<T: FromStr<Err: Display>>(
+    field: &str,
+    text: &str,
+) -> Result<Option<T>, Problem> {
     let text = text.trim();
     if text.is_empty() { Ok(None) } else { parsed(field, text).map(Some) }
 }
 
 /// What a field of a form says.
 pub(super) fn parsed<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
-    text.parse()
-        .map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", format!("{field}: {error}")))
+    text.parse().map_err(|error| {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", format!("{field}: {error}"))
+    })
 }

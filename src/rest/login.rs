@@ -35,7 +35,8 @@ struct LinkForm {
 
 /// Open to everybody.
 pub(super) fn routes() -> Router<RestState> {
-    let routes = Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out));
+    let routes =
+        Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out));
     // The sender has shown nothing yet. A form that is a little too long gets the page.
     routes.layer(DefaultBodyLimit::max(4 * MAX_FORM))
 }
@@ -57,7 +58,12 @@ async fn show(
     login_page(&headers, says)
 }
 
-async fn log_in(State(state): State<RestState>, peer: NetworkPeer, headers: HeaderMap, body: Bytes) -> Response {
+async fn log_in(
+    State(state): State<RestState>,
+    peer: NetworkPeer,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     match try_log_in(&state, &peer, &headers, &body).await {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Err(problem) => login_page(&headers, Says::Refused(problem)),
@@ -74,7 +80,11 @@ async fn try_log_in(
     // Nobody is logged in by a page of somebody else's, as somebody else.
     check_origin(headers, state.public_origin.as_ref())?;
     let link = link_of(body).ok_or_else(|| {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_body", "the form of a login has one field, `link`")
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_body",
+            "the form of a login has one field, `link`",
+        )
     })?;
     let used = async {
         let known = state.service.look_at_link(&link).await?;
@@ -97,14 +107,18 @@ impl NetworkPeer {
         link: &Secret,
         check: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, Problem> {
-        let Self(Some(peer)) = self else { return Ok(check.await?) };
+        let Self(Some(peer)) = self else {
+            return Ok(check.await?);
+        };
         let attempt = attempt(state, peer, link).await?;
         match check.await {
             Ok(found) => {
                 attempt.succeeded(None);
                 Ok(found)
             }
-            Err(error @ ServiceError::Refused(_)) => Err(hold_back(attempt, peer, error.into()).await),
+            Err(error @ ServiceError::Refused(_)) => {
+                Err(hold_back(attempt, peer, error.into()).await)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -140,7 +154,9 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
             Err(error) => Err(error),
         };
         match revoked {
-            Ok(Some(gone)) => tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out"),
+            Ok(Some(gone)) => {
+                tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out")
+            }
             Ok(None) => {}
             // It would still be good: nobody is told that it isn't.
             Err(error) => return login_page(&headers, Says::Refused(error.into())),
@@ -152,6 +168,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
 fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
     let is_encrypted = state.public_origin.as_ref().is_some_and(Origin::is_encrypted);
     let secure = if is_encrypted { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
+    let cookie =
+        format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
     HeaderValue::try_from(cookie).expect("a token has no characters that a header can't have")
 }

@@ -37,7 +37,12 @@ pub(super) struct Page<T> {
 
 impl<T> Page<T> {
     /// Of `items`, which are one more than `limit` if there is more.
-    pub(super) fn of(mut items: Vec<T>, limit: usize, RawQuery(query): RawQuery, id: impl Fn(&T) -> String) -> Self {
+    pub(super) fn of(
+        mut items: Vec<T>,
+        limit: usize,
+        RawQuery(query): RawQuery,
+        id: impl Fn(&T) -> String,
+    ) -> Self {
         let has_more = items.len() > limit;
         items.truncate(limit);
         let next = items.last().filter(|_| has_more).map(id);
@@ -71,7 +76,11 @@ impl<T> Page<T> {
     }
 
     pub(super) fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(change).collect(), next: self.next, query: self.query }
+        Page {
+            items: self.items.into_iter().map(change).collect(),
+            next: self.next,
+            query: self.query,
+        }
     }
 }
 
@@ -88,7 +97,10 @@ impl<T: Serialize> IntoResponse for Page<T> {
 
 /// The same query with another cursor. Cursors are ids: there is nothing in them to escape.
 fn link_of(query: Option<&str>, cursor: &str) -> Option<HeaderValue> {
-    let kept = query.unwrap_or_default().split('&').filter(|part| !part.is_empty() && !part.starts_with("cursor="));
+    let kept = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|part| !part.is_empty() && !part.starts_with("cursor="));
     let query: Vec<&str> = kept.collect();
     let query = if query.is_empty() { String::new() } else { format!("{}&", query.join("&")) };
     HeaderValue::from_str(&format!("<?{query}cursor={cursor}>; rel=\"next\"")).ok()
@@ -100,12 +112,16 @@ mod tests {
 
     fn page(limit: Option<usize>, cursor: Option<&str>) -> Page<char> {
         let query = RawQuery(Some("cursor=b&status=todo".to_owned()));
-        Page::cut("abcde".chars().collect(), limit, cursor, query, char::to_string).unwrap_or_else(|_| panic!("a page"))
+        Page::cut("abcde".chars().collect(), limit, cursor, query, char::to_string)
+            .unwrap_or_else(|_| panic!("a page"))
     }
 
     fn check(limit: Option<usize>, cursor: Option<&str>, items: &str, next: Option<&str>) {
         let page = page(limit, cursor);
-        assert_eq!((page.items.iter().collect::<String>().as_str(), page.next.as_deref()), (items, next));
+        assert_eq!(
+            (page.items.iter().collect::<String>().as_str(), page.next.as_deref()),
+            (items, next)
+        );
     }
 
     #[test]

@@ -40,16 +40,18 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::CredentialNotFound { .. }
         | Refusal::ProviderNotFound { .. }
         | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
-        Refusal::Invalid(_) | Refusal::NeedsProject { .. } | Refusal::TooLong { .. } | Refusal::NotOneLine { .. } => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        Refusal::Invalid(_)
+        | Refusal::NeedsProject { .. }
+        | Refusal::TooLong { .. }
+        | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::InBatch { refusal, .. } => status_of(refusal),
         Refusal::TooManyAttempts | Refusal::RateLimited | Refusal::TooManySessions { .. } => {
             StatusCode::TOO_MANY_REQUESTS
         }
-        Refusal::InvalidCredentials | Refusal::InvalidSession | Refusal::SessionEnded | Refusal::SessionExpired => {
-            StatusCode::UNAUTHORIZED
-        }
+        Refusal::InvalidCredentials
+        | Refusal::InvalidSession
+        | Refusal::SessionEnded
+        | Refusal::SessionExpired => StatusCode::UNAUTHORIZED,
         Refusal::CoordinatorOnly
         | Refusal::SessionOfSocket { .. }
         | Refusal::AgentsNotOverHttp
@@ -88,10 +90,16 @@ impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Refused(refusal) => refusal.into(),
-            ServiceError::Contended => Self::new(StatusCode::CONFLICT, "contended", error.to_string()),
+            ServiceError::Contended => {
+                Self::new(StatusCode::CONFLICT, "contended", error.to_string())
+            }
             ServiceError::Store(_) => {
                 tracing::error!(error = %ErrorChain(&error), "request failed");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", ErrorChain(&error).to_string())
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "unavailable",
+                    ErrorChain(&error).to_string(),
+                )
             }
         }
     }

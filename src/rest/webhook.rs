@@ -56,7 +56,11 @@ impl WebhookDoor {
 }
 
 /// Takes what is for the path of webhooks, and hands on everything else.
-pub(super) async fn take(State(door): State<WebhookDoor>, request: Request, next: Next) -> Response {
+pub(super) async fn take(
+    State(door): State<WebhookDoor>,
+    request: Request,
+    next: Next,
+) -> Response {
     let webhook = door.forges.borrow().webhook.clone();
     let Some(webhook) = webhook.filter(|webhook| webhook.path == request.uri().path()) else {
         return next.run(request).await;
@@ -101,7 +105,11 @@ async fn names_of(
         // It has shown the secret already.
         Proof::Shown => (None, None),
         Proof::Signature(_) => {
-            let slot = timeout(SLOT_WAIT, slots.acquire()).await.ok().and_then(Result::ok).ok_or_else(busy)?;
+            let slot = timeout(SLOT_WAIT, slots.acquire())
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .ok_or_else(busy)?;
             (Some(slot), Some(mac_of(&webhook.secret).ok_or_else(not_signed)?))
         }
     };
@@ -135,15 +143,21 @@ fn checked_head(webhook: &Webhook, headers: &HeaderMap) -> Result<Proof, Problem
         let detail = "expected the header X-GitHub-Event or X-Gitlab-Event, which every webhook of a forge has";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "no_event", detail));
     }
-    let content_type = text("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let content_type =
+        text("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !["application/json", "application/x-www-form-urlencoded"]
         .iter()
         .any(|known| content_type.eq_ignore_ascii_case(known))
     {
-        let detail = format!("the content type of a webhook is application/json, and this one has `{content_type}`");
+        let detail = format!(
+            "the content type of a webhook is application/json, and this one has `{content_type}`"
+        );
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
     }
-    if text("content-length").and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > MAX_BODY) {
+    if text("content-length")
+        .and_then(|length| length.parse().ok())
+        .is_some_and(|length: usize| length > MAX_BODY)
+    {
         return Err(too_large(MAX_BODY));
     }
     Ok(proof)
@@ -163,7 +177,9 @@ fn busy() -> Problem {
 async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Vec<u8>>, Problem> {
     let (mut kept, mut n_read) = (Some(Vec::new()), 0);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else {
+            continue;
+        };
         n_read += data.len();
         if n_read > MAX_BODY {
             return Err(too_large(MAX_BODY));
@@ -244,8 +260,11 @@ mod tests {
     /// A head that is right for [`BODY`], with other headers in the place of its own.
     fn head(others: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        let usual =
-            [("x-hub-signature-256", RIGHT), ("x-github-event", "issues"), ("content-type", "application/json")];
+        let usual = [
+            ("x-hub-signature-256", RIGHT),
+            ("x-github-event", "issues"),
+            ("content-type", "application/json"),
+        ];
         for (name, value) in usual.iter().chain(others) {
             headers.insert(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
@@ -255,7 +274,9 @@ mod tests {
     /// The code of the refusal; empty for what is taken.
     async fn outcome(headers: &HeaderMap, body: Body) -> String {
         let slots = Semaphore::new(1);
-        names_of(&webhook(), headers, body, &slots).await.map_or_else(|problem| problem.code.into(), |_| String::new())
+        names_of(&webhook(), headers, body, &slots)
+            .await
+            .map_or_else(|problem| problem.code.into(), |_| String::new())
     }
 
     #[track_caller]
@@ -272,14 +293,19 @@ mod tests {
     fn signed(body: &[u8]) -> String {
         let mut mac = mac_of(&Secret::new(SECRET)).unwrap();
         mac.update(body);
-        mac.finalize().into_bytes().iter().fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        mac.finalize()
+            .into_bytes()
+            .iter()
+            .fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
     }
 
     #[test]
     fn a_webhook_names_its_repository() {
         assert_eq!(names_in(br#"{"repository":{"full_name":"Ann/site","id":7}}"#), ["ann/site"]);
         assert_eq!(
-            names_in(br#"{"project":{"id":7,"path_with_namespace":"a/b/c"},"repository":{"name":"c"}}"#),
+            names_in(
+                br#"{"project":{"id":7,"path_with_namespace":"a/b/c"},"repository":{"name":"c"}}"#
+            ),
             ["a/b/c", "7"]
         );
         assert!(names_in(b"{}").is_empty() && names_in(b"payload=%7B").is_empty());
@@ -289,9 +315,15 @@ mod tests {
     fn only_the_right_signature_counts() {
         check_signature(b"Hello, World!", RIGHT, true);
         check_signature(b"Hello, World?", RIGHT, false);
-        for malformed in
-            ["", "sha256=", "sha1=757107ea", "sha256=75zz", "sha256=日本", &RIGHT[..70], &format!("{RIGHT}00")]
-        {
+        for malformed in [
+            "",
+            "sha256=",
+            "sha1=757107ea",
+            "sha256=75zz",
+            "sha256=日本",
+            &RIGHT[..70],
+            &format!("{RIGHT}00"),
+        ] {
             check_signature(b"Hello, World!", malformed, false);
         }
     }
@@ -299,9 +331,11 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_not_read_if_its_head_is_not_that_of_a_webhook() {
         let unread = || {
-            Body::from_stream(stream::poll_fn(|_| -> std::task::Poll<Option<Result<Bytes, Infallible>>> {
-                panic!("the body was read")
-            }))
+            Body::from_stream(stream::poll_fn(
+                |_| -> std::task::Poll<Option<Result<Bytes, Infallible>>> {
+                    panic!("the body was read")
+                },
+            ))
         };
         for (others, code) in [
             (("x-hub-signature-256", "sha256=00"), "not_signed"),
@@ -322,18 +356,35 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_body_is_checked_although_it_is_not_kept() {
-        let text = format!(r#"{{"repository":{{"full_name":"ann/site"}},"x":"{}"}}"#, "x".repeat(MAX_KEPT));
+        let text = format!(
+            r#"{{"repository":{{"full_name":"ann/site"}},"x":"{}"}}"#,
+            "x".repeat(MAX_KEPT)
+        );
         let (signature, slots) = (signed(text.as_bytes()), Semaphore::new(1));
-        let names = names_of(&webhook(), &head(&[("x-hub-signature-256", &signature)]), Body::from(text), &slots).await;
+        let names = names_of(
+            &webhook(),
+            &head(&[("x-hub-signature-256", &signature)]),
+            Body::from(text),
+            &slots,
+        )
+        .await;
         assert_eq!(names.unwrap(), Vec::<String>::new());
         let short = r#"{"repository":{"full_name":"ann/site"}}"#;
         let signature = signed(short.as_bytes());
-        let names =
-            names_of(&webhook(), &head(&[("x-hub-signature-256", &signature)]), Body::from(short), &slots).await;
+        let names = names_of(
+            &webhook(),
+            &head(&[("x-hub-signature-256", &signature)]),
+            Body::from(short),
+            &slots,
+        )
+        .await;
         assert_eq!(names.unwrap(), ["ann/site"]);
         // Without a length in its head.
-        let endless =
-            || Body::from_stream(stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from(vec![b' '; 1 << 20]))));
+        let endless = || {
+            Body::from_stream(stream::repeat_with(|| {
+                Ok::<_, Infallible>(Bytes::from(vec![b' '; 1 << 20]))
+            }))
+        };
         assert_eq!(outcome(&head(&[]), endless()).await, "body_too_large");
     }
 
@@ -347,7 +398,10 @@ mod tests {
         let next = async { (next.await.unwrap_err().code, began.elapsed()) };
         let (slow, next) = tokio::join!(slow, next);
         assert_eq!(next, ("too_many_webhooks".into(), SLOT_WAIT));
-        assert_eq!((slow.unwrap_err().code.as_ref(), began.elapsed()), ("body_too_slow", BODY_TIME));
+        assert_eq!(
+            (slow.unwrap_err().code.as_ref(), began.elapsed()),
+            ("body_too_slow", BODY_TIME)
+        );
         assert!(names_of(&webhook, &headers, Body::from(BODY), &slots).await.is_ok());
     }
 }

@@ -9,12 +9,20 @@ use super::{Service, ServiceError};
 
 impl Service {
     /// What a launch that has just come to this state says of its account: the change, and the event that tells of it.
-    pub(super) async fn account_changes(&self, launch: &Launch, now: Timestamp) -> Result<Vec<Change>, StoreError> {
+    pub(super) async fn account_changes(
+        &self,
+        launch: &Launch,
+        now: Timestamp,
+    ) -> Result<Vec<Change>, StoreError> {
         let says_something = match launch.state {
             LaunchState::Running { .. } => true,
             // Who has authenticated said so then.
-            LaunchState::Ended { .. } => launch.authenticated_at.is_none() || launch.activity.failure.is_some(),
-            LaunchState::Starting { .. } | LaunchState::Stopping { .. } | LaunchState::Ending => false,
+            LaunchState::Ended { .. } => {
+                launch.authenticated_at.is_none() || launch.activity.failure.is_some()
+            }
+            LaunchState::Starting { .. } | LaunchState::Stopping { .. } | LaunchState::Ending => {
+                false
+            }
         };
         if !says_something {
             return Ok(Vec::new());
@@ -35,13 +43,15 @@ impl Service {
     pub async fn release_provider(&self, ai_type: &str) -> Result<(), ServiceError> {
         self.transact(|| async move {
             let account = self.store.account(ai_type).await?;
-            let agents = if account.revision == 0 { self.store.agents().await? } else { Vec::new() };
+            let agents =
+                if account.revision == 0 { self.store.agents().await? } else { Vec::new() };
             if account.revision == 0 && !agents.iter().any(|agent| agent.ai_type == ai_type) {
                 return Err(Refusal::ProviderNotFound { ai_type: ai_type.to_owned() }.into());
             }
             let mut changes = Vec::new();
             if account.parked.is_some() {
-                let event = NewEvent { kind: "person.resume", ..account_event(&account, self.now()) };
+                let event =
+                    NewEvent { kind: "person.resume", ..account_event(&account, self.now()) };
                 changes = vec![Change::Account(account.released()), Change::Event(event)];
             }
             Ok((Commit { expect: Vec::new(), changes }, ()))
@@ -67,10 +77,20 @@ impl Service {
 /// The event that tells how an account stands.
 pub(super) fn account_event(account: &Account, now: Timestamp) -> NewEvent {
     let (kind, detail) = match &account.parked {
-        Some(Parked { class, until, .. }) => ("provider.parked", format!("{}: {class} until {until}", account.ai_type)),
+        Some(Parked { class, until, .. }) => {
+            ("provider.parked", format!("{}: {class} until {until}", account.ai_type))
+        }
         None => ("provider.works", account.ai_type.clone()),
     };
-    NewEvent { at: now, kind, agent: None, project: None, launch: None, task: None, detail: Some(detail) }
+    NewEvent {
+        at: now,
+        kind,
+        agent: None,
+        project: None,
+        launch: None,
+        task: None,
+        detail: Some(detail),
+    }
 }
 
 /// The lines that tell of changes that were made.

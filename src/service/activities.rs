@@ -28,7 +28,11 @@ impl Activities {
 
 impl Service {
     /// Takes a newer word on an agent; on one that has ended, or was never there, it is no news.
-    pub async fn report_activity(&self, id: &LaunchId, newer: Activity) -> Result<(), ServiceError> {
+    pub async fn report_activity(
+        &self,
+        id: &LaunchId,
+        newer: Activity,
+    ) -> Result<(), ServiceError> {
         let progress = newer.progress.map(|progress| self.redacted(&progress).into_owned());
         let newer = Activity { progress, ..newer };
         let is_known = self.activities.lock().contains_key(id);

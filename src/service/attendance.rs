@@ -39,13 +39,22 @@ impl Attendances {
 
     /// When the next chat ends that nobody sits at.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.lock().values().filter_map(|table| table.left_at).min().map(|left_at| left_at + RELOAD_GRACE)
+        self.lock()
+            .values()
+            .filter_map(|table| table.left_at)
+            .min()
+            .map(|left_at| left_at + RELOAD_GRACE)
     }
 
     fn take_left(&self, now: Instant) -> Vec<Assignment> {
         let mut tables = self.lock();
-        let is_over = |table: &Table| table.left_at.is_some_and(|left_at| left_at + RELOAD_GRACE <= now);
-        let over = tables.iter().filter(|(_, table)| is_over(table)).map(|(chat, _)| chat.clone()).collect();
+        let is_over =
+            |table: &Table| table.left_at.is_some_and(|left_at| left_at + RELOAD_GRACE <= now);
+        let over = tables
+            .iter()
+            .filter(|(_, table)| is_over(table))
+            .map(|(chat, _)| chat.clone())
+            .collect();
         tables.retain(|_, table| !is_over(table));
         over
     }

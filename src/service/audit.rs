@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::domain::printable::excerpt;
-use crate::domain::{Agent, Assignment, Credential, CredentialId, Launch, Message, PairRecord, Project, Session, Task};
+use crate::domain::{
+    Agent, Assignment, Credential, CredentialId, Launch, Message, PairRecord, Project, Session,
+    Task,
+};
 use crate::store::{Change, Store, StoreError};
 
 /// Who acts.
@@ -80,8 +83,13 @@ pub(super) struct Audit {
 
 impl Audit {
     /// What `changes` would do; `None` where nobody acts. To be asked before they are made.
-    pub(super) async fn of(store: &dyn Store, changes: &[Change]) -> Result<Option<Self>, StoreError> {
-        let Some(actor) = actor() else { return Ok(None) };
+    pub(super) async fn of(
+        store: &dyn Store,
+        changes: &[Change],
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(actor) = actor() else {
+            return Ok(None);
+        };
         let mut entries = Vec::new();
         for change in changes {
             entries.extend(entry_of(store, change).await?);
@@ -103,12 +111,20 @@ impl Entry {
     }
 
     /// Between two states of a row; the fields that are the same in both are left out, and so is a change of none.
-    fn between(what: &'static str, id: &str, before: Option<Fields>, after: Fields) -> Option<Self> {
+    fn between(
+        what: &'static str,
+        id: &str,
+        before: Option<Fields>,
+        after: Fields,
+    ) -> Option<Self> {
         let action = if before.is_some() { "change" } else { "add" };
         let (mut before, mut after) = (before.unwrap_or_default(), after);
         let is_same = |name: &str, value: &Shown| after.get(name) == Some(value);
-        let same: Vec<&str> =
-            before.iter().filter(|(name, value)| is_same(name, value)).map(|(name, _)| *name).collect();
+        let same: Vec<&str> = before
+            .iter()
+            .filter(|(name, value)| is_same(name, value))
+            .map(|(name, _)| *name)
+            .collect();
         for name in same {
             before.remove(name);
             after.remove(name);
@@ -169,7 +185,12 @@ async fn entry_of(store: &dyn Store, change: &Change) -> Result<Option<Entry>, S
         }
         Change::Project(row) => {
             let before = store.project(&row.id).await?;
-            Entry::between("project", row.id.as_str(), before.as_ref().map(of_project), of_project(row))
+            Entry::between(
+                "project",
+                row.id.as_str(),
+                before.as_ref().map(of_project),
+                of_project(row),
+            )
         }
         Change::Assign(Assignment { project, agent }) => {
             Some(Entry::bare("add", "assignment", format!("{agent} in {project}")))
@@ -183,7 +204,12 @@ async fn entry_of(store: &dyn Store, change: &Change) -> Result<Option<Entry>, S
         }
         Change::Launch(row) => {
             let before = store.launch(&row.id).await?;
-            Entry::between("launch", row.id.as_str(), before.as_ref().map(of_launch), of_launch(row))
+            Entry::between(
+                "launch",
+                row.id.as_str(),
+                before.as_ref().map(of_launch),
+                of_launch(row),
+            )
         }
         Change::Session(row) => {
             let all = store.sessions_of(&row.launch).await?;
@@ -197,16 +223,26 @@ async fn entry_of(store: &dyn Store, change: &Change) -> Result<Option<Entry>, S
         Change::Account(row) => {
             let before = store.account(&row.ai_type).await?;
             let parked = |account: &crate::domain::Account| {
-                Fields::from([("parked_until", plain(account.parked.as_ref().map(|parked| parked.until)))])
+                Fields::from([(
+                    "parked_until",
+                    plain(account.parked.as_ref().map(|parked| parked.until)),
+                )])
             };
             Entry::between("provider", &row.ai_type, Some(parked(&before)), parked(row))
         }
         Change::Credential(row) => {
             let before = store.credential(&row.id).await?;
-            Entry::between("credential", row.id.as_str(), before.as_ref().map(of_credential), of_credential(row))
+            Entry::between(
+                "credential",
+                row.id.as_str(),
+                before.as_ref().map(of_credential),
+                of_credential(row),
+            )
         }
         Change::Pause(since) => {
-            let paused = |since: Option<crate::domain::Timestamp>| Fields::from([("paused_since", plain(since))]);
+            let paused = |since: Option<crate::domain::Timestamp>| {
+                Fields::from([("paused_since", plain(since))])
+            };
             let before = store.paused_since().await?;
             Entry::between("coordinator", "starts", Some(paused(before)), paused(*since))
         }
@@ -316,7 +352,8 @@ mod tests {
         after.insert("passkey", Shown::Hidden(Some("hash of another".to_owned())));
         after.insert("system_prompt", Shown::Long("other plans".to_owned()));
         let entry = Entry::between("agent", "agt", Some(before.clone()), after).expect("a change");
-        let told: Vec<_> = entry.after.iter().map(|(name, value)| (*name, value.to_json())).collect();
+        let told: Vec<_> =
+            entry.after.iter().map(|(name, value)| (*name, value.to_json())).collect();
         let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["name", "passkey", "system_prompt"]);
         assert!(told[0].1.as_str().is_some_and(|name| name.chars().count() < 250), "{told:?}");

@@ -9,7 +9,9 @@ use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::{Presenter, SessionEndReason, Transport};
-use crate::domain::{Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp};
+use crate::domain::{
+    Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp,
+};
 use crate::store::{Change, Commit, Expect};
 use crate::telemetry::counters;
 
@@ -123,7 +125,8 @@ impl Service {
                 (launch, vec![Expect::NoOpenLaunch(key)])
             }
         };
-        let session = new_session(self.world.new_id(SessionId::PREFIX), &before, token.token_hash(), now);
+        let session =
+            new_session(self.world.new_id(SessionId::PREFIX), &before, token.token_hash(), now);
         let event = LaunchEvent::Authenticated { session: session.id.clone(), at: now };
         let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
 
@@ -144,7 +147,8 @@ impl Service {
             working_directory: project.working_directory,
             launch: launch.id.clone(),
             session: session.id.clone(),
-            waited: (launch.is_kept() && before.authenticated_at.is_none()).then(|| now.since(before.claimed_at)),
+            waited: (launch.is_kept() && before.authenticated_at.is_none())
+                .then(|| now.since(before.claimed_at)),
         };
         if launch.key.purpose == Purpose::Chat && of_chat.wanted_since.is_some() {
             changes.push(Change::Pair(of_chat.unwanted()));
@@ -158,7 +162,11 @@ impl Service {
 
     /// A kept session lives as long as its process, at most the maximum.
     fn session_lifetime(&self, launch: &Launch) -> Duration {
-        if launch.is_kept() { self.settings().session_maximum } else { self.settings().session_default }
+        if launch.is_kept() {
+            self.settings().session_maximum
+        } else {
+            self.settings().session_default
+        }
     }
 }
 

@@ -55,7 +55,8 @@ impl Activity {
     pub(super) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
         let began = Instant::now();
-        let seen = all.entry(session.clone()).or_insert(Seen { at: now, began, steady: began, n_held: 0 });
+        let seen =
+            all.entry(session.clone()).or_insert(Seen { at: now, began, steady: began, n_held: 0 });
         (seen.at, seen.began, seen.steady) = (now, began, began);
     }
 
@@ -77,7 +78,9 @@ impl Activity {
 
     /// How long ago it called, by a clock that nobody sets; `None` if it didn't since this program began.
     pub(super) fn idle_for(&self, session: &SessionId) -> Option<Duration> {
-        self.lock().get(session).map(|seen| if seen.n_held > 0 { Duration::ZERO } else { seen.steady.elapsed() })
+        self.lock()
+            .get(session)
+            .map(|seen| if seen.n_held > 0 { Duration::ZERO } else { seen.steady.elapsed() })
     }
 
     pub(super) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {
@@ -95,7 +98,11 @@ impl Service {
     /// # Errors
     /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`], [`Refusal::SessionExpired`], [`Refusal::SessionOfSocket`] or
     /// [`Refusal::AgentsNotOverHttp`].
-    pub async fn identify(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+    pub async fn identify(
+        &self,
+        token: &Secret,
+        presenter: Presenter<'_>,
+    ) -> Result<Caller, ServiceError> {
         let caller = self.find_caller(token, presenter).await?;
         self.check_alive(&caller)?;
         Ok(caller)
@@ -122,7 +129,11 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::identify`].
-    pub async fn identify_reporter(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+    pub async fn identify_reporter(
+        &self,
+        token: &Secret,
+        presenter: Presenter<'_>,
+    ) -> Result<Caller, ServiceError> {
         let caller = self.find_caller(token, presenter).await?;
         match caller.session.ended {
             Some((_, SessionEndReason::Reported)) => Ok(caller),
@@ -141,7 +152,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::identify`].
-    pub(super) async fn fence(&self, caller: &Caller) -> Result<(Launch, Vec<Expect>), ServiceError> {
+    pub(super) async fn fence(
+        &self,
+        caller: &Caller,
+    ) -> Result<(Launch, Vec<Expect>), ServiceError> {
         let (launch, _) = self.latest(caller).await?;
         let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
         Ok((launch, expect))
@@ -166,14 +180,24 @@ impl Service {
     /// [`Refusal::AgentsNotOverHttp`].
     pub(super) fn check_transport(&self, presenter: Presenter<'_>) -> Result<(), Refusal> {
         match presenter.transport {
-            Transport::Http if !self.settings().serves_agents_over_http => Err(Refusal::AgentsNotOverHttp),
+            Transport::Http if !self.settings().serves_agents_over_http => {
+                Err(Refusal::AgentsNotOverHttp)
+            }
             Transport::Http | Transport::Socket => Ok(()),
         }
     }
 
-    async fn find_caller(&self, token: &Secret, presenter: Presenter<'_>) -> Result<Caller, ServiceError> {
+    async fn find_caller(
+        &self,
+        token: &Secret,
+        presenter: Presenter<'_>,
+    ) -> Result<Caller, ServiceError> {
         self.check_transport(presenter)?;
-        let session = self.store.session_by_token(&token.token_hash()).await?.ok_or(Refusal::InvalidSession)?;
+        let session = self
+            .store
+            .session_by_token(&token.token_hash())
+            .await?
+            .ok_or(Refusal::InvalidSession)?;
         let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
         if !is_presented_by_its_own(&launch, presenter.launch) {
             tracing::warn!(launch_id = %launch.id, "an agent showed the session token of another");
@@ -181,7 +205,9 @@ impl Service {
         }
         // Only for a token that exists: the path of the socket is not for every client of the network.
         if !presenter.may_use(token) {
-            return Err(Refusal::SessionOfSocket { socket: self.settings().mcp_socket.clone() }.into());
+            return Err(
+                Refusal::SessionOfSocket { socket: self.settings().mcp_socket.clone() }.into()
+            );
         }
         Ok(Caller { session, launch })
     }
@@ -208,7 +234,10 @@ impl Service {
         if caller.launch.is_kept() || !matches!(caller.launch.state, LaunchState::Running { .. }) {
             return false;
         }
-        let idle = self.activity.idle_for(&caller.session.id).unwrap_or_else(|| now.since(caller.session.last_seen_at));
+        let idle = self
+            .activity
+            .idle_for(&caller.session.id)
+            .unwrap_or_else(|| now.since(caller.session.last_seen_at));
         idle > self.settings().session_default
     }
 }

@@ -54,7 +54,11 @@ impl Service {
     ///
     /// # Errors
     /// `AlreadyExists`, the refusals of [`limits`].
-    pub async fn add_agent(&self, id: Option<AgentId>, edit: &AgentEdit) -> Result<Agent, ServiceError> {
+    pub async fn add_agent(
+        &self,
+        id: Option<AgentId>,
+        edit: &AgentEdit,
+    ) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
         let id = &id;
         self.transact(|| async move {
@@ -74,7 +78,8 @@ impl Service {
             let before = self.agent(id).await?;
             check_seen("Agent", id, edit.seen, before.revision)?;
             let agent = self.edited_agent(before.clone(), edit)?;
-            let mut changes = if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
+            let mut changes =
+                if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
             self.tell_agents(&mut changes, None).await?;
             Ok((Commit { expect: Vec::new(), changes }, agent))
         })
@@ -107,7 +112,10 @@ impl Service {
     /// Returns an agent with the defaults, and with its passkey of the configuration.
     pub(super) fn new_agent(&self, id: AgentId) -> Agent {
         let settings = self.settings();
-        let passkey = settings.passkeys.get(&id).map(|passkey| PasskeyHash::new(passkey, self.world.new_salt()));
+        let passkey = settings
+            .passkeys
+            .get(&id)
+            .map(|passkey| PasskeyHash::new(passkey, self.world.new_salt()));
         Agent {
             name: id.to_string(),
             id,
@@ -132,7 +140,11 @@ impl Service {
         Ok(Agent {
             name: edited(limits::NAME, edit.name.as_deref(), agent.name)?,
             ai_type: edited(limits::AI_TYPE, edit.ai_type.as_deref(), agent.ai_type)?,
-            system_prompt: edited(limits::SYSTEM_PROMPT, edit.system_prompt.as_deref(), agent.system_prompt)?,
+            system_prompt: edited(
+                limits::SYSTEM_PROMPT,
+                edit.system_prompt.as_deref(),
+                agent.system_prompt,
+            )?,
             passkey,
             status: edit.status.unwrap_or(agent.status),
             ..agent
@@ -157,7 +169,11 @@ impl Service {
     ///
     /// # Errors
     /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `AgentNotFound`.
-    pub async fn add_project(&self, id: Option<ProjectId>, edit: &ProjectEdit) -> Result<ProjectId, ServiceError> {
+    pub async fn add_project(
+        &self,
+        id: Option<ProjectId>,
+        edit: &ProjectEdit,
+    ) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(ProjectId::PREFIX));
         let id = &id;
         self.transact(|| async move {
@@ -174,7 +190,11 @@ impl Service {
 
     /// # Errors
     /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute.
-    pub async fn set_project(&self, id: &ProjectId, edit: &ProjectEdit) -> Result<(), ServiceError> {
+    pub async fn set_project(
+        &self,
+        id: &ProjectId,
+        edit: &ProjectEdit,
+    ) -> Result<(), ServiceError> {
         self.transact(|| async move {
             let (before, _) = self.project(id).await?;
             check_seen("Project", id, edit.seen, before.revision)?;
@@ -205,14 +225,24 @@ impl Service {
         }
     }
 
-    async fn assignment_changes(&self, project: &ProjectId, edit: &ProjectEdit) -> Result<Vec<Change>, ServiceError> {
+    async fn assignment_changes(
+        &self,
+        project: &ProjectId,
+        edit: &ProjectEdit,
+    ) -> Result<Vec<Change>, ServiceError> {
         let mut changes = Vec::new();
         for agent in &edit.assign {
             self.agent(agent).await?;
-            changes.push(Change::Assign(Assignment { project: project.clone(), agent: agent.clone() }));
+            changes.push(Change::Assign(Assignment {
+                project: project.clone(),
+                agent: agent.clone(),
+            }));
         }
         for agent in &edit.unassign {
-            changes.push(Change::Unassign(Assignment { project: project.clone(), agent: agent.clone() }));
+            changes.push(Change::Unassign(Assignment {
+                project: project.clone(),
+                agent: agent.clone(),
+            }));
         }
         Ok(changes)
     }
@@ -228,7 +258,9 @@ pub(super) fn edited_project(project: Project, edit: &ProjectEdit) -> Result<Pro
     if !working_directory.is_absolute() {
         let given = working_directory.to_string_lossy();
         let given = excerpt(&given, 80);
-        return Err(Refusal::Invalid(format!("the working directory must be an absolute path, not `{given}`")));
+        return Err(Refusal::Invalid(format!(
+            "the working directory must be an absolute path, not `{given}`"
+        )));
     }
     limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
     Ok(Project {

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::{Sender, after_end, n_fitting, said};
 use crate::domain::{
-    Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose, Session,
-    StopReason, Timestamp,
+    Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose,
+    Session, StopReason, Timestamp,
 };
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
 
@@ -45,10 +45,12 @@ impl Service {
             let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
             let pending = self.pending(key).await?;
             let before = pending.first().map(|message| message.seq);
-            let earlier = MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
+            let earlier =
+                MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
             let context = self.store.messages(&earlier).await?;
             let context = newest_fitting(context, CONTEXT_BYTES);
-            let handed_out = pending.last().map_or(0, |message| message.seq).max(session.handed_out);
+            let handed_out =
+                pending.last().map_or(0, |message| message.seq).max(session.handed_out);
             let changes = if handed_out == session.handed_out {
                 Vec::new()
             } else {
@@ -77,7 +79,12 @@ impl Service {
             let record = self.store.pair(key).await?;
             // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
             let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
-            let last = self.store.messages(&MessageFilter { sender, end, ..visible(key, 1) }).await?.into_iter().next();
+            let last = self
+                .store
+                .messages(&MessageFilter { sender, end, ..visible(key, 1) })
+                .await?
+                .into_iter()
+                .next();
             if let Some(last) = last.filter(|last| is_repeated(last, content, &session, &record)) {
                 return Ok((Commit::default(), last.id));
             }
@@ -96,7 +103,8 @@ impl Service {
             let id = message.id.clone();
             self.chat_goes_on(&launch.id);
             let expect = vec![Expect::LaunchAt(launch.id, launch.revision)];
-            let mut changes = vec![Change::Event(message_event(&message)), Change::Message(message)];
+            let mut changes =
+                vec![Change::Event(message_event(&message)), Change::Message(message)];
             let answered = record.clone().answered(session.handed_out);
             if answered != record {
                 changes.push(Change::Pair(answered));
@@ -112,8 +120,13 @@ impl Service {
 
     /// Up to which message the agent of a chat has read when it logs out: it has seen what it was given. `None` where it does
     /// not: who is on its way out is only told to go, and an answer that was lost isn't given to it again.
-    pub(super) async fn read_by_leaver(&self, before: &Launch, after: &Launch) -> Result<Option<i64>, StoreError> {
-        let was_there = after.key.purpose == Purpose::Chat && matches!(before.state, LaunchState::Running { .. });
+    pub(super) async fn read_by_leaver(
+        &self,
+        before: &Launch,
+        after: &Launch,
+    ) -> Result<Option<i64>, StoreError> {
+        let was_there = after.key.purpose == Purpose::Chat
+            && matches!(before.state, LaunchState::Running { .. });
         if !was_there || after.stop_reason != Some(StopReason::LoggedOut) {
             return Ok(None);
         }
@@ -131,9 +144,13 @@ impl Service {
         at: Timestamp,
     ) -> Result<(PairRecord, Expect), StoreError> {
         let InstanceKey { agent, project, .. } = &launch.key;
-        let newest = MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
+        let newest =
+            MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
         let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
-        let seen = Expect::NoMessageAfter(Assignment { project: project.clone(), agent: agent.clone() }, newest);
+        let seen = Expect::NoMessageAfter(
+            Assignment { project: project.clone(), agent: agent.clone() },
+            newest,
+        );
         let unread = self.newest_unread_after(&launch.key, record.read_up_to).await?;
         Ok((after_end(record, launch, outcome, unread, at, self.settings().start_limit), seen))
     }
@@ -141,20 +158,34 @@ impl Service {
     /// What the agent of a chat hasn't answered, as much as is given at once.
     async fn pending(&self, key: &InstanceKey) -> Result<Vec<Message>, StoreError> {
         let (after, sender) = (Some(self.store.pair(key).await?.read_up_to), Some(Sender::User));
-        let mut pending = self.store.messages(&MessageFilter { after, sender, ..visible(key, MAX_PENDING) }).await?;
-        pending.truncate(n_fitting(pending.iter().map(|message| message.content.as_str()), PENDING_BYTES));
+        let mut pending = self
+            .store
+            .messages(&MessageFilter { after, sender, ..visible(key, MAX_PENDING) })
+            .await?;
+        pending.truncate(n_fitting(
+            pending.iter().map(|message| message.content.as_str()),
+            PENDING_BYTES,
+        ));
         Ok(pending)
     }
 
     /// The number of the newest message that the agent of a chat would be given now. What follows when these are answered is not
     /// news before.
-    pub(super) async fn newest_pending(&self, key: &InstanceKey) -> Result<Option<i64>, StoreError> {
+    pub(super) async fn newest_pending(
+        &self,
+        key: &InstanceKey,
+    ) -> Result<Option<i64>, StoreError> {
         Ok(self.pending(key).await?.last().map(|message| message.seq))
     }
 
-    async fn newest_unread_after(&self, key: &InstanceKey, read_up_to: i64) -> Result<Option<i64>, StoreError> {
+    async fn newest_unread_after(
+        &self,
+        key: &InstanceKey,
+        read_up_to: i64,
+    ) -> Result<Option<i64>, StoreError> {
         let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
-        let newest = self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
+        let newest =
+            self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
         Ok(newest.first().map(|message| message.seq))
     }
 }
@@ -165,18 +196,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Whether this is what the agent said last, in this very session, and nothing that it was given waits for an answer.
 fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
-    last.content == content && last.created_at >= session.created_at && record.read_up_to >= session.handed_out
+    last.content == content
+        && last.created_at >= session.created_at
+        && record.read_up_to >= session.handed_out
 }
 
 fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
     let contents = messages.iter().rev().map(|message| message.content.as_str());
     // One that is too long by itself isn't needed for the context.
-    let n_fitting =
-        contents.clone().next().filter(|content| content.len() <= budget).map_or(0, |_| n_fitting(contents, budget));
+    let n_fitting = contents
+        .clone()
+        .next()
+        .filter(|content| content.len() <= budget)
+        .map_or(0, |_| n_fitting(contents, budget));
     messages.split_off(messages.len() - n_fitting)
 }
 
 /// What anybody is shown of a chat, the oldest first.
 pub(super) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
-    MessageFilter { only_visible: true, ..MessageFilter::oldest(key.agent.clone(), key.project.clone(), limit) }
+    MessageFilter {
+        only_visible: true,
+        ..MessageFilter::oldest(key.agent.clone(), key.project.clone(), limit)
+    }
 }

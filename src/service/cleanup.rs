@@ -63,15 +63,23 @@ impl Service {
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
         if self.has_lapsed(launch) {
-            let ended = self.happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.now() }]).await?;
+            let ended =
+                self.happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.now() }]).await?;
             ended.iter().for_each(log_end);
             return Ok(());
         }
-        let LaunchState::Running { session } = &launch.state else { return Ok(()) };
+        let LaunchState::Running { session } = &launch.state else {
+            return Ok(());
+        };
         let authenticated_at = launch.authenticated_at.unwrap_or(launch.claimed_at);
         // Its coordinator measures the run of its process, also over restarts of this server; this is for one that doesn't.
         let at_first = if launch.is_kept() { AtFirst::Begin } else { AtFirst::Believe };
-        let lasted = self.lasted(Look::Cleanup, Subject::Session(launch.id.clone()), authenticated_at, at_first);
+        let lasted = self.lasted(
+            Look::Cleanup,
+            Subject::Session(launch.id.clone()),
+            authenticated_at,
+            at_first,
+        );
         let is_too_old = lasted > self.settings().session_maximum;
         if launch.is_kept() {
             if is_too_old {
@@ -80,7 +88,9 @@ impl Service {
             }
             return Ok(());
         }
-        let Some(session) = sessions.iter().find(|open| open.id == *session) else { return Ok(()) };
+        let Some(session) = sessions.iter().find(|open| open.id == *session) else {
+            return Ok(());
+        };
         let idle = self.activity.idle_for(&session.id).unwrap_or_else(|| {
             let subject = Subject::Silence(session.id.clone(), session.last_seen_at);
             self.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
@@ -102,18 +112,27 @@ impl Service {
         let claim = Subject::Claim(launch.id.clone());
         let claimed_for = self.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
         let on_ladder_for = match launch.state {
-            LaunchState::Stopping { ladder_at, .. } => {
-                self.lasted(Look::Cleanup, Subject::Ladder(launch.id.clone()), ladder_at, AtFirst::Begin)
-            }
+            LaunchState::Stopping { ladder_at, .. } => self.lasted(
+                Look::Cleanup,
+                Subject::Ladder(launch.id.clone()),
+                ladder_at,
+                AtFirst::Begin,
+            ),
             _ => Duration::ZERO,
         };
-        launch.has_lapsed(LapseLimits { start, stop, margin: CLAIM_MARGIN }, claimed_for, on_ladder_for)
+        launch.has_lapsed(
+            LapseLimits { start, stop, margin: CLAIM_MARGIN },
+            claimed_for,
+            on_ladder_for,
+        )
     }
 
     async fn expire_session(&self, launch: &Launch, now: Timestamp) -> Result<(), ServiceError> {
         let ended = self
             .transact(|| async move {
-                let Some(before) = self.store.launch(&launch.id).await? else { return Ok((Commit::default(), None)) };
+                let Some(before) = self.store.launch(&launch.id).await? else {
+                    return Ok((Commit::default(), None));
+                };
                 let event = LaunchEvent::SessionExpired { at: now };
                 let mut commit = self.commit_by(&before, &event, now).await?;
                 for change in &mut commit.changes {
@@ -135,7 +154,8 @@ impl Service {
             .iter()
             .filter_map(|session| {
                 let last_seen_at = self.activity.last_seen(&session.id)?;
-                (last_seen_at > session.last_seen_at).then(|| Session { last_seen_at, ..session.clone() })
+                (last_seen_at > session.last_seen_at)
+                    .then(|| Session { last_seen_at, ..session.clone() })
             })
             .collect();
         for session in seen {
@@ -144,7 +164,9 @@ impl Service {
             match self.store.commit(commit).await {
                 Ok(()) | Err(crate::store::CommitError::Outdated { .. }) => {}
                 Err(crate::store::CommitError::Store(error)) => return Err(error.into()),
-                Err(crate::store::CommitError::OpenLaunch { .. }) => return Err(ServiceError::Contended),
+                Err(crate::store::CommitError::OpenLaunch { .. }) => {
+                    return Err(ServiceError::Contended);
+                }
             }
         }
         let is_open = |id: &SessionId| open.iter().any(|session| session.id == *id);

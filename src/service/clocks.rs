@@ -46,7 +46,12 @@ pub(super) enum Look {
 
 impl Clocks {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), first: OnceLock::new(), cleanup: Mutex::default(), overdue: Mutex::default() }
+        Self {
+            began: Instant::now(),
+            first: OnceLock::new(),
+            cleanup: Mutex::default(),
+            overdue: Mutex::default(),
+        }
     }
 
     fn of(&self, look: Look) -> MutexGuard<'_, Stopwatches<Subject>> {
@@ -71,7 +76,13 @@ impl Service {
     }
 
     /// How long `subject` has lasted that began at `began_at`.
-    pub(super) fn lasted(&self, look: Look, subject: Subject, began_at: Timestamp, at_first: AtFirst) -> Duration {
+    pub(super) fn lasted(
+        &self,
+        look: Look,
+        subject: Subject,
+        began_at: Timestamp,
+        at_first: AtFirst,
+    ) -> Duration {
         self.clocks.of(look).lasted(subject, began_at, self.moment(), at_first)
     }
 
@@ -92,7 +103,9 @@ impl Service {
 
     /// How long ago the agent of a running launch called; `None` for others.
     pub(super) fn idle_for(&self, launch: &Launch) -> Option<Duration> {
-        let LaunchState::Running { session } = &launch.state else { return None };
+        let LaunchState::Running { session } = &launch.state else {
+            return None;
+        };
         // One that was there before this program may have called just before.
         Some(self.activity.idle_for(session).unwrap_or_else(|| self.clocks.began.elapsed()))
     }

@@ -12,7 +12,9 @@ use crate::domain::chat::{Sender, said};
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::LaunchEvent;
-use crate::domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Message, PairFacts, Purpose, Refusal};
+use crate::domain::{
+    Assignment, InstanceKey, Launch, LaunchId, LaunchState, Message, PairFacts, Purpose, Refusal,
+};
 use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter};
 
 use super::chat::visible;
@@ -50,7 +52,11 @@ impl Service {
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`, `Inactive`.
-    pub async fn start_chat(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
+    pub async fn start_chat(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+    ) -> Result<(), ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         self.transact(|| async {
             let facts = self.store.pair_facts(&key).await?;
@@ -63,8 +69,11 @@ impl Service {
             let mut changes = Vec::new();
             if !is_coming && facts.record.wanted_since.is_none() {
                 let content = self.guidance().chat_started().to_owned();
-                let opening =
-                    Message { sender: Sender::System, is_visible: false, ..self.new_message(None, &key, content) };
+                let opening = Message {
+                    sender: Sender::System,
+                    is_visible: false,
+                    ..self.new_message(None, &key, content)
+                };
                 changes.push(Change::Message(opening));
                 changes.push(Change::Event(self.chat_event("chat.started", &key)));
             }
@@ -121,11 +130,18 @@ impl Service {
     }
 
     /// What makes a launch one whose chat people ended; the launch, if that is its end.
-    async fn told_that_chat_ended(&self, id: &LaunchId) -> Result<(Commit, Option<Launch>), ServiceError> {
-        let Some(before) = self.store.launch(id).await? else { return Ok(Default::default()) };
+    async fn told_that_chat_ended(
+        &self,
+        id: &LaunchId,
+    ) -> Result<(Commit, Option<Launch>), ServiceError> {
+        let Some(before) = self.store.launch(id).await? else {
+            return Ok(Default::default());
+        };
         let now = self.now();
         let event = LaunchEvent::ChatEnded { at: now, patience: self.settings().linger };
-        let Some(after) = self.after(&before, &[event]) else { return Ok(Default::default()) };
+        let Some(after) = self.after(&before, &[event]) else {
+            return Ok(Default::default());
+        };
         let ended = (before.is_open() && !after.is_open()).then(|| after.clone());
         Ok((self.commit_to(&before, after, now).await?, ended))
     }
@@ -134,12 +150,17 @@ impl Service {
     ///
     /// # Errors
     /// `ProjectNotFound`.
-    pub async fn agent_sessions(&self, project: &ProjectId) -> Result<BTreeMap<AgentId, OpenSessions>, ServiceError> {
+    pub async fn agent_sessions(
+        &self,
+        project: &ProjectId,
+    ) -> Result<BTreeMap<AgentId, OpenSessions>, ServiceError> {
         let (_, members) = self.project(project).await?;
         let mut sessions: BTreeMap<AgentId, OpenSessions> =
             members.into_iter().map(|agent| (agent, OpenSessions::default())).collect();
         for launch in self.store.open_launches().await? {
-            if launch.key.project != *project || !matches!(launch.state, LaunchState::Running { .. }) {
+            if launch.key.project != *project
+                || !matches!(launch.state, LaunchState::Running { .. })
+            {
                 continue;
             }
             let of_agent = sessions.entry(launch.key.agent).or_default();
@@ -174,7 +195,8 @@ impl Service {
             }
             let message = self.new_message(id, &key, content.to_owned());
             let mut expect = vec![self.hold_still(&facts).await?];
-            let mut changes = vec![Change::Event(message_event(&message)), Change::Message(message.clone())];
+            let mut changes =
+                vec![Change::Event(message_event(&message)), Change::Message(message.clone())];
             if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
                 self.chat_goes_on(&open.id);
             } else {
@@ -220,11 +242,18 @@ impl Service {
         }
     }
 
-    async fn read_page(&self, key: &InstanceKey, page: &ChatPage) -> Result<Conversation, ServiceError> {
-        let (after, before) =
-            (self.place_of(page.after.as_ref(), key).await?, self.place_of(page.before.as_ref(), key).await?);
+    async fn read_page(
+        &self,
+        key: &InstanceKey,
+        page: &ChatPage,
+    ) -> Result<Conversation, ServiceError> {
+        let (after, before) = (
+            self.place_of(page.after.as_ref(), key).await?,
+            self.place_of(page.before.as_ref(), key).await?,
+        );
         let end = if after.is_some() { ChatEnd::Oldest } else { ChatEnd::Newest };
-        let filter = MessageFilter { after, before, end, ..visible(key, page.limit.saturating_add(1)) };
+        let filter =
+            MessageFilter { after, before, end, ..visible(key, page.limit.saturating_add(1)) };
         let mut messages = self.store.messages(&filter).await?;
         let surplus = messages.len().saturating_sub(page.limit);
         let next = match end {
@@ -241,7 +270,11 @@ impl Service {
         Ok(Conversation { messages, next })
     }
 
-    async fn place_of(&self, id: Option<&MessageId>, key: &InstanceKey) -> Result<Option<i64>, ServiceError> {
+    async fn place_of(
+        &self,
+        id: Option<&MessageId>,
+        key: &InstanceKey,
+    ) -> Result<Option<i64>, ServiceError> {
         let Some(id) = id else { return Ok(None) };
         let message = self.store.message(id).await?.filter(|message| is_of(message, key));
         Ok(Some(message.ok_or_else(|| Refusal::MessageNotFound { message: id.clone() })?.seq))
@@ -256,14 +289,20 @@ impl Service {
         let Some(id) = id else { return Ok(None) };
         match self.store.message(id).await? {
             None => Ok(None),
-            Some(said) if is_of(&said, key) && said.sender == Sender::User && said.content == content => Ok(Some(said)),
+            Some(said)
+                if is_of(&said, key) && said.sender == Sender::User && said.content == content =>
+            {
+                Ok(Some(said))
+            }
             Some(_) => Err(Refusal::AlreadyExists(format!("message {id}")).into()),
         }
     }
 
     /// What a decision relies on that looked at the open launch of a chat, or saw that there is none.
     async fn hold_still(&self, facts: &PairFacts) -> Result<Expect, ServiceError> {
-        let Some(open) = &facts.open else { return Ok(Expect::NoOpenLaunch(facts.key.clone())) };
+        let Some(open) = &facts.open else {
+            return Ok(Expect::NoOpenLaunch(facts.key.clone()));
+        };
         let launch = self.store.launch(&open.id).await?.filter(|launch| launch.state == open.state);
         // Changed between two looks: a revision that no launch has, so that both are taken anew.
         Ok(Expect::LaunchAt(open.id.clone(), launch.map_or(-1, |launch| launch.revision)))
@@ -328,7 +367,9 @@ fn check_may_chat(facts: &PairFacts) -> Result<(), Refusal> {
     match (&facts.agent, &facts.project) {
         (None, _) => Err(Refusal::AgentNotFound { agent: agent.clone() }),
         (_, None) => Err(Refusal::ProjectNotFound { project: project.clone() }),
-        _ if !facts.is_assigned => Err(Refusal::NotAssigned { agent: agent.clone(), project: project.clone() }),
+        _ if !facts.is_assigned => {
+            Err(Refusal::NotAssigned { agent: agent.clone(), project: project.clone() })
+        }
         (Some((AgentStatus::Active, _)), Some((ProjectStatus::Active, _))) => Ok(()),
         _ => Err(Refusal::Inactive),
     }

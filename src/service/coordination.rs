@@ -133,8 +133,16 @@ impl Service {
     ///
     /// # Errors
     /// `LaunchNotFound`, `NotYourLaunch`.
-    pub async fn launch_of(&self, coordinator: Option<&CoordinatorId>, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self.store.launch(id).await?.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
+    pub async fn launch_of(
+        &self,
+        coordinator: Option<&CoordinatorId>,
+        id: &LaunchId,
+    ) -> Result<Launch, ServiceError> {
+        let launch = self
+            .store
+            .launch(id)
+            .await?
+            .ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
         if launch.is_reported_by(coordinator) {
             Ok(launch)
         } else {
@@ -143,7 +151,11 @@ impl Service {
     }
 
     /// Takes what a coordinator says of a process, in its order and in one commit; old news and unknown launches change nothing.
-    pub async fn report_process(&self, id: &LaunchId, reports: &[ProcessReport]) -> Result<(), ServiceError> {
+    pub async fn report_process(
+        &self,
+        id: &LaunchId,
+        reports: &[ProcessReport],
+    ) -> Result<(), ServiceError> {
         let event = |report: &ProcessReport| match report {
             // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
             ProcessReport::Started { pid, at, .. } => {
@@ -152,9 +164,9 @@ impl Service {
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
                 let end = match end {
-                    ProcessEnd::StartFailed(reason) => {
-                        ProcessEnd::StartFailed(self.redacted(&limits::REASON.cut(reason)).into_owned())
-                    }
+                    ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(
+                        self.redacted(&limits::REASON.cut(reason)).into_owned(),
+                    ),
                     other => other.clone(),
                 };
                 LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
@@ -185,7 +197,10 @@ impl Service {
         let tail = Redactor::default().redact(tail.as_bytes());
         let tail = self.redacted(&String::from_utf8_lossy(&tail)).into_owned();
         let change = Change::OutputTail(id.clone(), tail);
-        self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ())) }).await
+        self.transact(|| async {
+            Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ()))
+        })
+        .await
     }
 
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
@@ -204,7 +219,11 @@ impl Service {
     }
 
     /// Lets happen to a launch what is to end it.
-    pub(super) async fn want_end(&self, id: &LaunchId, event: LaunchEvent) -> Result<(), ServiceError> {
+    pub(super) async fn want_end(
+        &self,
+        id: &LaunchId,
+        event: LaunchEvent,
+    ) -> Result<(), ServiceError> {
         let ended = self.happen(id, &[event]).await?;
         crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
@@ -214,11 +233,19 @@ impl Service {
     }
 
     /// Lets `events` happen to a launch; the launch, if they ended it.
-    pub(super) async fn happen(&self, id: &LaunchId, events: &[LaunchEvent]) -> Result<Option<Launch>, ServiceError> {
+    pub(super) async fn happen(
+        &self,
+        id: &LaunchId,
+        events: &[LaunchEvent],
+    ) -> Result<Option<Launch>, ServiceError> {
         let (ended, started_after) = self
             .transact(|| async move {
-                let Some(before) = self.store.launch(id).await? else { return Ok((Commit::default(), (None, None))) };
-                let Some(after) = self.after(&before, events) else { return Ok((Commit::default(), (None, None))) };
+                let Some(before) = self.store.launch(id).await? else {
+                    return Ok((Commit::default(), (None, None)));
+                };
+                let Some(after) = self.after(&before, events) else {
+                    return Ok((Commit::default(), (None, None)));
+                };
                 let started_after = events.iter().find_map(|event| match event {
                     LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
                         Some(at.since(before.claimed_at))
@@ -282,7 +309,9 @@ impl Service {
                     // One that goes on all the same may wait for news: it asks again, and hears of this.
                     self.waiting.coordinators.wake();
                 }
-                Heard::Superseded => return Err(Refusal::Superseded { coordinator: coordinator.clone() }),
+                Heard::Superseded => {
+                    return Err(Refusal::Superseded { coordinator: coordinator.clone() });
+                }
             }
         }
         self.coordinators.heard_from(coordinator, self.now());
@@ -301,7 +330,9 @@ fn millis(duration: Duration) -> Option<u64> {
 
 /// The one line that tells how a launch ended, and its count.
 pub(super) fn log_end(launch: &Launch) {
-    let LaunchState::Ended { outcome, at } = &launch.state else { return };
+    let LaunchState::Ended { outcome, at } = &launch.state else {
+        return;
+    };
     counters::ENDS.add(outcome.as_str());
     let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
     let failure = launch.activity.failure.map(|failure| failure.class.as_str());

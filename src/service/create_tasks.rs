@@ -49,7 +49,11 @@ impl Service {
     /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is given twice or leads nowhere; the refusals of [`limits`]
     /// and of [`change`], for an assignee `AgentNotFound` and `NotAssigned`, and `TooManyTasks` and `TooManySubtasks`. Where a draft
     /// has a local id, [`Refusal::InBatch`] says which it is.
-    pub async fn create_tasks(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
+    pub async fn create_tasks(
+        &self,
+        caller: &Caller,
+        drafts: &[Draft],
+    ) -> Result<Created, ServiceError> {
         let key = &caller.session.key;
         let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
         let batch = Batch::new(drafts, &ids)?;
@@ -60,16 +64,23 @@ impl Service {
                 let mut tasks = Vec::with_capacity(drafts.len());
                 for (draft, id) in drafts.iter().zip(&ids) {
                     let is_for_now = batch.is_part_of_what_there_is(draft);
-                    let assignee = draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone()));
+                    let assignee =
+                        draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone()));
                     let new = NewTask {
                         id: None,
                         project: key.project.clone(),
                         title: self.redacted(&draft.title).into_owned(),
-                        description: self.redacted(&limits::cleaned(&draft.description)).into_owned(),
+                        description: self
+                            .redacted(&limits::cleaned(&draft.description))
+                            .into_owned(),
                         status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
                         priority: draft.priority,
                         assignee,
-                        parent: draft.parent.as_deref().map(|name| batch.resolve(draft, name)).transpose()?,
+                        parent: draft
+                            .parent
+                            .as_deref()
+                            .map(|name| batch.resolve(draft, name))
+                            .transpose()?,
                         dependencies: draft
                             .dependencies
                             .iter()
@@ -79,7 +90,10 @@ impl Service {
                     self.check_assignable(new.assignee.as_ref(), &key.project)
                         .await
                         .map_err(|error| batch.told_of(draft, error))?;
-                    tasks.push(self.new_task(id.clone(), &new).map_err(|refusal| batch.refusal_of(draft, refusal))?);
+                    tasks.push(
+                        self.new_task(id.clone(), &new)
+                            .map_err(|refusal| batch.refusal_of(draft, refusal))?,
+                    );
                 }
                 let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();
                 let graph = self.graph_around(&wishes).await?;
@@ -143,11 +157,15 @@ impl<'a> Batch<'a> {
     fn new(drafts: &'a [Draft], ids: &'a [TaskId]) -> Result<Self, Refusal> {
         if drafts.is_empty() || drafts.len() > MAX_BATCH {
             let n_drafts = drafts.len();
-            return Err(Refusal::Invalid(format!("a batch has 1 to {MAX_BATCH} tasks, not {n_drafts}")));
+            return Err(Refusal::Invalid(format!(
+                "a batch has 1 to {MAX_BATCH} tasks, not {n_drafts}"
+            )));
         }
         let mut named = BTreeMap::new();
         for (draft, id) in drafts.iter().zip(ids) {
-            let Some(name) = draft.local_id.as_deref() else { continue };
+            let Some(name) = draft.local_id.as_deref() else {
+                continue;
+            };
             limits::LOCAL_ID.take(name)?;
             if name.trim().is_empty() {
                 return Err(Refusal::Invalid("a local_id must not be empty".to_owned()));
@@ -165,7 +183,8 @@ impl<'a> Batch<'a> {
         }
         name.parse().map_err(|_| {
             let name = excerpt(name, 80);
-            let problem = format!("`{name}` is neither a local_id of the batch nor the id of a task");
+            let problem =
+                format!("`{name}` is neither a local_id of the batch nor the id of a task");
             self.refusal_of(draft, Refusal::Invalid(problem))
         })
     }
@@ -184,9 +203,12 @@ impl<'a> Batch<'a> {
 
     /// A refusal in the words of who asked: the ids of what isn't made mean nothing to it.
     fn refusal_of(&self, draft: &Draft, refusal: Refusal) -> Refusal {
-        let Some(local_id) = draft.local_id.clone() else { return refusal };
+        let Some(local_id) = draft.local_id.clone() else {
+            return refusal;
+        };
         let names = self.named.iter();
-        let problem = names.fold(refusal.to_string(), |text, (name, (_, id))| text.replace(id.as_str(), name));
+        let problem = names
+            .fold(refusal.to_string(), |text, (name, (_, id))| text.replace(id.as_str(), name));
         Refusal::InBatch { local_id, problem, refusal: Box::new(refusal) }
     }
 

@@ -91,7 +91,10 @@ impl Service {
                 loop {
                     let events = self.store.events(after, PAGE).await?;
                     let is_ours = |launch_id: Option<&LaunchId>| launch_id == Some(&launch.id);
-                    n_stored += events.iter().filter(|e| e.kind == TASK_CREATED && is_ours(e.launch.as_ref())).count();
+                    n_stored += events
+                        .iter()
+                        .filter(|e| e.kind == TASK_CREATED && is_ours(e.launch.as_ref()))
+                        .count();
                     match events.last() {
                         Some(last) if events.len() == PAGE => after = last.seq,
                         _ => return Ok(n_stored),
@@ -99,11 +102,15 @@ impl Service {
                 }
             }
             Creation::Message => {
-                let chat = Assignment { project: launch.key.project.clone(), agent: launch.key.agent.clone() };
+                let chat = Assignment {
+                    project: launch.key.project.clone(),
+                    agent: launch.key.agent.clone(),
+                };
                 let mut after = self.store.last_message_before(&chat, launch.claimed_at).await?;
                 loop {
                     let (sender, from) = (Some(Sender::Agent), Some(after));
-                    let filter = MessageFilter { sender, after: from, ..visible(&launch.key, PAGE) };
+                    let filter =
+                        MessageFilter { sender, after: from, ..visible(&launch.key, PAGE) };
                     let messages = self.store.messages(&filter).await?;
                     n_stored += messages.len();
                     match messages.last() {
@@ -116,7 +123,12 @@ impl Service {
     }
 }
 
-fn check(limits: &CreationLimits, creation: Creation, n_created: usize, n_new: usize) -> Result<(), Refusal> {
+fn check(
+    limits: &CreationLimits,
+    creation: Creation,
+    n_created: usize,
+    n_new: usize,
+) -> Result<(), Refusal> {
     match creation {
         Creation::Task => limits.check_tasks(n_created, n_new),
         Creation::Message => limits.check_messages(n_created),

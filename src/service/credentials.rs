@@ -54,7 +54,10 @@ impl Service {
         let name = limits::NAME.take(name)?;
         let made = self.new_credential(kind, &name, role, expires_at);
         let changes = vec![Change::Credential(made.credential.clone())];
-        self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ())) }).await?;
+        self.transact(|| async {
+            Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ()))
+        })
+        .await?;
         Ok(made)
     }
 
@@ -87,7 +90,8 @@ impl Service {
     /// `LinkNotValid`.
     pub async fn look_at_link(&self, link: &Secret) -> Result<Credential, ServiceError> {
         let found = self.store.credential_by_secret(&link.token_hash()).await?;
-        let fault = found.as_ref().map_or(Some(LinkFault::Unknown), |link| link.link_fault(self.now()));
+        let fault =
+            found.as_ref().map_or(Some(LinkFault::Unknown), |link| link.link_fault(self.now()));
         match (found, fault) {
             (Some(link), None) => Ok(link),
             (_, fault) => Err(Refusal::LinkNotValid(fault.unwrap_or(LinkFault::Unknown)).into()),
@@ -102,9 +106,15 @@ impl Service {
         self.transact(|| async move {
             let link = self.look_at_link(link).await?;
             let now = self.now();
-            let made = self.new_credential(CredentialKind::Cookie, &link.name, link.role, Some(now + COOKIE_LIFE));
+            let made = self.new_credential(
+                CredentialKind::Cookie,
+                &link.name,
+                link.role,
+                Some(now + COOKIE_LIFE),
+            );
             let used = Credential { revoked_at: Some(now), last_used_at: Some(now), ..link };
-            let changes = vec![Change::Credential(used), Change::Credential(made.credential.clone())];
+            let changes =
+                vec![Change::Credential(used), Change::Credential(made.credential.clone())];
             Ok((Commit { expect: Vec::new(), changes }, made))
         })
         .await
@@ -119,10 +129,16 @@ impl Service {
     ) -> Result<Option<Credential>, ServiceError> {
         let now = self.now();
         let found = self.store.credential_by_secret(&secret.token_hash()).await?;
-        let Some(credential) = found.filter(|found| found.kind == kind && found.is_good(now)) else { return Ok(None) };
+        let Some(credential) = found.filter(|found| found.kind == kind && found.is_good(now))
+        else {
+            return Ok(None);
+        };
         if credential.is_new_use(now) {
             let used = Credential { last_used_at: Some(now), ..credential.clone() };
-            match self.commit(Commit { expect: Vec::new(), changes: vec![Change::Credential(used)] }).await {
+            match self
+                .commit(Commit { expect: Vec::new(), changes: vec![Change::Credential(used)] })
+                .await
+            {
                 // Another request of the same bearer has written it, or it was revoked just now: the next request will see.
                 Ok(()) | Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
                 // Who can be let in is let in, also where nothing can be written.
@@ -161,9 +177,14 @@ impl Service {
     pub async fn revoke_credential(&self, id: &CredentialId) -> Result<Credential, ServiceError> {
         self.transact(|| async move {
             let found = self.store.credential(id).await?;
-            let before = found.ok_or_else(|| Refusal::CredentialNotFound { credential: id.clone() })?;
-            let after = Credential { revoked_at: Some(before.revoked_at.unwrap_or(self.now())), ..before.clone() };
-            let changes = if after == before { Vec::new() } else { vec![Change::Credential(after.clone())] };
+            let before =
+                found.ok_or_else(|| Refusal::CredentialNotFound { credential: id.clone() })?;
+            let after = Credential {
+                revoked_at: Some(before.revoked_at.unwrap_or(self.now())),
+                ..before.clone()
+            };
+            let changes =
+                if after == before { Vec::new() } else { vec![Change::Credential(after.clone())] };
             Ok((Commit { expect: Vec::new(), changes }, after))
         })
         .await
@@ -174,7 +195,11 @@ impl Service {
         let now = self.now();
         let all = self.store.credentials().await?;
         let old = all.into_iter().filter(|credential| credential.is_forgettable(now));
-        let changes: Vec<Change> = old.map(|credential| Change::ForgetCredential(credential.id)).collect();
-        self.transact(|| async { Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ())) }).await
+        let changes: Vec<Change> =
+            old.map(|credential| Change::ForgetCredential(credential.id)).collect();
+        self.transact(|| async {
+            Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ()))
+        })
+        .await
     }
 }

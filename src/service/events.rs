@@ -86,8 +86,10 @@ impl Service {
 
     /// Hands out what happens, as long as it is polled. Cancel-safe: who follows reads what is missing.
     pub async fn hand_out_events(&self) -> Infallible {
-        let (mut commits, mut reports) = (self.waiting.events.listen(), self.waiting.reports.listen());
-        let (mut last, mut again_at, mut status_from, mut status_at) = (None, None, Instant::now(), None);
+        let (mut commits, mut reports) =
+            (self.waiting.events.listen(), self.waiting.reports.listen());
+        let (mut last, mut again_at, mut status_from, mut status_at) =
+            (None, None, Instant::now(), None);
         loop {
             let news = async {
                 tokio::select! {
@@ -129,7 +131,9 @@ impl Service {
         };
         loop {
             let events = self.store.events(after, MAX_BATCH).await?;
-            let Some(newest) = events.last().map(|event| event.seq) else { return Ok(Some(after)) };
+            let Some(newest) = events.last().map(|event| event.seq) else {
+                return Ok(Some(after));
+            };
             let is_all = events.len() < MAX_BATCH;
             let _ = self.newsroom.0.send(Handed::Events { after, events: events.into() });
             after = newest;
@@ -163,9 +167,15 @@ impl Follower {
                 Ok(Handed::Events { after, .. }) if after > self.after => self.is_behind = true,
                 Ok(Handed::Events { events, .. }) => {
                     let n_seen = events.partition_point(|event| event.seq <= self.after);
-                    let Some(last) = events[n_seen..].last() else { continue };
+                    let Some(last) = events[n_seen..].last() else {
+                        continue;
+                    };
                     self.after = last.seq;
-                    return Ok(News::Events(if n_seen == 0 { events } else { events[n_seen..].into() }));
+                    return Ok(News::Events(if n_seen == 0 {
+                        events
+                    } else {
+                        events[n_seen..].into()
+                    }));
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => self.is_behind = true,
                 // The service has the sender, and this has the service.
@@ -182,7 +192,9 @@ impl Follower {
             return Ok(Some(News::Lost { newest: span.newest }));
         }
         let events = self.service.store.events(self.after, MAX_BATCH).await?;
-        let Some(last) = events.last() else { return Ok(None) };
+        let Some(last) = events.last() else {
+            return Ok(None);
+        };
         self.after = last.seq;
         Ok(Some(News::Events(events.into())))
     }

@@ -11,9 +11,14 @@ impl Service {
     /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
     /// processes share counts for each of them.
     pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
-        let Ok(open) = self.store.open_launches().await else { return BTreeMap::new() };
+        let Ok(open) = self.store.open_launches().await else {
+            return BTreeMap::new();
+        };
         let here = open.into_iter().filter(|launch| {
-            launch.coordinator.as_ref().is_some_and(|coordinator| self.coordinators.is_here(coordinator))
+            launch
+                .coordinator
+                .as_ref()
+                .is_some_and(|coordinator| self.coordinators.is_here(coordinator))
         });
         let roots: Vec<_> = here.filter_map(|launch| Some((launch.id, launch.pid?))).collect();
         if roots.is_empty() {
@@ -24,7 +29,9 @@ impl Service {
 }
 
 fn memory_of_trees(roots: Vec<(LaunchId, i32)>) -> BTreeMap<LaunchId, u64> {
-    let Ok(all) = processes::list() else { return BTreeMap::new() };
+    let Ok(all) = processes::list() else {
+        return BTreeMap::new();
+    };
     let of_tree = |root| {
         let below = processes::descendants(&all, root).into_iter().map(|process| process.pid);
         std::iter::once(root).chain(below).filter_map(processes::resident_memory).sum()

@@ -103,7 +103,8 @@ impl Service {
 
     /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
     pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
-        let before = std::mem::replace(&mut *self.forges.pause_file(), pause_file.map(Path::to_owned));
+        let before =
+            std::mem::replace(&mut *self.forges.pause_file(), pause_file.map(Path::to_owned));
         let is_news = before.is_some() != pause_file.is_some();
         if is_news {
             self.waiting.coordinators.wake();

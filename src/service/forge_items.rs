@@ -13,7 +13,9 @@ use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, Setback, StopC
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
-use crate::domain::{Execution, InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp};
+use crate::domain::{
+    Execution, InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp,
+};
 use crate::nudge::Wakeups;
 use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
 
@@ -54,12 +56,18 @@ impl Service {
     }
 
     /// The item that a task was made of.
-    pub async fn forge_item_of_task(&self, task: &TaskId) -> Result<Option<ForgeItem>, ServiceError> {
+    pub async fn forge_item_of_task(
+        &self,
+        task: &TaskId,
+    ) -> Result<Option<ForgeItem>, ServiceError> {
         Ok(self.store.forge_item_of_task(task).await?)
     }
 
     /// The work of agents on an item, the newest first.
-    pub async fn executions_of_item(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
+    pub async fn executions_of_item(
+        &self,
+        item: &ForgeItem,
+    ) -> Result<Vec<Execution>, ServiceError> {
         Ok(self.store.executions_of_task(&item.task).await?)
     }
 
@@ -80,7 +88,14 @@ impl Service {
             let item = ForgeItem {
                 title: new.title.clone(),
                 url: new.url.clone(),
-                ..ForgeItem::new(id.clone(), task.clone(), new.key.clone(), agent, project, self.now())
+                ..ForgeItem::new(
+                    id.clone(),
+                    task.clone(),
+                    new.key.clone(),
+                    agent,
+                    project,
+                    self.now(),
+                )
             };
             let expect = vec![Expect::NoOpenItem(new.key.clone())];
             Ok((Commit { expect, changes: self.item_changes(None, item.clone()) }, Some(item)))
@@ -89,10 +104,16 @@ impl Service {
     }
 
     /// Notes that claims up to this comment are of former work.
-    pub async fn look_at_item(&self, id: &ItemId, last_comment: u64) -> Result<Option<ForgeItem>, ServiceError> {
+    pub async fn look_at_item(
+        &self,
+        id: &ItemId,
+        last_comment: u64,
+    ) -> Result<Option<ForgeItem>, ServiceError> {
         self.change_item(id, |item, _| {
-            matches!(item.state, ItemState::Claiming { after_comment: None })
-                .then(|| ForgeItem { state: ItemState::Claiming { after_comment: Some(last_comment) }, ..item.clone() })
+            matches!(item.state, ItemState::Claiming { after_comment: None }).then(|| ForgeItem {
+                state: ItemState::Claiming { after_comment: Some(last_comment) },
+                ..item.clone()
+            })
         })
         .await
     }
@@ -101,9 +122,16 @@ impl Service {
     ///
     /// # Errors
     /// Those of a task that a person makes.
-    pub async fn win_item(&self, id: &ItemId, title: &str, description: &str) -> Result<(), ServiceError> {
+    pub async fn win_item(
+        &self,
+        id: &ItemId,
+        title: &str,
+        description: &str,
+    ) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.claiming(id).await? else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.claiming(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
             let new = NewTask {
                 id: Some(item.task.clone()),
                 project: item.project.clone(),
@@ -118,7 +146,8 @@ impl Service {
             self.project(&new.project).await?;
             self.check_assignable(new.assignee.as_ref(), &new.project).await?;
             let task = self.new_task(item.task.clone(), &new)?;
-            let TaskChange { task, expect, mut changes } = self.change_task(None, &task, Actor::Person).await?;
+            let TaskChange { task, expect, mut changes } =
+                self.change_task(None, &task, Actor::Person).await?;
             changes.extend(self.release_for(&task).await?);
             changes.extend(self.item_changes(Some(&item), settle::won(&item)));
             Ok((Commit { expect, changes }, ()))
@@ -129,8 +158,16 @@ impl Service {
     /// Leaves an item to whoever was first.
     pub async fn lose_item(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.claiming(id).await? else { return Ok((Commit::default(), ())) };
-            Ok((Commit { expect: Vec::new(), changes: self.item_changes(Some(&item), settle::lost(&item)) }, ()))
+            let Some(item) = self.claiming(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
+            Ok((
+                Commit {
+                    expect: Vec::new(),
+                    changes: self.item_changes(Some(&item), settle::lost(&item)),
+                },
+                (),
+            ))
         })
         .await
     }
@@ -139,10 +176,19 @@ impl Service {
     /// agent is gone ([`Service::settle_forge_items`]).
     pub async fn stop_item(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
-            let Some(after) = settle::stopping(&item, cause, self.now()) else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
+            let Some(after) = settle::stopping(&item, cause, self.now()) else {
+                return Ok((Commit::default(), ()));
+            };
             // It is finished, and will be told as that.
-            if self.store.task(&item.task).await?.is_some_and(|task| task.status == TaskStatus::Done) {
+            if self
+                .store
+                .task(&item.task)
+                .await?
+                .is_some_and(|task| task.status == TaskStatus::Done)
+            {
                 return Ok((Commit::default(), ()));
             }
             self.end_work_on(&item, after, cause).await
@@ -153,10 +199,20 @@ impl Service {
     /// Pauses the work on an item: its task is blocked, and its agent told so.
     pub async fn pause_item(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
-            let Some(after) = settle::pausing(&item) else { return Ok((Commit::default(), ())) };
-            let task = self.store.task(&item.task).await?.filter(|task| task.status == TaskStatus::InProgress);
-            let Some(task) = task else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
+            let Some(after) = settle::pausing(&item) else {
+                return Ok((Commit::default(), ()));
+            };
+            let task = self
+                .store
+                .task(&item.task)
+                .await?
+                .filter(|task| task.status == TaskStatus::InProgress);
+            let Some(task) = task else {
+                return Ok((Commit::default(), ()));
+            };
             let reason = Some(settle::PAUSE_REASON);
             let moved = self.move_task(&task, TaskStatus::Blocked, reason, Actor::Person).await?;
             let (mut expect, mut changes) = (moved.expect, moved.changes);
@@ -176,9 +232,13 @@ impl Service {
     /// Goes on with a paused item, or stops it, by what the forge says of it now.
     pub async fn resume_item(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
             let resumed = settle::resumed(&item, judged, self.forge_texts(), self.now());
-            let Some(after) = resumed else { return Ok((Commit::default(), ())) };
+            let Some(after) = resumed else {
+                return Ok((Commit::default(), ()));
+            };
             match judged {
                 Eligibility::Not(cause) => self.end_work_on(&item, after, cause).await,
                 Eligibility::Eligible => self.begin_again(&item, after).await,
@@ -190,7 +250,9 @@ impl Service {
     /// Ends what was paused for too long.
     pub async fn expire_item(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
             if !matches!(item.state, ItemState::Paused { .. }) {
                 return Ok((Commit::default(), ()));
             }
@@ -205,7 +267,9 @@ impl Service {
     /// Tries again what was put aside: somebody asks for it at the forge.
     pub async fn retry_item(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), ())) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), ()));
+            };
             self.begin_again(&item, item.clone()).await
         })
         .await
@@ -214,14 +278,20 @@ impl Service {
     /// Notes whether the forge knows the item. Answers whether it didn't before either.
     pub async fn note_missing(&self, id: &ItemId, is_missing: bool) -> Result<bool, ServiceError> {
         let before = self.store.forge_item(id).await?.is_some_and(|item| item.is_missing);
-        let noted =
-            |item: &ForgeItem, _| (item.is_missing != is_missing).then(|| ForgeItem { is_missing, ..item.clone() });
+        let noted = |item: &ForgeItem, _| {
+            (item.is_missing != is_missing).then(|| ForgeItem { is_missing, ..item.clone() })
+        };
         self.change_item(id, noted).await?;
         Ok(before)
     }
 
     /// Notes that the first thing that was owed is done, or given up with this reason.
-    pub async fn owed_is_done(&self, id: &ItemId, owed: &Owed, given_up: Option<&str>) -> Result<(), ServiceError> {
+    pub async fn owed_is_done(
+        &self,
+        id: &ItemId,
+        owed: &Owed,
+        given_up: Option<&str>,
+    ) -> Result<(), ServiceError> {
         let is_done = |item: &ForgeItem, now| {
             let is_first = item.owed.first() == Some(owed);
             is_first.then(|| item.clone().done(given_up.map(str::to_owned), now))
@@ -251,8 +321,12 @@ impl Service {
     ) -> Result<Option<ForgeItem>, ServiceError> {
         let change = &change;
         self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else { return Ok((Commit::default(), None)) };
-            let Some(after) = change(&item, self.now()) else { return Ok((Commit::default(), Some(item))) };
+            let Some(item) = self.open_item(id).await? else {
+                return Ok((Commit::default(), None));
+            };
+            let Some(after) = change(&item, self.now()) else {
+                return Ok((Commit::default(), Some(item)));
+            };
             let changes = self.item_changes(Some(&item), after.clone());
             Ok((Commit { expect: Vec::new(), changes }, Some(after)))
         })
@@ -279,7 +353,8 @@ impl Service {
             Some(reason) => self.stop_all(&self.launches_on(item).await?, reason).await?,
             None => Commit::default(),
         };
-        if let Some(task) = self.store.task(&item.task).await?.filter(|task| task.status.is_open()) {
+        if let Some(task) = self.store.task(&item.task).await?.filter(|task| task.status.is_open())
+        {
             let moved = self.move_task(&task, TaskStatus::Cancelled, None, Actor::Person).await?;
             expect.extend(moved.expect);
             changes.extend(moved.changes);
@@ -289,7 +364,11 @@ impl Service {
         Ok((Commit { expect, changes }, ()))
     }
 
-    async fn stop_all(&self, launches: &[Launch], reason: StopReason) -> Result<Commit, StoreError> {
+    async fn stop_all(
+        &self,
+        launches: &[Launch],
+        reason: StopReason,
+    ) -> Result<Commit, StoreError> {
         let (mut all, now) = (Commit::default(), self.now());
         let event = LaunchEvent::StopWanted { reason, at: now, patience: Duration::ZERO };
         for launch in launches {
@@ -300,7 +379,11 @@ impl Service {
         Ok(all)
     }
 
-    async fn begin_again(&self, item: &ForgeItem, after: ForgeItem) -> Result<(Commit, ()), ServiceError> {
+    async fn begin_again(
+        &self,
+        item: &ForgeItem,
+        after: ForgeItem,
+    ) -> Result<(Commit, ()), ServiceError> {
         let (mut expect, mut changes) = (Vec::new(), Vec::new());
         if let Some(task) = self.store.task(&item.task).await? {
             let TaskChange { task, expect: seen, changes: moved } =
@@ -384,7 +467,8 @@ pub(super) fn changed_items(changes: &[Change]) -> Vec<ForgeItem> {
 }
 
 pub(super) fn log_item(item: &ForgeItem) {
-    let (host, state, reason) = (&item.key.host, item.state.as_str(), item.state.cause().map(tracing::field::display));
+    let (host, state, reason) =
+        (&item.key.host, item.state.as_str(), item.state.cause().map(tracing::field::display));
     tracing::info!(
         item = %item.key, host, state, reason, item_id = %item.id, task_id = %item.task, agent_id = %item.agent,
         project_id = %item.project, "forge item"

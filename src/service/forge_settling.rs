@@ -39,7 +39,9 @@ impl Service {
                 } else {
                     let mut items = Vec::new();
                     for task in &changed.tasks {
-                        items.extend(self.store.forge_item_of_task(task).await?.filter(ForgeItem::is_open));
+                        items.extend(
+                            self.store.forge_item_of_task(task).await?.filter(ForgeItem::is_open),
+                        );
                     }
                     if changed.has_launches {
                         for id in &waiting {
@@ -83,8 +85,11 @@ impl Service {
         let is_alive = !self.launches_on(&item).await?.is_empty();
         let last = self.store.executions_of_task(&item.task).await?.into_iter().next();
         let work = Work { task: task.as_ref(), is_alive, last: last.as_ref() };
-        let Some(after) = settle(&item, work, self.forge_texts(), self.now()) else { return Ok(is_alive) };
-        let expect = vec![Expect::TaskAt(item.task.clone(), task.as_ref().map_or(0, |task| task.revision))];
+        let Some(after) = settle(&item, work, self.forge_texts(), self.now()) else {
+            return Ok(is_alive);
+        };
+        let expect =
+            vec![Expect::TaskAt(item.task.clone(), task.as_ref().map_or(0, |task| task.revision))];
         let waits = is_alive && !matches!(after.state, ItemState::Ended(_));
         match self.commit(Commit { expect, changes: self.item_changes(Some(&item), after) }).await {
             Ok(()) => {

@@ -10,7 +10,10 @@ use super::{Service, ServiceError};
 
 impl Service {
     /// The newest first.
-    pub async fn sessions(&self, filter: &HistoryFilter<SessionId>) -> Result<Vec<Session>, ServiceError> {
+    pub async fn sessions(
+        &self,
+        filter: &HistoryFilter<SessionId>,
+    ) -> Result<Vec<Session>, ServiceError> {
         let sessions = self.store.sessions(filter).await?.into_iter();
         Ok(sessions.map(|session| self.shown_session(session)).collect())
     }
@@ -42,13 +45,19 @@ impl Service {
     }
 
     /// The newest first, with what is known of those that go on.
-    pub async fn executions(&self, filter: &HistoryFilter<ExecutionId>) -> Result<Vec<Execution>, ServiceError> {
+    pub async fn executions(
+        &self,
+        filter: &HistoryFilter<ExecutionId>,
+    ) -> Result<Vec<Execution>, ServiceError> {
         let executions = self.store.executions(filter).await?.into_iter();
         Ok(executions.map(|execution| self.execution_with_activity(execution)).collect())
     }
 
     /// The newest first.
-    pub async fn notices(&self, filter: &HistoryFilter<NoticeId>) -> Result<Vec<Notice>, ServiceError> {
+    pub async fn notices(
+        &self,
+        filter: &HistoryFilter<NoticeId>,
+    ) -> Result<Vec<Notice>, ServiceError> {
         Ok(self.store.notices(filter).await?)
     }
 
@@ -56,7 +65,12 @@ impl Service {
     ///
     /// # Errors
     /// `TaskNotFound`.
-    pub async fn task_history(&self, id: &TaskId, after: i64, limit: usize) -> Result<Vec<Event>, ServiceError> {
+    pub async fn task_history(
+        &self,
+        id: &TaskId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Event>, ServiceError> {
         if self.store.task(id).await?.is_none() {
             return Err(Refusal::TaskNotFound { task: id.clone() }.into());
         }

@@ -39,7 +39,12 @@ impl Service {
     }
 
     /// What makes of `before` what it is to be.
-    pub(super) async fn commit_to(&self, before: &Launch, after: Launch, now: Timestamp) -> Result<Commit, StoreError> {
+    pub(super) async fn commit_to(
+        &self,
+        before: &Launch,
+        after: Launch,
+        now: Timestamp,
+    ) -> Result<Commit, StoreError> {
         let Commit { mut expect, mut changes } = Commit::default();
         if after == *before {
             return Ok(Commit { expect, changes });
@@ -47,10 +52,14 @@ impl Service {
         let had_process = !matches!(before.state, LaunchState::Ending | LaunchState::Ended { .. });
         // Before anybody came in there is no session, and no work.
         let has_come_in = after.authenticated_at.is_some();
-        if had_process && has_come_in && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. }) {
+        if had_process
+            && has_come_in
+            && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. })
+        {
             for session in self.store.sessions_of(&after.id).await? {
                 if session.ended.is_none() {
-                    changes.push(Change::Session(session.end(SessionEndReason::ProcessExited, now)));
+                    changes
+                        .push(Change::Session(session.end(SessionEndReason::ProcessExited, now)));
                 }
             }
         }
@@ -59,11 +68,16 @@ impl Service {
         if let LaunchState::Ended { outcome, at } = &after.state {
             changes.extend(self.settle_notices(before).await?);
             after.n_notices = 0;
-            let executions = if has_come_in { self.store.executions_of_launch(&after.id).await? } else { Vec::new() };
+            let executions = if has_come_in {
+                self.store.executions_of_launch(&after.id).await?
+            } else {
+                Vec::new()
+            };
             for mut execution in executions {
                 execution.ended_at = execution.ended_at.or(Some(*at));
                 execution.outcome = Some(outcome.clone());
-                (execution.usage, execution.failure) = (after.activity.usage, after.activity.failure);
+                (execution.usage, execution.failure) =
+                    (after.activity.usage, after.activity.failure);
                 changes.push(Change::Execution(execution));
             }
             let record = self.store.pair(&after.key).await?.answered(read_up_to.unwrap_or(0));
@@ -71,12 +85,18 @@ impl Service {
             let limit = self.settings().start_limit;
             let record = match after.key.purpose {
                 Purpose::Task => {
-                    let leaves_work =
-                        after.task.is_some() || self.store.pair_facts(&after.key).await?.waiting_since.is_some();
-                    record.after_end(after.verdict(outcome, leaves_work), after.claimed_at, *at, limit)
+                    let leaves_work = after.task.is_some()
+                        || self.store.pair_facts(&after.key).await?.waiting_since.is_some();
+                    record.after_end(
+                        after.verdict(outcome, leaves_work),
+                        after.claimed_at,
+                        *at,
+                        limit,
+                    )
                 }
                 Purpose::Chat => {
-                    let (record, seen) = self.chat_record_after(record, &after, outcome, *at).await?;
+                    let (record, seen) =
+                        self.chat_record_after(record, &after, outcome, *at).await?;
                     expect.push(seen);
                     record
                 }

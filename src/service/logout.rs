@@ -26,12 +26,17 @@ impl Service {
             };
             let settled = self.settle_notices(&launch).await?;
             let launch = Launch { n_notices: 0, ..launch };
-            let Commit { expect: of_launch, mut changes } = self.commit_by(&launch, &event, now).await?;
+            let Commit { expect: of_launch, mut changes } =
+                self.commit_by(&launch, &event, now).await?;
             expect.extend(of_launch);
             changes.retain(|change| !matches!(change, Change::Session(_)));
             changes.extend(settled);
-            for session in
-                self.store.sessions_of(&launch.id).await?.into_iter().filter(|session| session.ended.is_none())
+            for session in self
+                .store
+                .sessions_of(&launch.id)
+                .await?
+                .into_iter()
+                .filter(|session| session.ended.is_none())
             {
                 changes.push(Change::Session(session.end(SessionEndReason::LoggedOut, now)));
             }

@@ -11,7 +11,9 @@ use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::{Actor, change};
-use crate::domain::{Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus};
+use crate::domain::{
+    Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus,
+};
 use crate::store::{Change, Commit, Expect, TaskFilter};
 
 use super::catalog::{AgentEdit, ProjectEdit, edited_project};
@@ -85,14 +87,19 @@ mod passkey_text {
     use crate::domain::Secret;
 
     #[allow(clippy::ref_option, reason = "serde gives the field by reference")]
-    pub(super) fn serialize<S: Serializer>(passkey: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        passkey: &Option<Secret>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match passkey {
             Some(passkey) => serializer.serialize_some(passkey.reveal()),
             None => serializer.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Secret>, D::Error> {
         Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
     }
 }
@@ -160,7 +167,11 @@ impl From<&Manifest> for Wanted {
             assignee: task.assignee.as_ref().map(|assignee| assignee.value.clone()),
             status: task.status.value,
             parent: task.parent.as_ref().map(|parent| parent.value.clone()),
-            dependencies: task.dependencies.iter().map(|dependency| dependency.value.clone()).collect(),
+            dependencies: task
+                .dependencies
+                .iter()
+                .map(|dependency| dependency.value.clone())
+                .collect(),
             priority: task.priority,
         });
         Self { agents: agents.collect(), projects: projects.collect(), tasks: tasks.collect() }
@@ -226,7 +237,12 @@ impl Service {
         let mut seen = BTreeSet::new();
         for entry in &wanted.agents {
             if !seen.insert(&entry.id) {
-                merged.complain("agents", entry.id.as_str(), None, "the agent is listed twice".to_owned());
+                merged.complain(
+                    "agents",
+                    entry.id.as_str(),
+                    None,
+                    "the agent is listed twice".to_owned(),
+                );
                 continue;
             }
             let before = merged.agents.get(&entry.id).cloned();
@@ -242,7 +258,12 @@ impl Service {
             let after = match self.edited_agent(base, &edit) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    merged.complain("agents", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    merged.complain(
+                        "agents",
+                        entry.id.as_str(),
+                        field_of(&refusal),
+                        refusal.to_string(),
+                    );
                     continue;
                 }
             };
@@ -259,7 +280,12 @@ impl Service {
         let mut seen = BTreeSet::new();
         for entry in &wanted.projects {
             if !seen.insert(&entry.id) {
-                merged.complain("projects", entry.id.as_str(), None, "the project is listed twice".to_owned());
+                merged.complain(
+                    "projects",
+                    entry.id.as_str(),
+                    None,
+                    "the project is listed twice".to_owned(),
+                );
                 continue;
             }
             let before = merged.projects.get(&entry.id).cloned();
@@ -285,7 +311,12 @@ impl Service {
             for (index, agent) in entry.agents.iter().enumerate() {
                 if !merged.agents.contains_key(agent) {
                     let field = Some(("agents", Some(index)));
-                    merged.complain("projects", entry.id.as_str(), field, format!("there is no agent `{agent}`"));
+                    merged.complain(
+                        "projects",
+                        entry.id.as_str(),
+                        field,
+                        format!("there is no agent `{agent}`"),
+                    );
                     continue;
                 }
                 let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
@@ -307,13 +338,23 @@ impl Service {
         let mut changed = Vec::new();
         for entry in &wanted.tasks {
             if !seen.insert(&entry.id) {
-                merged.complain("tasks", entry.id.as_str(), None, "the task is listed twice".to_owned());
+                merged.complain(
+                    "tasks",
+                    entry.id.as_str(),
+                    None,
+                    "the task is listed twice".to_owned(),
+                );
                 continue;
             }
             let (title, description) = match texts_of(entry) {
                 Ok(texts) => texts,
                 Err(refusal) => {
-                    merged.complain("tasks", entry.id.as_str(), field_of(&refusal), refusal.to_string());
+                    merged.complain(
+                        "tasks",
+                        entry.id.as_str(),
+                        field_of(&refusal),
+                        refusal.to_string(),
+                    );
                     continue;
                 }
             };
@@ -367,14 +408,18 @@ impl Service {
             }
             if before.is_none() {
                 let release = self.release_for(task).await?;
-                if !release.is_empty() && released.insert((task.assignee.clone(), task.project.clone())) {
+                if !release.is_empty()
+                    && released.insert((task.assignee.clone(), task.project.clone()))
+                {
                     merged.changes.extend(release);
                 }
             }
         }
-        let wishes: Vec<Wish<'_>> = changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
+        let wishes: Vec<Wish<'_>> =
+            changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
         // Only what the changed ones look at: a task that ends elsewhere is no reason to read everything anew.
-        let named = changed.iter().flat_map(|(_, task)| task.parent.iter().chain(&task.dependencies));
+        let named =
+            changed.iter().flat_map(|(_, task)| task.parent.iter().chain(&task.dependencies));
         let looked_at: TaskGraph = named.filter_map(|id| merged.tasks.find(id)).cloned().collect();
         let (expect, rows) = written(&wishes, rows, &looked_at, now);
         merged.expect.extend(expect);
@@ -435,12 +480,14 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
             missing.push((("assignee", None), message));
         }
     }
-    if let Some(parent) = task.parent.as_ref().filter(|parent| merged.tasks.find(parent).is_none()) {
+    if let Some(parent) = task.parent.as_ref().filter(|parent| merged.tasks.find(parent).is_none())
+    {
         missing.push((("parent", None), format!("there is no task `{parent}`")));
     }
     for (index, dependency) in task.dependencies.iter().enumerate() {
         if merged.tasks.find(dependency).is_none() {
-            missing.push((("dependencies", Some(index)), format!("there is no task `{dependency}`")));
+            missing
+                .push((("dependencies", Some(index)), format!("there is no task `{dependency}`")));
         }
     }
     let is_complete = missing.is_empty();
@@ -451,17 +498,23 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
 }
 
 /// The key of a task's entry that a refusal is about.
-fn field_of_task(refusal: &Refusal, before: Option<&Task>, task: &Task) -> (&'static str, Option<usize>) {
+fn field_of_task(
+    refusal: &Refusal,
+    before: Option<&Task>,
+    task: &Task,
+) -> (&'static str, Option<usize>) {
     let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
     match refusal {
         Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),
         Refusal::DependsOnKin { dependency, .. } => ("dependencies", nth(dependency)),
-        Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => ("dependencies", nth(other)),
+        Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => {
+            ("dependencies", nth(other))
+        }
         Refusal::NoSuchTask { .. } => ("parent", None),
         Refusal::WaitsForItself { way } => ("dependencies", way.get(1).and_then(nth)),
-        Refusal::DependenciesOpen { .. } | Refusal::SubtasksOpen { .. } | Refusal::ParentClosed { .. } => {
-            ("status", None)
-        }
+        Refusal::DependenciesOpen { .. }
+        | Refusal::SubtasksOpen { .. }
+        | Refusal::ParentClosed { .. } => ("status", None),
         Refusal::StaysInProject { .. } => ("project", None),
         Refusal::PartOfItself { .. } => ("parent", None),
         _ => ("title", None),

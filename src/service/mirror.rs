@@ -53,13 +53,23 @@ impl Service {
         let mut directories = Directories::new();
         match self.store.projects().await {
             Ok(projects) => {
-                resolve(projects.into_iter().map(|project| project.working_directory), &mut directories).await;
+                resolve(
+                    projects.into_iter().map(|project| project.working_directory),
+                    &mut directories,
+                )
+                .await;
             }
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories"),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories")
+            }
         }
         match self.store.chats().await {
-            Ok(chats) => self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await,
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors"),
+            Ok(chats) => {
+                self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await
+            }
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors")
+            }
         }
         // Cancel-safe: what is unmirrored stays so until it is taken.
         while cancel.run_until_cancelled(news.woken()).await.is_some() {
@@ -69,7 +79,12 @@ impl Service {
         self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
     }
 
-    async fn mirror(&self, chats: BTreeSet<Assignment>, mirrors: &mut Mirrors, directories: &mut Directories) {
+    async fn mirror(
+        &self,
+        chats: BTreeSet<Assignment>,
+        mirrors: &mut Mirrors,
+        directories: &mut Directories,
+    ) {
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
             match self.store.project(&project).await {
@@ -104,8 +119,13 @@ impl Service {
         }
     }
 
-    async fn catch_up(&self, (directory, agent): &Place, mirror: &mut Mirror) -> Result<(), Trouble> {
-        let (of_directory, of_agent, owner) = (directory.clone(), agent.clone(), self.file_owner(agent).await?);
+    async fn catch_up(
+        &self,
+        (directory, agent): &Place,
+        mirror: &mut Mirror,
+    ) -> Result<(), Trouble> {
+        let (of_directory, of_agent, owner) =
+            (directory.clone(), agent.clone(), self.file_owner(agent).await?);
         let opened = blocking(move || ChatLog::open(&of_directory, &of_agent, &owner)).await?;
         let Some(mut log) = opened else {
             mirror.left = None;
@@ -132,11 +152,18 @@ impl Service {
     /// Whose files the mirrors of `agent` are.
     async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, StoreError> {
         let found = self.store.agent(agent).await?;
-        Ok(self.settings().file_owners.of(found.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)))
+        Ok(self
+            .settings()
+            .file_owners
+            .of(found.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)))
     }
 
     /// What an agent and people said to each other in these projects after that, hidden messages too, in order.
-    async fn messages_after(&self, agent: &AgentId, written: &Written) -> Result<Vec<Message>, StoreError> {
+    async fn messages_after(
+        &self,
+        agent: &AgentId,
+        written: &Written,
+    ) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::new();
         for (project, &written) in written {
             let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
@@ -162,7 +189,8 @@ async fn resolve(configured: impl IntoIterator<Item = PathBuf>, directories: &mu
     for path in configured {
         if !directories.contains_key(&path) {
             let unresolved = path.clone();
-            let resolved = tokio::task::spawn_blocking(move || chat_log::resolve(&unresolved)).await;
+            let resolved =
+                tokio::task::spawn_blocking(move || chat_log::resolve(&unresolved)).await;
             directories.insert(path.clone(), resolved.unwrap_or(path));
         }
     }

@@ -39,7 +39,9 @@ impl Service {
             };
             let answer = MyTask {
                 task: task.clone(),
-                working_directory: project.map(|project| project.working_directory).unwrap_or_default(),
+                working_directory: project
+                    .map(|project| project.working_directory)
+                    .unwrap_or_default(),
                 context: left_by(true),
                 handoff: left_by(false),
             };
@@ -56,7 +58,10 @@ impl Service {
     }
 
     /// What an agent may work on in its project.
-    pub(super) async fn tasks_in_progress(&self, key: &InstanceKey) -> Result<Vec<Task>, ServiceError> {
+    pub(super) async fn tasks_in_progress(
+        &self,
+        key: &InstanceKey,
+    ) -> Result<Vec<Task>, ServiceError> {
         let filter = TaskFilter {
             project: Some(key.project.clone()),
             assignee: Some(key.agent.clone()),
@@ -96,7 +101,12 @@ impl Service {
         }
     }
 
-    pub(super) fn changes_to_bind(&self, launch: Launch, task: &Task, is_recorded: bool) -> Vec<Change> {
+    pub(super) fn changes_to_bind(
+        &self,
+        launch: Launch,
+        task: &Task,
+        is_recorded: bool,
+    ) -> Vec<Change> {
         let mut changes = Vec::new();
         if !is_recorded {
             changes.push(Change::Execution(self.new_execution(&launch, &task.id)));

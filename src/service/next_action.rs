@@ -49,9 +49,14 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::identify`]. A session that ends meanwhile is an action: to go.
-    pub async fn next_action(&self, caller: &Caller, patience: Option<Duration>) -> Result<NextAction, ServiceError> {
-        let hold =
-            patience.map_or(self.settings().chat.poll_hold, |patience| patience.min(self.settings().chat.poll_hold));
+    pub async fn next_action(
+        &self,
+        caller: &Caller,
+        patience: Option<Duration>,
+    ) -> Result<NextAction, ServiceError> {
+        let hold = patience.map_or(self.settings().chat.poll_hold, |patience| {
+            patience.min(self.settings().chat.poll_hold)
+        });
         let asked_at = Instant::now();
         let _held = self.activity.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
@@ -79,36 +84,66 @@ impl Service {
 
     fn wait_action(&self, action: &'static str) -> NextAction {
         let is_held = !self.settings().chat.poll_hold.is_zero();
-        let pause = if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS.as_secs() };
+        let pause =
+            if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS.as_secs() };
         let instruction = self.guidance().wait(pause);
-        NextAction { action, instruction, task: None, messages: Vec::new(), wait_seconds: Some(pause) }
+        NextAction {
+            action,
+            instruction,
+            task: None,
+            messages: Vec::new(),
+            wait_seconds: Some(pause),
+        }
     }
 
     /// The answer to an agent whose session is over.
     pub fn exit_action(&self) -> NextAction {
         let instruction = self.guidance().next_of_chat(ChatStep::Exit);
-        NextAction { action: "exit", instruction, task: None, messages: Vec::new(), wait_seconds: None }
+        NextAction {
+            action: "exit",
+            instruction,
+            task: None,
+            messages: Vec::new(),
+            wait_seconds: None,
+        }
     }
 
-    async fn look(&self, caller: &Caller, waited: Duration, hold: Duration) -> Result<Look, ServiceError> {
+    async fn look(
+        &self,
+        caller: &Caller,
+        waited: Duration,
+        hold: Duration,
+    ) -> Result<Look, ServiceError> {
         let (launch, session) = self.latest(caller).await?;
         match launch.key.purpose {
             Purpose::Task => self.look_at_task(&launch).await,
             Purpose::Chat => {
-                self.look_at_chat(caller, &launch, &session, waited >= PATIENCE_WITH_ANSWERS.min(hold)).await
+                self.look_at_chat(
+                    caller,
+                    &launch,
+                    &session,
+                    waited >= PATIENCE_WITH_ANSWERS.min(hold),
+                )
+                .await
             }
         }
     }
 
     /// The next step of a task agent, with the task that it is about.
-    pub(super) async fn task_step_of(&self, launch: &Launch) -> Result<(TaskStep, Option<Task>), ServiceError> {
+    pub(super) async fn task_step_of(
+        &self,
+        launch: &Launch,
+    ) -> Result<(TaskStep, Option<Task>), ServiceError> {
         let notices = match launch.n_notices {
             0 => Vec::new(),
             _ => self.open_notices_of(&launch.id).await?,
         };
         let (task, subtasks) = match &launch.task {
             None => (None, Vec::new()),
-            Some(id) => (self.store.task(id).await?, self.tasks_below(id, |part| part.status.is_open()).await?),
+            Some(id) => (
+                self.store.task(id).await?,
+                self.tasks_below(id, |part| part.status.is_open()).await?,
+            ),
         };
         let is_part = |other: &Task| subtasks.iter().any(|part| part.id == other.id);
         let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && !is_part(other);
@@ -119,7 +154,9 @@ impl Service {
             task: task.as_ref(),
             subtasks: &subtasks,
             unfinished: &self.unfinished_dependencies(&subtasks).await?,
-            has_other_task: in_progress.iter().any(|other| launch.task.is_none() || is_other(other)),
+            has_other_task: in_progress
+                .iter()
+                .any(|other| launch.task.is_none() || is_other(other)),
         });
         let about = match &step {
             TaskStep::Work(_) => task,
@@ -134,7 +171,9 @@ impl Service {
     async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
         let (step, about) = self.task_step_of(launch).await?;
         let action = match step {
-            TaskStep::WaitForSubtasks => return Ok(Look::Wait { action: "wait_for_subtasks", until: None }),
+            TaskStep::WaitForSubtasks => {
+                return Ok(Look::Wait { action: "wait_for_subtasks", until: None });
+            }
             TaskStep::GetNotifications => "get_notifications",
             TaskStep::GetMyTask => "get_my_task",
             TaskStep::Work(_) => "work",
@@ -145,17 +184,30 @@ impl Service {
             TaskStep::Exit => "exit",
         };
         let instruction = self.guidance().next_of_task(&step);
-        let next = NextAction { action, instruction, task: about, messages: Vec::new(), wait_seconds: None };
+        let next = NextAction {
+            action,
+            instruction,
+            task: about,
+            messages: Vec::new(),
+            wait_seconds: None,
+        };
         Ok(Look::Act(Box::new(next)))
     }
 
     /// Of what the subtasks depend on, what isn't done.
-    async fn unfinished_dependencies(&self, subtasks: &[Task]) -> Result<BTreeSet<TaskId>, ServiceError> {
+    async fn unfinished_dependencies(
+        &self,
+        subtasks: &[Task],
+    ) -> Result<BTreeSet<TaskId>, ServiceError> {
         let mut unfinished = BTreeSet::new();
         let open = subtasks.iter().filter(|subtask| subtask.status.is_open());
         let ids: BTreeSet<&TaskId> = open.flat_map(|subtask| &subtask.dependencies).collect();
         for id in ids {
-            let is_done = self.store.task(id).await?.is_none_or(|task| task.status == crate::domain::TaskStatus::Done);
+            let is_done = self
+                .store
+                .task(id)
+                .await?
+                .is_none_or(|task| task.status == crate::domain::TaskStatus::Done);
             if !is_done {
                 unfinished.insert(id.clone());
             }
@@ -184,11 +236,19 @@ impl Service {
                 let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
                 return Ok(Look::Wait { action: "wait_for_messages", until });
             }
-            ChatStep::GetPendingMessages => ("get_pending_messages", self.hand_out(caller).await?.pending),
+            ChatStep::GetPendingMessages => {
+                ("get_pending_messages", self.hand_out(caller).await?.pending)
+            }
             ChatStep::LogOut => ("logout", Vec::new()),
             ChatStep::Exit => ("exit", Vec::new()),
         };
         let instruction = self.guidance().next_of_chat(step);
-        Ok(Look::Act(Box::new(NextAction { action, instruction, task: None, messages, wait_seconds: None })))
+        Ok(Look::Act(Box::new(NextAction {
+            action,
+            instruction,
+            task: None,
+            messages,
+            wait_seconds: None,
+        })))
     }
 }

@@ -33,14 +33,21 @@ impl Service {
         .await
     }
 
-    pub(super) async fn open_notices_of(&self, launch: &LaunchId) -> Result<Vec<Notice>, StoreError> {
+    pub(super) async fn open_notices_of(
+        &self,
+        launch: &LaunchId,
+    ) -> Result<Vec<Notice>, StoreError> {
         let mut notices = self.store.notices_of(launch).await?;
         notices.retain(Notice::is_open);
         Ok(notices)
     }
 
     /// Adds to `changes` what tells the agents at work of them: all but that of `by`, who makes them.
-    pub(super) async fn tell_agents(&self, changes: &mut Vec<Change>, by: Option<&LaunchId>) -> Result<(), StoreError> {
+    pub(super) async fn tell_agents(
+        &self,
+        changes: &mut Vec<Change>,
+        by: Option<&LaunchId>,
+    ) -> Result<(), StoreError> {
         let news = self.news(changes).await?;
         if news.is_empty() {
             return Ok(());
@@ -59,21 +66,34 @@ impl Service {
         for change in changes {
             match change {
                 Change::Task(after) if after.revision > 0 => {
-                    if let Some(before) = self.store.task(&after.id).await?.filter(|before| before != after) {
-                        news.push(WorkChange::Task { before: Box::new(before), after: Box::new(after.clone()) });
+                    if let Some(before) =
+                        self.store.task(&after.id).await?.filter(|before| before != after)
+                    {
+                        news.push(WorkChange::Task {
+                            before: Box::new(before),
+                            after: Box::new(after.clone()),
+                        });
                     }
                 }
-                Change::Unassign(assignment) => news.push(WorkChange::Unassigned(assignment.clone())),
+                Change::Unassign(assignment) => {
+                    news.push(WorkChange::Unassigned(assignment.clone()))
+                }
                 Change::Project(after) => {
                     let before = self.store.project(&after.id).await?;
                     if before.is_some_and(|before| before.status != after.status) {
-                        news.push(WorkChange::Project { project: after.id.clone(), status: after.status });
+                        news.push(WorkChange::Project {
+                            project: after.id.clone(),
+                            status: after.status,
+                        });
                     }
                 }
                 Change::Agent(after) => {
                     let before = self.store.agent(&after.id).await?;
                     if before.is_some_and(|before| before.status != after.status) {
-                        news.push(WorkChange::Agent { agent: after.id.clone(), status: after.status });
+                        news.push(WorkChange::Agent {
+                            agent: after.id.clone(),
+                            status: after.status,
+                        });
                     }
                 }
                 _ => {}
@@ -82,7 +102,12 @@ impl Service {
         Ok(news)
     }
 
-    async fn tell(&self, stored: Launch, news: &[WorkChange], changes: &mut Vec<Change>) -> Result<(), StoreError> {
+    async fn tell(
+        &self,
+        stored: Launch,
+        news: &[WorkChange],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), StoreError> {
         let now = self.now();
         if stored.key.purpose == Purpose::Chat {
             if news.iter().any(|change| change.ends_chat(&stored)) {
@@ -93,7 +118,8 @@ impl Service {
             }
             return Ok(());
         }
-        let meanings: Vec<Meaning> = news.iter().filter_map(|change| change.means(&stored)).collect();
+        let meanings: Vec<Meaning> =
+            news.iter().filter_map(|change| change.means(&stored)).collect();
         if meanings.is_empty() {
             return Ok(());
         }
@@ -123,8 +149,11 @@ impl Service {
                 notices.insert(id, notice);
             }
         }
-        let n_notices = u32::try_from(notices.values().filter(|notice| notice.is_open()).count()).unwrap_or(u32::MAX);
-        changes.extend(notices.into_values().filter(|notice| !open.contains(notice)).map(Change::Notice));
+        let n_notices = u32::try_from(notices.values().filter(|notice| notice.is_open()).count())
+            .unwrap_or(u32::MAX);
+        changes.extend(
+            notices.into_values().filter(|notice| !open.contains(notice)).map(Change::Notice),
+        );
         set_notices(changes, stored, n_notices);
         Ok(())
     }
@@ -146,7 +175,9 @@ fn is_superseded(notice: &Notice, by: &Meaning) -> bool {
             notice.task == *task && (task.is_some() || notice.action.kind() == action.kind())
         }
         Meaning::TakeBackTask(task) => notice.task.as_ref() == Some(task),
-        Meaning::TakeBackPause => notice.action.kind() == NoticeKind::Stop && notice.action.is_a_pause(),
+        Meaning::TakeBackPause => {
+            notice.action.kind() == NoticeKind::Stop && notice.action.is_a_pause()
+        }
     }
 }
 

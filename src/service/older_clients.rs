@@ -11,7 +11,9 @@ use crate::domain::limits;
 use crate::domain::older_clients::{ReportedBy, launch_to_report, pair_to_enter, pair_to_start};
 use crate::domain::pair::StartReason;
 use crate::domain::session::Presenter;
-use crate::domain::{Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus};
+use crate::domain::{
+    Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
+};
 use crate::store::{Change, Commit, LaunchFilter};
 
 use super::authenticate::proof;
@@ -68,7 +70,8 @@ impl Service {
         project: &ProjectId,
         by: AskedBy<'_>,
     ) -> Result<(Purpose, AgentAction), ServiceError> {
-        let (purpose, ShouldStart { reason, claim }) = self.should_start_for(agent, project, None, by).await?;
+        let (purpose, ShouldStart { reason, claim }) =
+            self.should_start_for(agent, project, None, by).await?;
         if let Some(claim) = claim {
             return Ok((purpose, AgentAction::Start(claim)));
         }
@@ -76,7 +79,8 @@ impl Service {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
             let open = self.store.pair_facts(&key).await?.open;
             // Until then it may go by itself.
-            if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open.map(|open| (open.id, open.state))
+            if let Some((launch, LaunchState::Stopping { reason, ladder_at })) =
+                open.map(|open| (open.id, open.state))
                 && ladder_at <= self.now()
             {
                 return Ok((purpose, AgentAction::Stop { launch, reason }));
@@ -118,7 +122,12 @@ impl Service {
             let projects = active.iter().filter(|project| project.agents.contains(agent));
             projects.map(|project| project.id.clone()).collect()
         };
-        let agents = self.store.agents().await?.into_iter().filter(|agent| agent.status == AgentStatus::Active);
+        let agents = self
+            .store
+            .agents()
+            .await?
+            .into_iter()
+            .filter(|agent| agent.status == AgentStatus::Active);
         Ok(agents
             .map(|agent| ManagedAgent {
                 projects: works_in(&agent.id),
@@ -162,7 +171,9 @@ impl Service {
             // Nothing is told to who has proven nothing.
             Proof::None => return Err(Refusal::InvalidCredentials.into()),
             Proof::Ticket(launch) => Some(launch.key.project),
-            Proof::Passkey => pair_to_enter(self.pairs_of(agent_id).await?).map(|pair| pair.key.project),
+            Proof::Passkey => {
+                pair_to_enter(self.pairs_of(agent_id).await?).map(|pair| pair.key.project)
+            }
         };
         let project = project.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
         let opened = self.authenticate(agent_id, passkey, &project, presenter).await?;
@@ -170,10 +181,15 @@ impl Service {
     }
 
     /// What `caller` may work on, the most urgent first, and where.
-    pub async fn pending_tasks(&self, caller: &Caller) -> Result<(PathBuf, Vec<Task>), ServiceError> {
+    pub async fn pending_tasks(
+        &self,
+        caller: &Caller,
+    ) -> Result<(PathBuf, Vec<Task>), ServiceError> {
         let key = &caller.session.key;
         let mut tasks = self.tasks_in_progress(key).await?;
-        tasks.sort_by(|a, b| (b.priority, a.created_at, &a.id).cmp(&(a.priority, b.created_at, &b.id)));
+        tasks.sort_by(|a, b| {
+            (b.priority, a.created_at, &a.id).cmp(&(a.priority, b.created_at, &b.id))
+        });
         let project = self.store.project(&key.project).await?;
         Ok((project.map(|project| project.working_directory).unwrap_or_default(), tasks))
     }
@@ -182,7 +198,11 @@ impl Service {
     ///
     /// # Errors
     /// `TaskNotFound`, `NotYourTask`; `OtherTaskBegun` if the launch works on another one that is still in progress.
-    pub async fn start_execution(&self, caller: &Caller, id: &TaskId) -> Result<Execution, ServiceError> {
+    pub async fn start_execution(
+        &self,
+        caller: &Caller,
+        id: &TaskId,
+    ) -> Result<Execution, ServiceError> {
         let key = &caller.session.key;
         self.transact(|| async move {
             let (launch, expect) = self.fence(caller).await?;
@@ -192,11 +212,18 @@ impl Service {
                 return Err(Refusal::NotYourTask { task: task.id }.into());
             }
             if task.status != TaskStatus::InProgress {
-                let problem = format!("Task {} is {}: only what is in progress can be worked on", task.id, task.status);
+                let problem = format!(
+                    "Task {} is {}: only what is in progress can be worked on",
+                    task.id, task.status
+                );
                 return Err(Refusal::Invalid(problem).into());
             }
             if let Some(current) = launch.task.clone().filter(|current| *current != task.id) {
-                let is_open = self.store.task(&current).await?.is_some_and(|t| t.status == TaskStatus::InProgress);
+                let is_open = self
+                    .store
+                    .task(&current)
+                    .await?
+                    .is_some_and(|t| t.status == TaskStatus::InProgress);
                 if is_open {
                     return Err(Refusal::OtherTaskBegun { task: task.id, current }.into());
                 }
@@ -242,7 +269,8 @@ impl Service {
     /// The pairs of an agent for tasks, by project.
     async fn pairs_of(&self, agent: &AgentId) -> Result<Vec<PairFacts>, ServiceError> {
         let mut pairs = Vec::new();
-        for assignment in self.store.assignments().await?.into_iter().filter(|a| a.agent == *agent) {
+        for assignment in self.store.assignments().await?.into_iter().filter(|a| a.agent == *agent)
+        {
             let key = InstanceKey::new(assignment.agent, assignment.project, Purpose::Task);
             pairs.push(self.store.pair_facts(&key).await?);
         }

@@ -54,7 +54,10 @@ impl Service {
         let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
             self.want_stop(&launch.id, reason).await?;
-            match launch.coordinator.filter(|coordinator| !self.coordinators.is_there(coordinator, self.now())) {
+            match launch
+                .coordinator
+                .filter(|coordinator| !self.coordinators.is_there(coordinator, self.now()))
+            {
                 Some(_) if force == Force::Yes => {
                     self.force_end(&launch.id).await?;
                     stopped.launches.push(launch.id);
@@ -160,7 +163,11 @@ impl Service {
         .await
     }
 
-    pub(super) async fn check_known(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
+    pub(super) async fn check_known(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+    ) -> Result<(), ServiceError> {
         if self.store.agent(agent).await?.is_none() {
             return Err(Refusal::AgentNotFound { agent: agent.clone() }.into());
         }
@@ -184,7 +191,9 @@ impl StopTarget {
         match self {
             Self::All => true,
             Self::Pair { agent, project, purpose } => {
-                key.agent == *agent && key.project == *project && purpose.is_none_or(|purpose| purpose == key.purpose)
+                key.agent == *agent
+                    && key.project == *project
+                    && purpose.is_none_or(|purpose| purpose == key.purpose)
             }
         }
     }

@@ -54,7 +54,8 @@ impl Service {
         let state_dir = self.settings().state_dir.clone();
         let read = move || {
             let hints = launches.into_iter().filter_map(|launch| {
-                let exit = record::read::<Exit>(&instance_dir::find(&state_dir, &launch)?).ok()??;
+                let exit =
+                    record::read::<Exit>(&instance_dir::find(&state_dir, &launch)?).ok()??;
                 Some((launch, exit.hints())).filter(|(_, hints)| !hints.is_empty())
             });
             hints.collect()
@@ -73,16 +74,22 @@ pub fn read_output(
     id: &LaunchId,
     follow: Option<&SharedFolders>,
 ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-    let Some(dir) = instance_dir::find(state_dir, id) else { return Ok(None) };
+    let Some(dir) = instance_dir::find(state_dir, id) else {
+        return Ok(None);
+    };
     let watch = match follow {
         // Before the first read, so that nothing written in between goes unnoticed.
         Some(folders) if dir.starts_with(instance_dir::instances(state_dir)) => {
             let followed = folders.follow(&dir);
-            Some(followed.map_err(|error| Refusal::Invalid(format!("could not follow the output: {error}")))?)
+            Some(followed.map_err(|error| {
+                Refusal::Invalid(format!("could not follow the output: {error}"))
+            })?)
         }
         _ => None,
     };
-    let Ok(reader) = OutputReader::open(&dir) else { return Ok(None) };
+    let Ok(reader) = OutputReader::open(&dir) else {
+        return Ok(None);
+    };
     let following = Some(Following { dir, reader: Some(reader), watch });
     Ok(Some(futures::stream::unfold(following, |following| async move {
         let mut following = following?;
@@ -109,7 +116,9 @@ impl Following {
             if !chunk.is_empty() {
                 return Ok(Some(chunk));
             }
-            let Some(watch) = &mut self.watch else { return Ok(None) };
+            let Some(watch) = &mut self.watch else {
+                return Ok(None);
+            };
             let dir = self.dir.clone();
             if tokio::task::spawn_blocking(move || is_over(&dir)).await? {
                 // What was written before the end is still to be read.
@@ -122,7 +131,9 @@ impl Following {
 
     /// What comes next; empty if there is no more at present.
     async fn read(&mut self) -> io::Result<Vec<u8>> {
-        let Some(mut reader) = self.reader.take() else { return Ok(Vec::new()) };
+        let Some(mut reader) = self.reader.take() else {
+            return Ok(Vec::new());
+        };
         let read = move || {
             let mut chunk = vec![0; CHUNK];
             let n_read = reader.read(&mut chunk)?;

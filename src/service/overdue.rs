@@ -22,7 +22,9 @@ impl Service {
         let mut next: Option<Duration> = None;
         let mut wait = |left: Duration| next = Some(next.map_or(left, |next| next.min(left)));
         for notice in self.store.open_notices().await? {
-            let Some(since) = notice.waited_for_since() else { continue };
+            let Some(since) = notice.waited_for_since() else {
+                continue;
+            };
             let subject = Subject::Notice(notice.id.clone(), since);
             let lasted = self.lasted(Look::Overdue, subject, since, AtFirst::Believe);
             let left = self.settings().notice_grace.saturating_sub(lasted);
@@ -41,7 +43,8 @@ impl Service {
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
-                    self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger).await?;
+                    self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger)
+                        .await?;
                 }
                 Some(left) => wait(left),
                 None => {}
@@ -53,12 +56,21 @@ impl Service {
 
     /// How long an agent whose questions are not held needs to ask again, and be told to log out, after the end of its chat.
     fn time_to_ask_again(&self) -> Duration {
-        if self.settings().chat.poll_hold.is_zero() { 2 * PAUSE_BETWEEN_POLLS } else { Duration::ZERO }
+        if self.settings().chat.poll_hold.is_zero() {
+            2 * PAUSE_BETWEEN_POLLS
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// How much silence a running chat has left.
-    pub(super) async fn chat_left(&self, launch: &Launch) -> Result<Option<Duration>, ServiceError> {
-        let Some(began_at) = began_at(launch) else { return Ok(None) };
+    pub(super) async fn chat_left(
+        &self,
+        launch: &Launch,
+    ) -> Result<Option<Duration>, ServiceError> {
+        let Some(began_at) = began_at(launch) else {
+            return Ok(None);
+        };
         let subject = Subject::Chat(launch.id.clone());
         let lasted = if let Some(lasted) = self.known_to_last(Look::Overdue, &subject) {
             lasted
@@ -80,6 +92,7 @@ impl Service {
 
 /// Since when a chat runs.
 fn began_at(launch: &Launch) -> Option<Timestamp> {
-    let is_chat = launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
+    let is_chat =
+        launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
     launch.authenticated_at.filter(|_| is_chat)
 }

@@ -62,7 +62,10 @@ mod tests {
         *recent.touch(&"b") = 2;
         recent.touch(&"a");
         *recent.touch(&"c") = 3;
-        assert_eq!((recent.find(&"a"), recent.find(&"b"), recent.find(&"c")), (Some(&1), None, Some(&3)));
+        assert_eq!(
+            (recent.find(&"a"), recent.find(&"b"), recent.find(&"c")),
+            (Some(&1), None, Some(&3))
+        );
         recent.forget(&"c");
         recent.touch(&"d");
         assert_eq!((recent.find(&"a"), recent.find(&"c")), (Some(&1), None));

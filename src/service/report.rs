@@ -25,17 +25,24 @@ impl Service {
     ///
     /// # Errors
     /// `SubtasksOpen`, for success only; the refusals of [`limits`].
-    pub async fn report(&self, caller: &Caller, report: Report<'_>) -> Result<&'static str, ServiceError> {
+    pub async fn report(
+        &self,
+        caller: &Caller,
+        report: Report<'_>,
+    ) -> Result<&'static str, ServiceError> {
         let summary = self.redacted_taken(limits::SUMMARY.take_optional(report.summary)?);
         let next_steps = self.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
-        let report = Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
+        let report =
+            Report { summary: summary.as_deref(), next_steps: next_steps.as_deref(), ..report };
         if let Some(earlier) = caller.launch.report {
             return self.answer_to_report(&caller.launch, earlier).await;
         }
         self.transact(|| async move {
             let now = self.now();
             let latest = self.store.launch(&caller.launch.id).await?;
-            if let Some((launch, earlier)) = latest.and_then(|launch| launch.report.map(|earlier| (launch, earlier))) {
+            if let Some((launch, earlier)) =
+                latest.and_then(|launch| launch.report.map(|earlier| (launch, earlier)))
+            {
                 return Ok((Commit::default(), self.answer_to_report(&launch, earlier).await?));
             }
             let (launch, mut expect) = self.fence(caller).await?;
@@ -54,7 +61,8 @@ impl Service {
                     execution.result = Some(report.result);
                     execution.summary = report.summary.map(str::to_owned);
                     // What was saved on the way stands where nothing newer is said.
-                    execution.next_steps = report.next_steps.map(str::to_owned).or(execution.next_steps);
+                    execution.next_steps =
+                        report.next_steps.map(str::to_owned).or(execution.next_steps);
                     execution.ended_at = Some(now);
                     changes.push(Change::Execution(execution));
                 }
@@ -67,7 +75,11 @@ impl Service {
             changes.extend(self.settle_notices(&launch).await?);
             self.tell_agents(&mut changes, Some(&launch.id)).await?;
             let launch = Launch { n_notices: 0, ..launch };
-            let event = LaunchEvent::Reported { result: report.result, at: now, linger: self.settings().linger };
+            let event = LaunchEvent::Reported {
+                result: report.result,
+                at: now,
+                linger: self.settings().linger,
+            };
             let of_launch = self.commit_by(&launch, &event, now).await?;
             expect.extend(of_launch.expect);
             Ok((Commit { expect, changes: merged(changes, of_launch.changes) }, answer))
@@ -77,12 +89,17 @@ impl Service {
     }
 
     /// Returns the answer to a report. A success is not said to complete a task that people have blocked, cancelled or reassigned.
-    async fn answer_to_report(&self, launch: &Launch, result: ReportResult) -> Result<&'static str, ServiceError> {
+    async fn answer_to_report(
+        &self,
+        launch: &Launch,
+        result: ReportResult,
+    ) -> Result<&'static str, ServiceError> {
         let task = match &launch.task {
             Some(task) => self.store.task(task).await?,
             None => None,
         };
-        let is_completed = |task: &Task| task.status == TaskStatus::Done || is_still_theirs(task, launch);
+        let is_completed =
+            |task: &Task| task.status == TaskStatus::Done || is_still_theirs(task, launch);
         match result {
             ReportResult::Success if task.is_some_and(|task| !is_completed(&task)) => {
                 Ok(self.guidance().reported(ReportResult::Blocked))
@@ -100,7 +117,9 @@ impl Service {
     ) -> Result<(Launch, Vec<Change>), ServiceError> {
         let in_progress = self.tasks_in_progress(&launch.key).await?;
         let graph = self.graph_above(&in_progress).await?;
-        let Some(task) = next_task(None, &in_progress, &graph) else { return Ok((launch, Vec::new())) };
+        let Some(task) = next_task(None, &in_progress, &graph) else {
+            return Ok((launch, Vec::new()));
+        };
         let execution = Execution {
             ended_at: Some(now),
             result: Some(report.result),
@@ -117,16 +136,22 @@ impl Service {
         launch: &Launch,
         report: Report<'_>,
     ) -> Result<Option<TaskChange>, ServiceError> {
-        let Some(task) = &launch.task else { return Ok(None) };
-        let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch)) else {
+        let Some(task) = &launch.task else {
+            return Ok(None);
+        };
+        let Some(task) = self.store.task(task).await?.filter(|task| is_still_theirs(task, launch))
+        else {
             return Ok(None);
         };
         let (to, reason) = match report.result {
             ReportResult::Success => (TaskStatus::Done, None),
-            ReportResult::Failed => (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported failure"))),
-            ReportResult::Blocked => {
-                (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported that it is blocked")))
+            ReportResult::Failed => {
+                (TaskStatus::Blocked, Some(report.summary.unwrap_or("the agent reported failure")))
             }
+            ReportResult::Blocked => (
+                TaskStatus::Blocked,
+                Some(report.summary.unwrap_or("the agent reported that it is blocked")),
+            ),
         };
         self.move_task(&task, to, reason, Actor::Agent(&launch.key.agent)).await.map(Some)
     }

@@ -37,7 +37,10 @@ impl Service {
             let page = self.store.past_launches(before, after.as_ref(), PAGE).await?;
             for past in page.iter().filter(|past| retention.lets_go(past, now)) {
                 // A task that is reopened in this moment keeps its memory.
-                let expect = past.newest_of.iter().map(|work| Expect::TaskAt(work.task.clone(), work.revision));
+                let expect = past
+                    .newest_of
+                    .iter()
+                    .map(|work| Expect::TaskAt(work.task.clone(), work.revision));
                 let changes = vec![Change::ForgetLaunch(past.id.clone())];
                 match self.commit(Commit { expect: expect.collect(), changes }).await {
                     Ok(()) => n_forgotten += 1,
@@ -59,7 +62,9 @@ impl Service {
         let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
         let span = self.store.event_span().await?;
         let last_old = self.store.last_event_before(retention.events_before(now)).await?;
-        let Some(up_to) = retention.events_up_to(span, last_old) else { return Ok(0) };
+        let Some(up_to) = retention.events_up_to(span, last_old) else {
+            return Ok(0);
+        };
         let EventSpan { oldest, .. } = span;
         let mut gone = oldest - 1;
         while gone < up_to {
@@ -91,13 +96,16 @@ impl Service {
 
     async fn forget_messages(&self) -> Result<u64, ServiceError> {
         let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
-        let Some(before) = retention.chats_before(now) else { return Ok(0) };
+        let Some(before) = retention.chats_before(now) else {
+            return Ok(0);
+        };
         let open = self.store.open_launches().await?;
         let mut n_chats = 0;
         for chat in self.store.chats().await? {
             let key = InstanceKey::new(chat.agent.clone(), chat.project.clone(), Purpose::Chat);
-            let is_open =
-                open.iter().any(|launch| launch.key == key && !matches!(launch.state, LaunchState::Ended { .. }));
+            let is_open = open.iter().any(|launch| {
+                launch.key == key && !matches!(launch.state, LaunchState::Ended { .. })
+            });
             let last_old = self.store.last_message_before(&chat, before).await?;
             let record = self.store.pair(&key).await?;
             if let Some(up_to) = retention.messages_up_to(&record, is_open, last_old) {
@@ -113,7 +121,9 @@ impl Service {
         match self.commit(Commit { expect: Vec::new(), changes: vec![change] }).await {
             Ok(()) => Ok(()),
             Err(CommitError::Store(error)) => Err(error.into()),
-            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => Err(ServiceError::Contended),
+            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
+                Err(ServiceError::Contended)
+            }
         }
     }
 }

@@ -29,7 +29,11 @@ pub struct ActiveProject {
 impl Service {
     pub async fn health(&self) -> Result<Health, ServiceError> {
         let counts = self.store.counts().await?;
-        Ok(Health { timestamp: self.now(), n_agents: counts.n_agents, n_projects: counts.n_projects })
+        Ok(Health {
+            timestamp: self.now(),
+            n_agents: counts.n_agents,
+            n_projects: counts.n_projects,
+        })
     }
 
     /// Active projects with their active agents, by id.
@@ -38,7 +42,10 @@ impl Service {
             self.store.agents().await?.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
         let mut members: BTreeMap<ProjectId, Vec<AgentId>> = BTreeMap::new();
         for assignment in self.store.assignments().await? {
-            if agents.get(&assignment.agent).is_some_and(|agent| agent.status == AgentStatus::Active) {
+            if agents
+                .get(&assignment.agent)
+                .is_some_and(|agent| agent.status == AgentStatus::Active)
+            {
                 members.entry(assignment.project).or_default().push(assignment.agent);
             }
         }

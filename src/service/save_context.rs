@@ -19,12 +19,22 @@ impl Service {
     ///
     /// # Errors
     /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given; the refusals of [`limits`].
-    pub async fn save_context(&self, caller: &Caller, saved: &Progress) -> Result<&'static str, ServiceError> {
-        let progress = &self.redacted_taken(limits::PROGRESS.take_optional(saved.progress.as_deref())?);
-        let findings = &self.redacted_taken(limits::FINDINGS.take_optional(saved.findings.as_deref())?);
-        let next_steps = &self.redacted_taken(limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?);
+    pub async fn save_context(
+        &self,
+        caller: &Caller,
+        saved: &Progress,
+    ) -> Result<&'static str, ServiceError> {
+        let progress =
+            &self.redacted_taken(limits::PROGRESS.take_optional(saved.progress.as_deref())?);
+        let findings =
+            &self.redacted_taken(limits::FINDINGS.take_optional(saved.findings.as_deref())?);
+        let next_steps =
+            &self.redacted_taken(limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?);
         if [progress, findings, next_steps].into_iter().all(Option::is_none) {
-            return Err(Refusal::Invalid("nothing to save: give progress, findings or next_steps".to_owned()).into());
+            return Err(Refusal::Invalid(
+                "nothing to save: give progress, findings or next_steps".to_owned(),
+            )
+            .into());
         }
         self.transact(|| async move {
             let (launch, expect) = self.fence(caller).await?;
@@ -33,14 +43,20 @@ impl Service {
             let executions = self.store.executions_of_launch(&launch.id).await?;
             let before = executions.into_iter().find(|execution| execution.task == task);
             let mut after = before.clone().unwrap_or_else(|| self.new_execution(&launch, &task));
-            for (kept, new) in
-                [(&mut after.progress, progress), (&mut after.findings, findings), (&mut after.next_steps, next_steps)]
-            {
+            for (kept, new) in [
+                (&mut after.progress, progress),
+                (&mut after.findings, findings),
+                (&mut after.next_steps, next_steps),
+            ] {
                 if let Some(new) = new {
                     *kept = Some(new.clone());
                 }
             }
-            let changes = if before.as_ref() == Some(&after) { Vec::new() } else { vec![Change::Execution(after)] };
+            let changes = if before.as_ref() == Some(&after) {
+                Vec::new()
+            } else {
+                vec![Change::Execution(after)]
+            };
             Ok((Commit { expect, changes }, self.guidance().context_saved()))
         })
         .await

@@ -33,7 +33,11 @@ pub struct Claim {
 impl Service {
     /// Whether `key` should be started now; yes claims it for `coordinator`. The coordinator that made a claim finds it again
     /// until it reported a process.
-    pub async fn should_start(&self, key: &InstanceKey, coordinator: AskedBy<'_>) -> Result<ShouldStart, ServiceError> {
+    pub async fn should_start(
+        &self,
+        key: &InstanceKey,
+        coordinator: AskedBy<'_>,
+    ) -> Result<ShouldStart, ServiceError> {
         self.transact(|| async move {
             let facts = self.while_held(self.store.pair_facts(key).await?);
             let now = self.now();
@@ -51,7 +55,12 @@ impl Service {
         })
     }
 
-    fn claim(&self, facts: PairFacts, coordinator: Option<CoordinatorId>, now: Timestamp) -> (Commit, ShouldStart) {
+    fn claim(
+        &self,
+        facts: PairFacts,
+        coordinator: Option<CoordinatorId>,
+        now: Timestamp,
+    ) -> (Commit, ShouldStart) {
         let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
         let id: LaunchId = self.world.new_id(LaunchId::PREFIX);
         let ticket = coordinator.is_some().then(|| self.ticket_of(&id));
@@ -70,7 +79,10 @@ impl Service {
         changes.extend([Change::Event(launch_event(&launch, now)), Change::Launch(launch)]);
         // Also what a person may say in between: a stop that found nothing to stop must not be followed by a start.
         let pair = Expect::PairAt(facts.key.clone(), facts.record.revision);
-        let commit = Commit { expect: vec![Expect::NoOpenLaunch(facts.key), pair, Expect::NotPaused], changes };
+        let commit = Commit {
+            expect: vec![Expect::NoOpenLaunch(facts.key), pair, Expect::NotPaused],
+            changes,
+        };
         (commit, ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
     }
 
@@ -87,12 +99,18 @@ impl Service {
         coordinator: AskedBy<'_>,
     ) -> Result<(Commit, ShouldStart), ServiceError> {
         let no = (Commit::default(), ShouldStart { reason: StartReason::Starting, claim: None });
-        let (Some(coordinator), Some(open)) = (coordinator, &facts.open) else { return Ok(no) };
-        let launch = self.store.launch(&open.id).await?;
-        let Some(launch) = launch.filter(|l| l.coordinator.as_ref() == Some(coordinator) && l.pid.is_none()) else {
+        let (Some(coordinator), Some(open)) = (coordinator, &facts.open) else {
             return Ok(no);
         };
-        let LaunchState::Starting { deadline } = launch.state else { return Ok(no) };
+        let launch = self.store.launch(&open.id).await?;
+        let Some(launch) =
+            launch.filter(|l| l.coordinator.as_ref() == Some(coordinator) && l.pid.is_none())
+        else {
+            return Ok(no);
+        };
+        let LaunchState::Starting { deadline } = launch.state else {
+            return Ok(no);
+        };
         let ticket = Some(self.ticket_of(&launch.id));
         let claim = Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket };
         Ok((Commit::default(), ShouldStart { reason: StartReason::Ready, claim: Some(claim) }))

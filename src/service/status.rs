@@ -25,7 +25,17 @@ pub struct CoordinatorStatus {
 }
 
 /// What a coordinator has counted since its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     pub cycles: u64,
@@ -97,7 +107,10 @@ impl CoordinatorBoard {
     pub(super) fn deferral_of(&self, key: &InstanceKey, now: Timestamp) -> Option<Deferred> {
         let board = self.lock();
         let there = board.values().filter(|known| known.is_there(now));
-        there.flat_map(|known| &known.status.deferred).find(|deferred| deferred.key == *key).cloned()
+        there
+            .flat_map(|known| &known.status.deferred)
+            .find(|deferred| deferred.key == *key)
+            .cloned()
     }
 
     fn unlisted_at(&self) -> Option<Timestamp> {
@@ -164,11 +177,18 @@ const N_ENDED: usize = 20;
 
 impl Service {
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
-        let recent =
-            LaunchFilter { agent: None, project: None, purpose: None, only_ended: true, after: None, limit: N_ENDED };
+        let recent = LaunchFilter {
+            agent: None,
+            project: None,
+            purpose: None,
+            only_ended: true,
+            after: None,
+            limit: N_ENDED,
+        };
         let now = self.now();
         let open = self.open_launches().await?;
-        let abandoned = open.iter().filter(|launch| self.is_abandoned(launch)).map(|launch| launch.id.clone());
+        let abandoned =
+            open.iter().filter(|launch| self.is_abandoned(launch)).map(|launch| launch.id.clone());
         Ok(StatusView {
             abandoned: abandoned.collect(),
             totals: self.totals(),
@@ -195,12 +215,24 @@ impl Service {
 
     /// Launches that have not ended, by claim time.
     pub async fn open_launches(&self) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self.store.open_launches().await?.into_iter().map(|launch| self.with_activity(launch)).collect())
+        Ok(self
+            .store
+            .open_launches()
+            .await?
+            .into_iter()
+            .map(|launch| self.with_activity(launch))
+            .collect())
     }
 
     /// Launches that fit, the newest first.
     pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self.store.launches(filter).await?.into_iter().map(|launch| self.with_activity(launch)).collect())
+        Ok(self
+            .store
+            .launches(filter)
+            .await?
+            .into_iter()
+            .map(|launch| self.with_activity(launch))
+            .collect())
     }
 
     /// One launch.

@@ -30,7 +30,9 @@ impl Service {
         let listed: BTreeSet<TaskId> = mine.iter().map(|task| task.id.clone()).collect();
         for execution in self.store.executions_of_launch(&caller.launch.id).await? {
             let worked_on = self.store.task(&execution.task).await?;
-            let is_mine = |task: &Task| task.assignee.as_ref() == Some(&key.agent) && !listed.contains(&task.id);
+            let is_mine = |task: &Task| {
+                task.assignee.as_ref() == Some(&key.agent) && !listed.contains(&task.id)
+            };
             mine.extend(worked_on.filter(is_mine));
         }
         mine.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -44,7 +46,10 @@ impl Service {
             }
             let mut by_parent: BTreeMap<TaskId, Vec<Task>> = BTreeMap::new();
             for part in self.tasks_below(&task.id, |_| true).await? {
-                by_parent.entry(part.parent.clone().unwrap_or_else(|| task.id.clone())).or_default().push(part);
+                by_parent
+                    .entry(part.parent.clone().unwrap_or_else(|| task.id.clone()))
+                    .or_default()
+                    .push(part);
             }
             tops.push(TaskProgress::of(task.clone(), &mut by_parent));
         }

@@ -46,7 +46,9 @@ impl Service {
         let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
         for (before, after) in wishes {
             self.add_above(&mut graph, after).await?;
-            let is_shaped = |before: &Task| before.parent == after.parent && before.dependencies == after.dependencies;
+            let is_shaped = |before: &Task| {
+                before.parent == after.parent && before.dependencies == after.dependencies
+            };
             if !before.is_some_and(is_shaped) {
                 self.add_all_that_is_waited_for(&mut graph, after).await?;
             } else if before.is_some_and(|before| before.status != after.status) {
@@ -62,7 +64,11 @@ impl Service {
     }
 
     /// Adds what `task` is part of.
-    pub(super) async fn add_above(&self, graph: &mut TaskGraph, task: &Task) -> Result<(), StoreError> {
+    pub(super) async fn add_above(
+        &self,
+        graph: &mut TaskGraph,
+        task: &Task,
+    ) -> Result<(), StoreError> {
         let (mut next, mut seen) = (task.parent.clone(), BTreeSet::new());
         while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
             next = self.add(graph, &id).await?.and_then(|parent| parent.parent);
@@ -70,13 +76,19 @@ impl Service {
         Ok(())
     }
 
-    async fn add_all_that_is_waited_for(&self, graph: &mut TaskGraph, task: &Task) -> Result<(), StoreError> {
+    async fn add_all_that_is_waited_for(
+        &self,
+        graph: &mut TaskGraph,
+        task: &Task,
+    ) -> Result<(), StoreError> {
         let (mut open, mut seen) = (vec![task.id.clone()], BTreeSet::new());
         while let Some(id) = open.pop() {
             if !seen.insert(id.clone()) {
                 continue;
             }
-            let Some(waiting) = self.add(graph, &id).await? else { continue };
+            let Some(waiting) = self.add(graph, &id).await? else {
+                continue;
+            };
             open.extend(waiting.dependencies);
             let parts = TaskFilter { parent: Some(id), ..TaskFilter::default() };
             for part in self.store.tasks(&parts).await? {
@@ -108,7 +120,8 @@ impl Service {
         id: &TaskId,
         is_entered: impl Fn(&Task) -> bool + Send,
     ) -> Result<Vec<Task>, StoreError> {
-        let of = |parent: &TaskId| TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() };
+        let of =
+            |parent: &TaskId| TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() };
         let mut below = self.store.tasks(&of(id)).await?;
         let mut n_looked_at = 0;
         while let Some(task) = below.get(n_looked_at) {
@@ -139,17 +152,24 @@ pub(super) fn written(
         return (Vec::new(), Vec::new());
     }
     let written: BTreeSet<TaskId> = changed.iter().map(|task| task.id.clone()).collect();
-    let joins = |(before, after): &Wish<'_>| before.is_none_or(|before| before.parent != after.parent);
-    let joined: BTreeSet<&TaskId> =
-        wishes.iter().filter(|wish| joins(wish)).filter_map(|(_, after)| after.parent.as_ref()).collect();
+    let joins =
+        |(before, after): &Wish<'_>| before.is_none_or(|before| before.parent != after.parent);
+    let joined: BTreeSet<&TaskId> = wishes
+        .iter()
+        .filter(|wish| joins(wish))
+        .filter_map(|(_, after)| after.parent.as_ref())
+        .collect();
     let others = graph.tasks().filter(|task| task.revision > 0 && !written.contains(&task.id));
     // A new parent is written as it is: who closes it at the same time has not seen its new part and must look again.
-    let (parents, others): (Vec<&Task>, Vec<&Task>) = others.partition(|task| joined.contains(&task.id));
-    let expect = others.into_iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
+    let (parents, others): (Vec<&Task>, Vec<&Task>) =
+        others.partition(|task| joined.contains(&task.id));
+    let expect =
+        others.into_iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
     let mut changes: Vec<Change> = parents.into_iter().cloned().map(Change::Task).collect();
     for task in changed {
-        let is_as_before =
-            |(before, _): &Wish<'_>| before.is_some_and(|before| before.id == task.id && before.status == task.status);
+        let is_as_before = |(before, _): &Wish<'_>| {
+            before.is_some_and(|before| before.id == task.id && before.status == task.status)
+        };
         if !wishes.iter().any(is_as_before) {
             let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
             changes.push(Change::Event(of_task(kind, &task, now)));

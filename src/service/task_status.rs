@@ -42,7 +42,8 @@ impl Service {
                 let (_, mut expect) = self.fence(caller).await?;
                 let moved = self.move_task(&task, to, reason, Actor::Agent(&key.agent)).await?;
                 expect.extend(moved.expect);
-                let change = StatusChange { previous: task.status, task: moved.task, instruction: None };
+                let change =
+                    StatusChange { previous: task.status, task: moved.task, instruction: None };
                 let mut changes = moved.changes;
                 self.tell_agents(&mut changes, Some(&caller.launch.id)).await?;
                 Ok((Commit { expect, changes }, change))
@@ -59,9 +60,9 @@ impl Service {
     async fn instruction_after_done(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         let (step, _) = self.task_step_of(&caller.launch).await?;
         Ok(match step {
-            TaskStep::ReportCompleted(ReportResult::Success) | TaskStep::LogOut | TaskStep::Exit => {
-                self.guidance().all_work_done()
-            }
+            TaskStep::ReportCompleted(ReportResult::Success)
+            | TaskStep::LogOut
+            | TaskStep::Exit => self.guidance().all_work_done(),
             _ => self.guidance().work_remains(),
         })
     }
@@ -76,6 +77,7 @@ impl Service {
     ) -> Result<TaskChange, ServiceError> {
         let reason = reason.map(str::to_owned).or_else(|| task.blocked_reason.clone());
         let blocked_reason = reason.filter(|_| to == TaskStatus::Blocked);
-        self.change_task(Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor).await
+        self.change_task(Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor)
+            .await
     }
 }

@@ -73,7 +73,8 @@ impl Service {
         }
         let subtasks = self.tasks_below(id, |_| true).await?;
         let executions = self.store.executions_of_task(id).await?.into_iter();
-        let executions = executions.map(|execution| self.execution_with_activity(execution)).collect();
+        let executions =
+            executions.map(|execution| self.execution_with_activity(execution)).collect();
         Ok(TaskView { task, subtasks, dependencies, executions })
     }
 
@@ -96,7 +97,8 @@ impl Service {
             self.project(&new.project).await?;
             self.check_assignable(new.assignee.as_ref(), &new.project).await?;
             let task = self.new_task(id.clone(), new)?;
-            let TaskChange { task, expect, mut changes } = self.change_task(None, &task, Actor::Person).await?;
+            let TaskChange { task, expect, mut changes } =
+                self.change_task(None, &task, Actor::Person).await?;
             changes.extend(self.release_for(&task).await?);
             Ok((Commit { expect, changes }, ()))
         })
@@ -144,10 +146,17 @@ impl Service {
             let reason = reason.or_else(|| before.blocked_reason.clone());
             let after = Task {
                 title: edited(limits::TITLE, edit.title.as_deref(), before.title.clone())?,
-                description: edited(limits::DESCRIPTION, edit.description.as_deref(), before.description.clone())?,
+                description: edited(
+                    limits::DESCRIPTION,
+                    edit.description.as_deref(),
+                    before.description.clone(),
+                )?,
                 priority: edit.priority.unwrap_or(before.priority),
                 parent: edit.parent.clone().unwrap_or_else(|| before.parent.clone()),
-                dependencies: edit.dependencies.as_deref().map_or_else(|| before.dependencies.clone(), each_once),
+                dependencies: edit
+                    .dependencies
+                    .as_deref()
+                    .map_or_else(|| before.dependencies.clone(), each_once),
                 assignee,
                 status,
                 blocked_reason: reason.filter(|_| status == TaskStatus::Blocked),

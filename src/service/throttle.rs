@@ -57,7 +57,9 @@ impl Guesser {
         match peer {
             Peer::Local(local) => match &local.kind {
                 PeerKind::Agent { launch: Some(launch) } => Self::Launch(launch.clone()),
-                PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => Self::User(local.uid),
+                PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => {
+                    Self::User(local.uid)
+                }
             },
             Peer::Network(address) => Self::Host(match address.ip().to_canonical() {
                 // One process can use any address of 127.0.0.0/8.
@@ -194,7 +196,8 @@ impl Throttle {
         admission: Admission,
         now: Instant,
     ) -> Option<Attempt> {
-        let is_remembered = secret.as_ref().is_some_and(|token| self.lock().right.find(token).is_some());
+        let is_remembered =
+            secret.as_ref().is_some_and(|token| self.lock().right.find(token).is_some());
         let has_slot = admission == Admission::NeedsSlot && !is_remembered;
         if has_slot && !self.wait_for_slot(&guesser, now).await {
             return None;
@@ -224,7 +227,11 @@ impl State {
     fn take_slot(&mut self, guesser: &Guesser, now: Instant) -> Taken {
         let of_guesser = self.guessers.find(guesser).map(|known| (&known.slots, MAX_SLOTS));
         let of_hosts = guesser.is_host().then_some((&self.of_hosts, MAX_SLOTS_OF_HOSTS));
-        let taken = of_guesser.into_iter().chain(of_hosts).map(|(slots, most)| slots.can_be_taken(most, now)).max();
+        let taken = of_guesser
+            .into_iter()
+            .chain(of_hosts)
+            .map(|(slots, most)| slots.can_be_taken(most, now))
+            .max();
         let taken = taken.unwrap_or(Taken::Yes);
         if taken == Taken::Yes {
             self.each_slots(guesser, |slots| slots.n_checks += 1);
@@ -264,7 +271,8 @@ impl Attempt {
         if let Some(secret) = &self.secret {
             state.right.forget(secret);
         }
-        let for_agent = agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
+        let for_agent =
+            agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
         let delay = state.guessers.touch(&self.guesser).failures.count(now).max(for_agent);
         let has_slot = self.has_slot || state.take_slot(&self.guesser, now) == Taken::Yes;
         if has_slot {

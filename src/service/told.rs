@@ -29,12 +29,16 @@ pub(super) fn untold(changes: &[Change], now: Timestamp) -> Vec<NewEvent> {
         .iter()
         .filter_map(|change| if let Change::Event(event) = change { Some(event) } else { None })
         .collect();
-    let told_tasks: BTreeSet<&TaskId> = told.iter().filter_map(|event| event.task.as_ref()).collect();
-    let tells_of_accounts =
-        told.iter().any(|event| event.kind.starts_with("provider.") || event.kind == "person.resume");
+    let told_tasks: BTreeSet<&TaskId> =
+        told.iter().filter_map(|event| event.task.as_ref()).collect();
+    let tells_of_accounts = told
+        .iter()
+        .any(|event| event.kind.starts_with("provider.") || event.kind == "person.resume");
     let keys: BTreeMap<&LaunchId, &InstanceKey> = changes
         .iter()
-        .filter_map(|change| if let Change::Launch(launch) = change { Some((&launch.id, &launch.key)) } else { None })
+        .filter_map(|change| {
+            if let Change::Launch(launch) = change { Some((&launch.id, &launch.key)) } else { None }
+        })
         .collect();
     let mut events = Vec::new();
     for change in changes {
@@ -44,15 +48,22 @@ pub(super) fn untold(changes: &[Change], now: Timestamp) -> Vec<NewEvent> {
                 Some(NewEvent { agent: Some(agent.id.clone()), ..bare(kind, now) })
             }
             Change::Project(project) => {
-                let kind = if project.revision == 0 { "project.created" } else { "project.changed" };
+                let kind =
+                    if project.revision == 0 { "project.created" } else { "project.changed" };
                 Some(NewEvent { project: Some(project.id.clone()), ..bare(kind, now) })
             }
             Change::Assign(assignment) => Some(of_assignment("assignment.added", assignment, now)),
-            Change::Unassign(assignment) => Some(of_assignment("assignment.removed", assignment, now)),
-            Change::Task(task) if !told_tasks.contains(&task.id) => Some(of_task("task.changed", task, now)),
+            Change::Unassign(assignment) => {
+                Some(of_assignment("assignment.removed", assignment, now))
+            }
+            Change::Task(task) if !told_tasks.contains(&task.id) => {
+                Some(of_task("task.changed", task, now))
+            }
             Change::Session(session) => of_session(session, now),
             Change::Execution(execution) => Some(of_execution(execution, now)),
-            Change::Notice(notice) => Some(of_notice(notice, keys.get(&notice.launch).copied(), now)),
+            Change::Notice(notice) => {
+                Some(of_notice(notice, keys.get(&notice.launch).copied(), now))
+            }
             Change::Account(account) if !tells_of_accounts => Some(account_event(account, now)),
             // Told by those who change them, or seen by nobody.
             Change::Task(_)
@@ -150,8 +161,15 @@ mod tests {
 
     #[test]
     fn what_rows_say_by_themselves_is_told() {
-        let assignment = Assignment { project: "prj".parse().expect("an id"), agent: "agt_a".parse().expect("an id") };
-        let changes = [Change::Agent(agent(0)), Change::Assign(assignment.clone()), Change::Unassign(assignment)];
+        let assignment = Assignment {
+            project: "prj".parse().expect("an id"),
+            agent: "agt_a".parse().expect("an id"),
+        };
+        let changes = [
+            Change::Agent(agent(0)),
+            Change::Assign(assignment.clone()),
+            Change::Unassign(assignment),
+        ];
         assert_eq!(kinds(&changes), ["agent.created", "assignment.added", "assignment.removed"]);
         assert_eq!(kinds(&[Change::Agent(agent(1))]), ["agent.changed"]);
     }

@@ -166,7 +166,11 @@ impl Concerned {
                     concerned.coordinators = true;
                     concerned.directories.push(project.working_directory.clone());
                 }
-                Change::Agent(_) | Change::Assign(_) | Change::Unassign(_) | Change::Account(_) | Change::Pause(_) => {
+                Change::Agent(_)
+                | Change::Assign(_)
+                | Change::Unassign(_)
+                | Change::Account(_)
+                | Change::Pause(_) => {
                     concerned.coordinators = true;
                 }
                 Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
@@ -181,7 +185,10 @@ impl Concerned {
                     concerned.launches = true;
                 }
                 Change::Message(message) => {
-                    let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
+                    let chat = Assignment {
+                        project: message.project.clone(),
+                        agent: message.agent.clone(),
+                    };
                     if message.sender == Sender::User {
                         let (agent, project) = (chat.agent.clone(), chat.project.clone());
                         concerned.agents.push(InstanceKey::new(agent, project, Purpose::Chat));
@@ -190,7 +197,8 @@ impl Concerned {
                 }
                 // A message only puts off the end of its chat; a chat that begins has one.
                 Change::Session(session) => {
-                    concerned.deadlines |= session.revision == 0 && session.key.purpose == Purpose::Chat;
+                    concerned.deadlines |=
+                        session.revision == 0 && session.key.purpose == Purpose::Chat;
                 }
                 Change::Notice(_) => concerned.deadlines = true,
                 Change::Event(_) => concerned.events = true,
@@ -234,7 +242,9 @@ impl Concerned {
             waiting.unmirrored.add_directories(self.directories);
         }
         if !self.projects.is_empty() {
-            waiting.agents.wake_where(|key| key.purpose == Purpose::Task && self.projects.contains(&key.project));
+            waiting.agents.wake_where(|key| {
+                key.purpose == Purpose::Task && self.projects.contains(&key.project)
+            });
         }
     }
 }
@@ -251,13 +261,15 @@ impl Service {
         let untold = untold(&commit.changes, self.now());
         commit.changes.extend(untold.into_iter().map(Change::Event));
         let ending = ending_with(&commit.changes);
-        let (store, waiting, totals) = (self.store.clone(), self.waiting.clone(), Arc::clone(&self.totals));
+        let (store, waiting, totals) =
+            (self.store.clone(), self.waiting.clone(), Arc::clone(&self.totals));
         // Here: what is spawned acts in nobody's name.
         let audit = Audit::of(&*store, &commit.changes).await?;
         let made = tokio::spawn(async move {
             let concerned = Concerned::by(&commit.changes);
-            let of_account =
-                |change: &Change| if let Change::Account(account) = change { Some(account.clone()) } else { None };
+            let of_account = |change: &Change| {
+                if let Change::Account(account) = change { Some(account.clone()) } else { None }
+            };
             let items = changed_items(&commit.changes);
             let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
             store.commit(commit).await?;

@@ -32,20 +32,40 @@ impl Service {
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
-    pub async fn why(&self, agent: &AgentId, project: &ProjectId) -> Result<Vec<Why>, ServiceError> {
+    pub async fn why(
+        &self,
+        agent: &AgentId,
+        project: &ProjectId,
+    ) -> Result<Vec<Why>, ServiceError> {
         self.check_known(agent, project).await?;
         let at = self.now();
-        let abandoned: Vec<Launch> =
-            self.store.open_launches().await?.into_iter().filter(|launch| self.is_abandoned(launch)).collect();
+        let abandoned: Vec<Launch> = self
+            .store
+            .open_launches()
+            .await?
+            .into_iter()
+            .filter(|launch| self.is_abandoned(launch))
+            .collect();
         let mut all = Vec::new();
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
             let facts = self.while_held(self.store.pair_facts(&key).await?);
             let rulings = facts.rulings(self.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
-            let abandoned = abandoned.iter().find(|launch| launch.key == key).map(|launch| launch.id.clone());
-            let (n_failures, account, pause_file) = (facts.record.n_failures, facts.account, self.pause_file());
-            all.push(Why { key, at, rulings, deferred, n_failures, account, pause_file, abandoned });
+            let abandoned =
+                abandoned.iter().find(|launch| launch.key == key).map(|launch| launch.id.clone());
+            let (n_failures, account, pause_file) =
+                (facts.record.n_failures, facts.account, self.pause_file());
+            all.push(Why {
+                key,
+                at,
+                rulings,
+                deferred,
+                n_failures,
+                account,
+                pause_file,
+                abandoned,
+            });
         }
         Ok(all)
     }

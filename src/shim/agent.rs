@@ -39,7 +39,8 @@ pub type Streams = [OwnedFd; 2];
 impl Agent {
     /// Starts what `order` says; the error names the object that failed, and how.
     pub fn start(order: &Order<'_>, prompt: Option<OwnedFd>) -> Result<(Self, Streams), String> {
-        let in_words = |error: io::Error| format!("could not prepare the start of the agent: {error}");
+        let in_words =
+            |error: io::Error| format!("could not prepare the start of the agent: {error}");
         let group = make_group(order)?;
         let started = Self::start_in(group.as_ref(), order, prompt, in_words);
         if let (Err(_), Some(group)) = (&started, &group) {
@@ -99,12 +100,16 @@ impl Agent {
 
 /// The control group that the order asks for. Without limits to keep, an agent is kept without one as well.
 fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
-    let Some(wanted) = &order.cgroup else { return Ok(None) };
+    let Some(wanted) = &order.cgroup else {
+        return Ok(None);
+    };
     let limits = cgroup::Limits { memory: wanted.memory_max, processes: wanted.pids_max };
     match Group::create(&wanted.dir, limits) {
         Ok(group) => Ok(Some(group)),
         Err(_) if limits == cgroup::Limits::default() => Ok(None),
-        Err(error) => Err(format!("could not make control group `{}`: {error}", wanted.dir.display())),
+        Err(error) => {
+            Err(format!("could not make control group `{}`: {error}", wanted.dir.display()))
+        }
     }
 }
 
@@ -201,8 +206,13 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
             return format!("working directory `{directory}` does not exist");
         }
         Err(error) => return format!("working directory `{directory}` is not accessible: {error}"),
-        Ok(metadata) if !metadata.is_dir() => return format!("working directory `{directory}` is not a directory"),
-        Ok(_) if rustix::fs::access(&*order.working_directory, rustix::fs::Access::EXEC_OK).is_err() => {
+        Ok(metadata) if !metadata.is_dir() => {
+            return format!("working directory `{directory}` is not a directory");
+        }
+        Ok(_)
+            if rustix::fs::access(&*order.working_directory, rustix::fs::Access::EXEC_OK)
+                .is_err() =>
+        {
             return format!("working directory `{directory}` may not be entered by this user");
         }
         Ok(_) => {}
@@ -220,7 +230,9 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
     }
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) if order.program.exists() => match interpreter(&order.program) {
-            Some(interpreter) => format!("interpreter `{interpreter}` of program `{program}` does not exist"),
+            Some(interpreter) => {
+                format!("interpreter `{interpreter}` of program `{program}` does not exist")
+            }
             None => format!("interpreter or loader of program `{program}` does not exist"),
         },
         Some(Errno::NOENT) => format!("program `{program}` does not exist"),
@@ -229,10 +241,16 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
             Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
                 format!("program `{program}` is not executable")
             }
-            _ => format!("program `{program}`, or its interpreter, may not be executed by this user"),
+            _ => {
+                format!("program `{program}`, or its interpreter, may not be executed by this user")
+            }
         },
-        Some(Errno::TOOBIG) => format!("argument list or environment of program `{program}` is too long"),
-        Some(Errno::NOEXEC) => format!("program `{program}` is in no format that this system executes"),
+        Some(Errno::TOOBIG) => {
+            format!("argument list or environment of program `{program}` is too long")
+        }
+        Some(Errno::NOEXEC) => {
+            format!("program `{program}` is in no format that this system executes")
+        }
         _ => format!("could not start `{program}`: {error}"),
     }
 }

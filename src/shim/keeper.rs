@@ -41,7 +41,8 @@ const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// The daemon spawned this process with all signals blocked but those of its own faults, so that none was lost or deadly before
 /// these are listened to.
-const SIGNALS: [NixSignal; 4] = [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP];
+const SIGNALS: [NixSignal; 4] =
+    [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP];
 
 /// The times and sizes of an order, which stay when its secrets are gone.
 pub struct Limits {
@@ -90,7 +91,13 @@ pub struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(dir: &'a Path, agent: Agent, streams: Streams, limits: Limits, redactor: Redactor) -> io::Result<Self> {
+    pub fn new(
+        dir: &'a Path,
+        agent: Agent,
+        streams: Streams,
+        limits: Limits,
+        redactor: Redactor,
+    ) -> io::Result<Self> {
         let started_monotonic_ms = Some(MonotonicInstant::now());
         let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
         let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
@@ -175,7 +182,8 @@ impl<'a> Keeper<'a> {
             ended_at: None,
             stop: self.stop().map(|stop| stop.reason),
             has_dumped_core,
-            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw()) && self.first_kill_at.is_none(),
+            was_killed_by_others: status.signal == Some(Signal::KILL.as_raw())
+                && self.first_kill_at.is_none(),
             n_oom_kills: self.n_oom_kills(),
             ..Exit::without_agent(ProcessEnd::Exited(status), wall_clock())
         }
@@ -251,7 +259,10 @@ impl<'a> Keeper<'a> {
                 // Who never came in is not waited for: the server frees the claim some time after this.
                 let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
                 let stop = Stop::new(StopReason::StartTimeout, patience);
-                complain_unless_written::<Stop>(self.dir, record::write_first(self.dir, &stop).map(drop));
+                complain_unless_written::<Stop>(
+                    self.dir,
+                    record::write_first(self.dir, &stop).map(drop),
+                );
                 // From the fuse on: a machine that slept meanwhile may wake long after it, beside another agent for the same key.
                 self.kill_by(fuse + patience);
                 self.begin_stop();
@@ -274,16 +285,21 @@ impl<'a> Keeper<'a> {
     fn tell_condition(&mut self) {
         if std::mem::take(&mut self.has_child_news) {
             let is_stopped = !self.is_leader_reaped
-                && processes::read(self.agent.pid).is_some_and(|leader| leader.is_stopped && !leader.is_zombie);
+                && processes::read(self.agent.pid)
+                    .is_some_and(|leader| leader.is_stopped && !leader.is_zombie);
             let since = self.condition.suspended_since;
             self.change_condition(Condition {
                 suspended_since: is_stopped.then(|| since.unwrap_or_else(wall_clock)),
                 ..self.condition
             });
         }
-        let is_overdue = self.first_kill_at.is_some_and(|at| BootInstant::now() >= at + UNKILLABLE_AFTER);
+        let is_overdue =
+            self.first_kill_at.is_some_and(|at| BootInstant::now() >= at + UNKILLABLE_AFTER);
         if is_overdue && self.condition.unkillable_since.is_none() {
-            self.change_condition(Condition { unkillable_since: Some(wall_clock()), ..self.condition });
+            self.change_condition(Condition {
+                unkillable_since: Some(wall_clock()),
+                ..self.condition
+            });
         }
     }
 
@@ -300,7 +316,9 @@ impl<'a> Keeper<'a> {
 
     /// Returns when there is something to read, to reap or to do.
     fn wait(&mut self) {
-        let look_again = orphans::LOOK_AGAIN.filter(|_| self.is_leader_reaped).map(|pause| BootInstant::now() + pause);
+        let look_again = orphans::LOOK_AGAIN
+            .filter(|_| self.is_leader_reaped)
+            .map(|pause| BootInstant::now() + pause);
         let deadline = self.fuse.into_iter().chain(self.kill_at).chain(look_again).min();
         self.events.wake_at(deadline.map(BootInstant::as_millis));
         let mut sources: Vec<PollFd<'_>> = self
@@ -345,9 +363,15 @@ impl<'a> Keeper<'a> {
         // Those of its life.
         while self.events.take_signal().is_some() {}
         self.events.wake_at(None);
-        let mut sources: Vec<PollFd<'_>> =
-            self.events.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let _ = rustix::event::poll(&mut sources, Timespec::try_from(instance_dir::LINGER).ok().as_ref());
+        let mut sources: Vec<PollFd<'_>> = self
+            .events
+            .descriptors()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let _ = rustix::event::poll(
+            &mut sources,
+            Timespec::try_from(instance_dir::LINGER).ok().as_ref(),
+        );
     }
 
     /// Nobody lives: writes down how it went, once. Nothing is added to the output after that.

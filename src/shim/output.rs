@@ -41,7 +41,8 @@ struct Stream {
 
 impl Output {
     pub fn new(streams: Streams, log: Log, redactor: Redactor) -> Self {
-        let streams = streams.map(|pipe| Some(Stream { pipe: File::from(pipe), line: Line::default() }));
+        let streams =
+            streams.map(|pipe| Some(Stream { pipe: File::from(pipe), line: Line::default() }));
         Self { streams, log, redactor, chunk: vec![0; CHUNK] }
     }
 
@@ -58,14 +59,20 @@ impl Output {
             match stream.pipe.read(&mut self.chunk) {
                 Ok(n) if n > 0 => {
                     n_copied += n;
-                    stream
-                        .line
-                        .push(&self.chunk[..n], |line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
+                    stream.line.push(&self.chunk[..n], |line, n_cut| {
+                        add_line(&mut self.log, &self.redactor, line, n_cut)
+                    });
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
                 // The end, or as good as: a closed stream is not asked again, it would always be ready.
                 Ok(_) | Err(_) => {
-                    stream.line.finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
+                    stream
+                        .line
+                        .finish(|line, n_cut| add_line(&mut self.log, &self.redactor, line, n_cut));
                     *slot = None;
                 }
             }
@@ -238,7 +245,11 @@ impl Log {
     fn reopen(&mut self) {
         let path = self.dir.join(OUTPUT_LOG);
         self.file = regular_file::open_to_append(&path).ok();
-        self.length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        self.length = self
+            .file
+            .as_ref()
+            .and_then(|file| file.metadata().ok())
+            .map_or(0, |metadata| metadata.len());
         self.retry_at = BootInstant::now() + REOPEN_AFTER;
     }
 
@@ -297,7 +308,9 @@ mod tests {
         let mut log = Log::open(dir.path(), u64::MAX, 1);
         // The longest there may be, in its longest form.
         let secret = "hunter22".repeat(125);
-        let escaped = secret.bytes().fold(String::new(), |escaped, byte| escaped + &format!("\\\\u{byte:04x}"));
+        let escaped = secret
+            .bytes()
+            .fold(String::new(), |escaped, byte| escaped + &format!("\\\\u{byte:04x}"));
         for secret_in_line in [&secret, &escaped] {
             let mut line = vec![b'x'; MAX_LINE - 3];
             line.extend_from_slice(secret_in_line.as_bytes());
@@ -315,13 +328,18 @@ mod tests {
     fn a_secret_does_not_show_wherever_a_write_ends() {
         let passkey = r#"ключ "1" \ 鍵"#;
         let line = r#"{"type":"tool_use","input":{"passkey":"\u043aлюч \"1\" \\ \u9375","session_token":"sess_0123456789abcdefGH"}}"#;
-        let expected = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
+        let expected =
+            r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
         for at in 0..line.len() {
             let dir = tempfile::tempdir().unwrap();
             let (stdout, mut agent) = io::pipe().unwrap();
             let (stderr, _) = io::pipe().unwrap();
             let redactor = Redactor::new([passkey.as_bytes()]);
-            let mut output = Output::new([stdout.into(), stderr.into()], Log::open(dir.path(), u64::MAX, 1), redactor);
+            let mut output = Output::new(
+                [stdout.into(), stderr.into()],
+                Log::open(dir.path(), u64::MAX, 1),
+                redactor,
+            );
             agent.write_all(&line.as_bytes()[..at]).unwrap();
             if at > 0 {
                 output.copy();
@@ -344,7 +362,8 @@ mod tests {
         log.flush();
         let files = output_files(dir.path());
         assert_eq!(files.len(), 3);
-        let text: String = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        let text: String =
+            files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
         assert!(files.iter().all(|path| path.metadata().unwrap().len() <= 100));
         assert!(text.ends_with("line 98\nline 99\n") && !text.contains("line 10\n"));
     }

@@ -28,7 +28,8 @@ pub fn next(mark: &str) -> Next {
     let (result, info) = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
     if result != 0 {
         // A look that fails has seen nothing.
-        let is_empty = orphans::FALL_TO_REAPER || try_living(mark).is_ok_and(|living| living.is_empty());
+        let is_empty =
+            orphans::FALL_TO_REAPER || try_living(mark).is_ok_and(|living| living.is_empty());
         return if is_empty { Next::Empty } else { Next::Alive };
     }
     // SAFETY: `waitid` succeeded, so the fields of a child event are there; the pid is 0 when there was none.
@@ -56,15 +57,22 @@ pub fn reap(pid: i32) {
 /// lives, and one that isn't this process would be a living descendant, too.
 pub fn has_living_child() -> bool {
     // Where orphans fall to others, it can't be known here.
-    !orphans::FALL_TO_REAPER || wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
+    !orphans::FALL_TO_REAPER
+        || wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
 }
 
-fn wait(kind: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> (libc::c_int, libc::siginfo_t) {
+fn wait(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    options: libc::c_int,
+) -> (libc::c_int, libc::siginfo_t) {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: `info` is writable; all zeros are a valid siginfo_t where nothing is written.
-        let (result, info) = unsafe { (libc::waitid(kind, id, info.as_mut_ptr(), options), info.assume_init()) };
-        if result == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+        let (result, info) =
+            unsafe { (libc::waitid(kind, id, info.as_mut_ptr(), options), info.assume_init()) };
+        if result == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted
+        {
             return (result, info);
         }
     }
@@ -79,7 +87,8 @@ fn try_living(mark: &str) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let all = processes::list()?;
     let mut found = processes::descendants(&all, me);
-    let keeper = all.iter().find(|process| process.pid == me).map(|keeper| (me, keeper.start_ticks));
+    let keeper =
+        all.iter().find(|process| process.pid == me).map(|keeper| (me, keeper.start_ticks));
     let escaped = processes::with_descendants(&all, &orphans::escaped(&all, keeper, mark)?);
     found.retain(|process| !escaped.contains(process));
     found.extend(escaped);

@@ -11,19 +11,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 
 use super::{
-    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter, Store, StoreError,
-    TaskFilter,
+    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter,
+    Store, StoreError, TaskFilter,
 };
 use crate::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{
+    AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+};
 use crate::domain::pair::OpenLaunch;
 use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey, of_ended};
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
-    PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
+    Message, Notice, PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// A store that lives and dies with the process.
@@ -75,10 +77,14 @@ impl Tables {
         PairFacts {
             key: key.clone(),
             agent: self.agents.get(&key.agent).map(|agent| (agent.status, agent.ai_type.clone())),
-            project: self.projects.get(&key.project).map(|project| (project.status, project.working_directory.clone())),
+            project: self
+                .projects
+                .get(&key.project)
+                .map(|project| (project.status, project.working_directory.clone())),
             is_assigned: self.assignments.contains(&assignment),
             waiting_since: self.waiting_since(key),
-            open: open.map(|launch| OpenLaunch { id: launch.id.clone(), state: launch.state.clone() }),
+            open: open
+                .map(|launch| OpenLaunch { id: launch.id.clone(), state: launch.state.clone() }),
             record: self.pair(key),
             account: self.account(self.agents.get(&key.agent).map_or("", |agent| &agent.ai_type)),
             is_paused: self.paused_since.is_some(),
@@ -93,7 +99,8 @@ impl Tables {
             of_task.map(place).max() == Some(place(execution))
         };
         let own = || self.executions.values().filter(|execution| execution.launch == launch.id);
-        let tasks: BTreeSet<&TaskId> = own().filter(is_newest).map(|execution| &execution.task).collect();
+        let tasks: BTreeSet<&TaskId> =
+            own().filter(is_newest).map(|execution| &execution.task).collect();
         let work = |id: &TaskId| {
             let task = self.tasks.get(id);
             let is_open = task.is_some_and(|task| task.status.is_open());
@@ -106,7 +113,10 @@ impl Tables {
         Some(PastLaunch {
             id: launch.id.clone(),
             ended_at,
-            has_open_parts: self.sessions.values().any(|one| one.launch == launch.id && one.ended.is_none())
+            has_open_parts: self
+                .sessions
+                .values()
+                .any(|one| one.launch == launch.id && one.ended.is_none())
                 || self.notices.values().any(|one| one.launch == launch.id && one.is_open())
                 || own().any(|execution| execution.ended_at.is_none()),
             is_probe: self.accounts.values().any(is_probe),
@@ -126,8 +136,9 @@ impl Tables {
     fn waiting_since(&self, key: &InstanceKey) -> Option<Timestamp> {
         match key.purpose {
             Purpose::Task => {
-                let is_of_key =
-                    |task: &&Task| task.project == key.project && task.assignee.as_ref() == Some(&key.agent);
+                let is_of_key = |task: &&Task| {
+                    task.project == key.project && task.assignee.as_ref() == Some(&key.agent)
+                };
                 self.tasks_in_progress().filter(is_of_key).map(|task| task.status_since).min()
             }
             Purpose::Chat => self.pairs.get(key)?.wanted_since,
@@ -135,17 +146,27 @@ impl Tables {
     }
 
     fn startable(&self) -> Vec<PairFacts> {
-        let tasks = self
-            .tasks_in_progress()
-            .filter_map(|task| Some(InstanceKey::new(task.assignee.clone()?, task.project.clone(), Purpose::Task)));
-        let chats = self.pairs.values().filter(|pair| pair.key.purpose == Purpose::Chat && pair.wanted_since.is_some());
+        let tasks = self.tasks_in_progress().filter_map(|task| {
+            Some(InstanceKey::new(task.assignee.clone()?, task.project.clone(), Purpose::Task))
+        });
+        let chats = self
+            .pairs
+            .values()
+            .filter(|pair| pair.key.purpose == Purpose::Chat && pair.wanted_since.is_some());
         let keys: BTreeSet<InstanceKey> = tasks.chain(chats.map(|pair| pair.key.clone())).collect();
-        let open: BTreeSet<&InstanceKey> =
-            self.launches.values().filter(|launch| launch.is_open()).map(|launch| &launch.key).collect();
+        let open: BTreeSet<&InstanceKey> = self
+            .launches
+            .values()
+            .filter(|launch| launch.is_open())
+            .map(|launch| &launch.key)
+            .collect();
         let is_startable = |facts: &PairFacts| {
             facts.is_assigned
                 && facts.agent.as_ref().is_some_and(|(status, _)| *status == AgentStatus::Active)
-                && facts.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active)
+                && facts
+                    .project
+                    .as_ref()
+                    .is_some_and(|(status, _)| *status == ProjectStatus::Active)
         };
         let keys = keys.iter().filter(|key| !open.contains(key));
         let facts = keys.map(|key| self.pair_facts(key)).filter(is_startable);
@@ -199,7 +220,12 @@ fn history<'a, R: Clone + 'a, Id: Ord>(
 }
 
 /// Whether a row of this launch, this key and this task is asked for.
-fn is_of<Id>(filter: &HistoryFilter<Id>, launch: &LaunchId, key: Option<&InstanceKey>, task: Option<&TaskId>) -> bool {
+fn is_of<Id>(
+    filter: &HistoryFilter<Id>,
+    launch: &LaunchId,
+    key: Option<&InstanceKey>,
+    task: Option<&TaskId>,
+) -> bool {
     fits(filter.launch.as_ref(), Some(launch))
         && fits(filter.agent.as_ref(), key.map(|key| &key.agent))
         && fits(filter.project.as_ref(), key.map(|key| &key.project))
@@ -257,7 +283,8 @@ impl Store for MemoryStore {
 
     fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>> {
         self.read(|tables| {
-            let rows = tables.launches.values().filter(|launch| launch.ticket.as_ref() == Some(ticket));
+            let rows =
+                tables.launches.values().filter(|launch| launch.ticket.as_ref() == Some(ticket));
             rows.max_by_key(|launch| (launch.claimed_at, &launch.id)).cloned()
         })
     }
@@ -282,7 +309,11 @@ impl Store for MemoryStore {
                     && !(filter.only_ended && launch.is_open())
             });
             let place = |launch: &Launch| {
-                let at = if filter.only_ended { launch.as_ended().map(|(_, at)| at) } else { Some(launch.claimed_at) };
+                let at = if filter.only_ended {
+                    launch.as_ended().map(|(_, at)| at)
+                } else {
+                    Some(launch.claimed_at)
+                };
                 (at, launch.id.clone())
             };
             let mut rows = sorted(rows.cloned(), |launch| Reverse(place(launch)));
@@ -311,7 +342,10 @@ impl Store for MemoryStore {
         })
     }
 
-    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+    fn executions<'a>(
+        &'a self,
+        filter: &'a HistoryFilter<ExecutionId>,
+    ) -> Answer<'a, Vec<Execution>> {
         self.read(|tables| {
             let rows = tables.executions.values().filter(|execution| {
                 is_of(filter, &execution.launch, Some(&execution.key), Some(&execution.task))
@@ -326,8 +360,12 @@ impl Store for MemoryStore {
     fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
         self.read(|tables| {
             let rows = tables.notices.values().filter(|notice| {
-                is_of(filter, &notice.launch, tables.key_of_launch(&notice.launch), notice.task.as_ref())
-                    && (notice.is_open() || !filter.only_open)
+                is_of(
+                    filter,
+                    &notice.launch,
+                    tables.key_of_launch(&notice.launch),
+                    notice.task.as_ref(),
+                ) && (notice.is_open() || !filter.only_open)
             });
             let place = |notice: &Notice| (notice.created_at, notice.id.clone());
             let after = filter.after.as_ref().and_then(|id| tables.notices.get(id)).map(place);
@@ -402,7 +440,8 @@ impl Store for MemoryStore {
                     && filter.sender.is_none_or(|sender| message.sender == sender)
                     && (message.is_visible || !filter.only_visible)
             };
-            let mut found: Vec<Message> = tables.messages.iter().filter(is_wanted).cloned().collect();
+            let mut found: Vec<Message> =
+                tables.messages.iter().filter(is_wanted).cloned().collect();
             let surplus = found.len().saturating_sub(filter.limit);
             match filter.end {
                 ChatEnd::Oldest => found.truncate(filter.limit),
@@ -414,8 +453,10 @@ impl Store for MemoryStore {
 
     fn chats(&self) -> Answer<'_, Vec<Assignment>> {
         self.read(|tables| {
-            let pair =
-                |message: &Message| Assignment { project: message.project.clone(), agent: message.agent.clone() };
+            let pair = |message: &Message| Assignment {
+                project: message.project.clone(),
+                agent: message.agent.clone(),
+            };
             tables.messages.iter().map(pair).collect::<BTreeSet<_>>().into_iter().collect()
         })
     }
@@ -429,7 +470,9 @@ impl Store for MemoryStore {
     }
 
     fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
-        self.read(|tables| tables.pairs.values().filter(|pair| pair.held_since.is_some()).cloned().collect())
+        self.read(|tables| {
+            tables.pairs.values().filter(|pair| pair.held_since.is_some()).cloned().collect()
+        })
     }
 
     fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account> {
@@ -437,7 +480,9 @@ impl Store for MemoryStore {
     }
 
     fn parked_accounts(&self) -> Answer<'_, Vec<Account>> {
-        self.read(|tables| tables.accounts.values().filter(|account| account.parked.is_some()).cloned().collect())
+        self.read(|tables| {
+            tables.accounts.values().filter(|account| account.parked.is_some()).cloned().collect()
+        })
     }
 
     fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
@@ -449,7 +494,9 @@ impl Store for MemoryStore {
     }
 
     fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>> {
-        self.read(|tables| tables.forge_items.values().find(|item| item.is_open() && item.key == *key).cloned())
+        self.read(|tables| {
+            tables.forge_items.values().find(|item| item.is_open() && item.key == *key).cloned()
+        })
     }
 
     fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {
@@ -477,7 +524,10 @@ impl Store for MemoryStore {
 
     fn past_forge_items(&self, before: Timestamp, limit: usize) -> Answer<'_, Vec<ItemId>> {
         self.read(move |tables| {
-            let rows = tables.forge_items.values().filter(|item| item.ended_at.is_some_and(|at| at < before));
+            let rows = tables
+                .forge_items
+                .values()
+                .filter(|item| item.ended_at.is_some_and(|at| at < before));
             let rows = sorted(rows.cloned(), |item| (item.ended_at, item.id.clone()));
             rows.into_iter().take(limit).map(|item| item.id).collect()
         })
@@ -491,7 +541,9 @@ impl Store for MemoryStore {
     }
 
     fn credentials(&self) -> Answer<'_, Vec<Credential>> {
-        self.read(|tables| sorted(tables.credentials.values().cloned(), |row| (row.created_at, row.id.clone())))
+        self.read(|tables| {
+            sorted(tables.credentials.values().cloned(), |row| (row.created_at, row.id.clone()))
+        })
     }
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
@@ -507,10 +559,17 @@ impl Store for MemoryStore {
     }
 
     fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
-        self.read(move |tables| tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+        self.read(move |tables| {
+            tables.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect()
+        })
     }
 
-    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, limit: usize) -> Answer<'a, Vec<Event>> {
+    fn events_of_task<'a>(
+        &'a self,
+        task: &'a TaskId,
+        after: i64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
         self.read(move |tables| {
             let wanted = |event: &&Event| event.seq > after && event.task.as_ref() == Some(task);
             tables.events.iter().filter(wanted).take(limit).cloned().collect()
@@ -526,14 +585,22 @@ impl Store for MemoryStore {
 
     fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
         self.read(move |tables| {
-            tables.events.iter().filter(|event| event.at < at).map(|event| event.seq).max().unwrap_or(0)
+            tables
+                .events
+                .iter()
+                .filter(|event| event.at < at)
+                .map(|event| event.seq)
+                .max()
+                .unwrap_or(0)
         })
     }
 
     fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
         self.read(move |tables| {
-            let is_of_chat = |message: &&Message| message.agent == chat.agent && message.project == chat.project;
-            let old = tables.messages.iter().filter(is_of_chat).filter(|message| message.created_at < at);
+            let is_of_chat =
+                |message: &&Message| message.agent == chat.agent && message.project == chat.project;
+            let old =
+                tables.messages.iter().filter(is_of_chat).filter(|message| message.created_at < at);
             old.map(|message| message.seq).max().unwrap_or(0)
         })
     }
@@ -546,10 +613,13 @@ impl Store for MemoryStore {
     ) -> Answer<'a, Vec<PastLaunch>> {
         self.read(move |tables| {
             let after = after.map(|after| (after.ended_at, after.id.clone()));
-            let is_old = |launch: &&Launch| launch.as_ended().is_some_and(|(_, ended_at)| ended_at < before);
-            let past = tables.launches.values().filter(is_old).filter_map(|launch| tables.past(launch));
-            let wanted =
-                past.filter(|past| after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after));
+            let is_old =
+                |launch: &&Launch| launch.as_ended().is_some_and(|(_, ended_at)| ended_at < before);
+            let past =
+                tables.launches.values().filter(is_old).filter_map(|launch| tables.past(launch));
+            let wanted = past.filter(|past| {
+                after.as_ref().is_none_or(|after| (past.ended_at, past.id.clone()) > *after)
+            });
             let mut past = sorted(wanted, |past| (past.ended_at, past.id.clone()));
             past.truncate(limit);
             past
@@ -557,7 +627,10 @@ impl Store for MemoryStore {
     }
 
     fn counts(&self) -> Answer<'_, Counts> {
-        self.read(|tables| Counts { n_agents: tables.agents.len() as u64, n_projects: tables.projects.len() as u64 })
+        self.read(|tables| Counts {
+            n_agents: tables.agents.len() as u64,
+            n_projects: tables.projects.len() as u64,
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

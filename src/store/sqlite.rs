@@ -25,18 +25,20 @@ pub use self::open::{OpenError, Settings};
 use self::questions::{NEWEST_WORK, OPEN_LAUNCHES, PAIR_FACTS, PAST_LAUNCHES, STARTABLE, TOTALS};
 use self::writer::Writer;
 use super::{
-    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter, Store, StoreError,
-    TaskFilter,
+    Answer, ChatEnd, Commit, CommitError, Counts, HistoryFilter, LaunchFilter, MessageFilter,
+    Store, StoreError, TaskFilter,
 };
 use crate::domain::agent::Assignment;
 use crate::domain::event::{Event, EventSpan};
-use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{
+    AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+};
 use crate::domain::retention::PastLaunch;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
-    PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
+    Message, Notice, PairFacts, PairRecord, Project, Session, Task, TaskStatus, Timestamp,
 };
 
 type SqlQuery<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -62,8 +64,8 @@ pub struct SqliteStore {
 }
 
 fn max_readers() -> u32 {
-    let processors =
-        std::thread::available_parallelism().map_or(FEWEST_READERS, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    let processors = std::thread::available_parallelism()
+        .map_or(FEWEST_READERS, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
     processors.clamp(FEWEST_READERS, MOST_READERS)
 }
 
@@ -98,7 +100,13 @@ impl SqliteStore {
             // A ping before each read would double its cost, and a file doesn't go away like a server.
             .test_before_acquire(false)
             // Each write makes them read their pages anew, from the memory of the kernel: many of them are only kept twice.
-            .connect_lazy_with(opened.options.clone().pragma("query_only", "on").pragma("cache_size", READER_CACHE));
+            .connect_lazy_with(
+                opened
+                    .options
+                    .clone()
+                    .pragma("query_only", "on")
+                    .pragma("cache_size", READER_CACHE),
+            );
         Self { readers, writer: Writer::start(opened.connection, opened.options) }
     }
 
@@ -175,7 +183,10 @@ impl Store for SqliteStore {
     }
 
     fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>> {
-        self.find(sqlx::query("SELECT * FROM projects WHERE id = $1").bind(id.as_str()), rows::project)
+        self.find(
+            sqlx::query("SELECT * FROM projects WHERE id = $1").bind(id.as_str()),
+            rows::project,
+        )
     }
 
     fn projects(&self) -> Answer<'_, Vec<Project>> {
@@ -183,7 +194,10 @@ impl Store for SqliteStore {
     }
 
     fn assignments(&self) -> Answer<'_, Vec<Assignment>> {
-        self.list(sqlx::query("SELECT * FROM assignments ORDER BY project_id, agent_id"), rows::assignment)
+        self.list(
+            sqlx::query("SELECT * FROM assignments ORDER BY project_id, agent_id"),
+            rows::assignment,
+        )
     }
 
     fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>> {
@@ -219,7 +233,10 @@ impl Store for SqliteStore {
     fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
         match self.writer.at_hand().open_launches.find(id) {
             Some(launch) => Box::pin(std::future::ready(Ok(Some(launch)))),
-            None => self.find(sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()), rows::launch),
+            None => self.find(
+                sqlx::query("SELECT * FROM launches WHERE id = $1").bind(id.as_str()),
+                rows::launch,
+            ),
         }
     }
 
@@ -253,7 +270,13 @@ impl Store for SqliteStore {
                 query.push(" AND state = 'ended'");
             }
             let at = if filter.only_ended { "ended_at" } else { "claimed_at" };
-            end_history(&mut query, "launches", at, filter.after.as_ref().map(LaunchId::as_str), filter.limit);
+            end_history(
+                &mut query,
+                "launches",
+                at,
+                filter.after.as_ref().map(LaunchId::as_str),
+                filter.limit,
+            );
             self.list(query.build(), rows::launch).await
         })
     }
@@ -263,7 +286,10 @@ impl Store for SqliteStore {
     }
 
     fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
-        self.find(sqlx::query("SELECT * FROM sessions WHERE id = $1").bind(id.as_str()), rows::session)
+        self.find(
+            sqlx::query("SELECT * FROM sessions WHERE id = $1").bind(id.as_str()),
+            rows::session,
+        )
     }
 
     fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>> {
@@ -282,7 +308,10 @@ impl Store for SqliteStore {
         })
     }
 
-    fn executions<'a>(&'a self, filter: &'a HistoryFilter<ExecutionId>) -> Answer<'a, Vec<Execution>> {
+    fn executions<'a>(
+        &'a self,
+        filter: &'a HistoryFilter<ExecutionId>,
+    ) -> Answer<'a, Vec<Execution>> {
         Box::pin(async move {
             let mut query = QueryBuilder::new("SELECT * FROM executions WHERE 1 = 1");
             if let Some(task) = &filter.task {
@@ -329,7 +358,10 @@ impl Store for SqliteStore {
     }
 
     fn open_sessions(&self) -> Answer<'_, Vec<Session>> {
-        self.list(sqlx::query("SELECT * FROM sessions WHERE ended_at IS NULL ORDER BY created_at, id"), rows::session)
+        self.list(
+            sqlx::query("SELECT * FROM sessions WHERE ended_at IS NULL ORDER BY created_at, id"),
+            rows::session,
+        )
     }
 
     fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>> {
@@ -348,7 +380,10 @@ impl Store for SqliteStore {
     }
 
     fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>> {
-        self.find(sqlx::query("SELECT * FROM notices WHERE id = $1").bind(id.as_str()), rows::notice)
+        self.find(
+            sqlx::query("SELECT * FROM notices WHERE id = $1").bind(id.as_str()),
+            rows::notice,
+        )
     }
 
     fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>> {
@@ -357,17 +392,26 @@ impl Store for SqliteStore {
     }
 
     fn open_notices(&self) -> Answer<'_, Vec<Notice>> {
-        self.list(sqlx::query("SELECT * FROM notices WHERE settled_at IS NULL ORDER BY created_at, id"), rows::notice)
+        self.list(
+            sqlx::query("SELECT * FROM notices WHERE settled_at IS NULL ORDER BY created_at, id"),
+            rows::notice,
+        )
     }
 
     fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>> {
-        self.find(sqlx::query("SELECT * FROM messages WHERE id = $1").bind(id.as_str()), rows::message)
+        self.find(
+            sqlx::query("SELECT * FROM messages WHERE id = $1").bind(id.as_str()),
+            rows::message,
+        )
     }
 
     fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>> {
         Box::pin(async move {
             let mut query = QueryBuilder::new("SELECT * FROM messages WHERE agent_id = ");
-            query.push_bind(filter.agent.as_str()).push(" AND project_id = ").push_bind(filter.project.as_str());
+            query
+                .push_bind(filter.agent.as_str())
+                .push(" AND project_id = ")
+                .push_bind(filter.project.as_str());
             if let Some(after) = filter.after {
                 query.push(" AND seq > ").push_bind(after);
             }
@@ -394,7 +438,8 @@ impl Store for SqliteStore {
     }
 
     fn chats(&self) -> Answer<'_, Vec<Assignment>> {
-        let sql = "SELECT DISTINCT project_id, agent_id FROM messages ORDER BY project_id, agent_id";
+        let sql =
+            "SELECT DISTINCT project_id, agent_id FROM messages ORDER BY project_id, agent_id";
         self.list(sqlx::query(sql), rows::assignment)
     }
 
@@ -410,7 +455,8 @@ impl Store for SqliteStore {
                 Ok(record) => return Ok(record),
                 Err(as_of) => as_of,
             };
-            let sql = "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
+            let sql =
+                "SELECT * FROM pairs WHERE agent_id = $1 AND project_id = $2 AND purpose = $3";
             let found = self.find(bind_key(sqlx::query(sql), key), rows::pair).await?;
             let record = found.unwrap_or_else(|| PairRecord::new(key.clone()));
             at_hand.keep(as_of, &record);
@@ -430,21 +476,28 @@ impl Store for SqliteStore {
         }
         let sql = "SELECT *, revision AS account_revision FROM accounts WHERE ai_type = $1";
         let found = self.find(sqlx::query(sql).bind(ai_type), rows::account);
-        Box::pin(async move { Ok(found.await?.unwrap_or_else(|| Account::new(ai_type.to_owned()))) })
+        Box::pin(
+            async move { Ok(found.await?.unwrap_or_else(|| Account::new(ai_type.to_owned()))) },
+        )
     }
 
     fn parked_accounts(&self) -> Answer<'_, Vec<Account>> {
-        let sql =
-            "SELECT *, revision AS account_revision FROM accounts WHERE parked_class IS NOT NULL ORDER BY ai_type";
+        let sql = "SELECT *, revision AS account_revision FROM accounts WHERE parked_class IS NOT NULL ORDER BY ai_type";
         self.list(sqlx::query(sql), rows::account)
     }
 
     fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
-        self.find(sqlx::query("SELECT * FROM credentials WHERE id = $1").bind(id.as_str()), rows::credential)
+        self.find(
+            sqlx::query("SELECT * FROM credentials WHERE id = $1").bind(id.as_str()),
+            rows::credential,
+        )
     }
 
     fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>> {
-        self.find(sqlx::query("SELECT * FROM forge_items WHERE id = $1").bind(id.as_str()), rows::forge_item)
+        self.find(
+            sqlx::query("SELECT * FROM forge_items WHERE id = $1").bind(id.as_str()),
+            rows::forge_item,
+        )
     }
 
     fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>> {
@@ -479,7 +532,10 @@ impl Store for SqliteStore {
     }
 
     fn credentials(&self) -> Answer<'_, Vec<Credential>> {
-        self.list(sqlx::query("SELECT * FROM credentials ORDER BY created_at, id"), rows::credential)
+        self.list(
+            sqlx::query("SELECT * FROM credentials ORDER BY created_at, id"),
+            rows::credential,
+        )
     }
 
     fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
@@ -519,7 +575,12 @@ impl Store for SqliteStore {
         self.list_given(sqlx::query(sql).bind(after).bind(limit(n_most)))
     }
 
-    fn events_of_task<'a>(&'a self, task: &'a TaskId, after: i64, n_most: usize) -> Answer<'a, Vec<Event>> {
+    fn events_of_task<'a>(
+        &'a self,
+        task: &'a TaskId,
+        after: i64,
+        n_most: usize,
+    ) -> Answer<'a, Vec<Event>> {
         let sql = "SELECT * FROM events WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
         self.list_given(sqlx::query(sql).bind(task.as_str()).bind(after).bind(limit(n_most)))
     }
@@ -546,7 +607,12 @@ impl Store for SqliteStore {
     fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64> {
         let sql = "SELECT COALESCE(MAX(seq), 0) AS seq FROM messages \
             WHERE agent_id = $1 AND project_id = $2 AND created_at < $3";
-        self.number(sqlx::query(sql).bind(chat.agent.as_str()).bind(chat.project.as_str()).bind(at.as_millis()))
+        self.number(
+            sqlx::query(sql)
+                .bind(chat.agent.as_str())
+                .bind(chat.project.as_str())
+                .bind(at.as_millis()),
+        )
     }
 
     fn past_launches<'a>(
@@ -555,8 +621,13 @@ impl Store for SqliteStore {
         after: Option<&'a PastLaunch>,
         n_most: usize,
     ) -> Answer<'a, Vec<PastLaunch>> {
-        let (ended_at, id) = after.map_or((i64::MIN, ""), |after| (after.ended_at.as_millis(), after.id.as_str()));
-        let query = sqlx::query(PAST_LAUNCHES).bind(before.as_millis()).bind(ended_at).bind(id).bind(limit(n_most));
+        let (ended_at, id) =
+            after.map_or((i64::MIN, ""), |after| (after.ended_at.as_millis(), after.id.as_str()));
+        let query = sqlx::query(PAST_LAUNCHES)
+            .bind(before.as_millis())
+            .bind(ended_at)
+            .bind(id)
+            .bind(limit(n_most));
         let past = self.list(query, rows::past_launch);
         Box::pin(async move {
             let mut past = past.await?;
@@ -572,7 +643,8 @@ impl Store for SqliteStore {
         let sql = "SELECT (SELECT COUNT(*) FROM agents) AS n_agents, (SELECT COUNT(*) FROM projects) AS n_projects";
         Box::pin(async move {
             let row = sqlx::query(sql).fetch_one(&self.readers).await.map_err(read_failed)?;
-            let count = |column| row.try_get::<i64, _>(column).map_err(read_failed).map(i64::unsigned_abs);
+            let count =
+                |column| row.try_get::<i64, _>(column).map_err(read_failed).map(i64::unsigned_abs);
             Ok(Counts { n_agents: count("n_agents")?, n_projects: count("n_projects")? })
         })
     }
@@ -600,7 +672,13 @@ fn push_owner<Id>(query: &mut QueryBuilder<Sqlite>, filter: &HistoryFilter<Id>) 
 }
 
 /// The newest first by the column `at`, beginning after the row with the id `after`.
-fn end_history(query: &mut QueryBuilder<Sqlite>, table: &str, at: &str, after: Option<&str>, n_most: usize) {
+fn end_history(
+    query: &mut QueryBuilder<Sqlite>,
+    table: &str,
+    at: &str,
+    after: Option<&str>,
+    n_most: usize,
+) {
     if let Some(after) = after {
         query.push(format!(" AND ({at}, id) < (SELECT {at}, id FROM {table} WHERE id = "));
         query.push_bind(after.to_owned()).push(")");
@@ -626,7 +704,12 @@ impl Binds for SqlQuery<'_> {
 
 fn bind_item<B: Binds>(query: B, key: &ItemKey) -> B {
     let number = i64::try_from(key.number).unwrap_or(i64::MAX);
-    query.bind(key.forge.as_str()).bind(&key.host).bind(&key.repository).bind(key.kind.as_str()).bind(number)
+    query
+        .bind(key.forge.as_str())
+        .bind(&key.host)
+        .bind(&key.repository)
+        .bind(key.kind.as_str())
+        .bind(number)
 }
 
 fn bind_key<B: Binds>(query: B, key: &InstanceKey) -> B {
@@ -646,8 +729,10 @@ mod tests {
     /// The tables and indexes that `sql` reads from one end to the other.
     async fn scans(sql: &str) -> Vec<String> {
         let store = SqliteStore::in_memory().await.unwrap();
-        let plan =
-            sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&store.readers).await.unwrap();
+        let plan = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+            .fetch_all(&store.readers)
+            .await
+            .unwrap();
         let steps = plan.iter().map(|row| row.get::<String, _>("detail"));
         steps.filter(|step| step.starts_with("SCAN")).collect()
     }
@@ -658,6 +743,9 @@ mod tests {
         let wishes = "SCAN pairs USING COVERING INDEX pairs_wanted";
         assert_eq!(scans(STARTABLE).await, [wishes, "SCAN w", "SCAN pauses"]);
         assert_eq!(scans(PAIR_FACTS).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
-        assert_eq!(scans(OPEN_LAUNCHES).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
+        assert_eq!(
+            scans(OPEN_LAUNCHES).await,
+            ["SCAN launches USING INDEX launches_open_by_claim"]
+        );
     }
 }

@@ -38,12 +38,21 @@ mod tests {
         let born = |own: u64, parents: u64| {
             let pid = i32::try_from(own).unwrap();
             let (group, session, start_ticks) = (0, 0, 0);
-            let process = Process { pid, parent: 1, group, session, start_ticks, is_zombie: false, is_stopped: false };
+            let process = Process {
+                pid,
+                parent: 1,
+                group,
+                session,
+                start_ticks,
+                is_zombie: false,
+                is_stopped: false,
+            };
             (process, Birth { own, parents })
         };
         // 12 forked 13, which forked 14; 12 itself is gone. 21 is somebody else's.
         let mut lineage = BTreeSet::from([11, 12]);
-        let found = forked_by(&mut lineage, vec![born(14, 13), born(21, 20), born(13, 12), born(11, 5)]);
+        let found =
+            forked_by(&mut lineage, vec![born(14, 13), born(21, 20), born(13, 12), born(11, 5)]);
         assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [13, 14]);
         assert_eq!(lineage, BTreeSet::from([11, 12, 13, 14]));
         // What the gone one forked before is known at the next look, too.

@@ -43,7 +43,8 @@ pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
 /// `roots` and everything below them, without zombies, each once.
 pub fn with_descendants(all: &[Process], roots: &[Process]) -> Vec<Process> {
     let below = roots.iter().flat_map(|root| descendants(all, root.pid));
-    let mut found: Vec<Process> = roots.iter().copied().chain(below).filter(|process| !process.is_zombie).collect();
+    let mut found: Vec<Process> =
+        roots.iter().copied().chain(below).filter(|process| !process.is_zombie).collect();
     found.sort_by_key(|process| process.pid);
     found.dedup();
     found
@@ -64,13 +65,21 @@ mod tests {
             is_zombie: false,
             is_stopped: false,
         };
-        let all = [process(5, 4), process(1, 0), process(3, 2), process(2, 1), process(4, 2), process(9, 8)];
+        let all = [
+            process(5, 4),
+            process(1, 0),
+            process(3, 2),
+            process(2, 1),
+            process(4, 2),
+            process(9, 8),
+        ];
         let pids: Vec<i32> = descendants(&all, 2).iter().map(|p| p.pid).collect();
         assert_eq!(pids, [3, 4, 5]);
         assert!(descendants(&all, 9).is_empty());
         let dead = Process { is_zombie: true, ..process(6, 3) };
         let all = [&all[..], &[dead, process(7, 6)]].concat();
-        let pids: Vec<i32> = with_descendants(&all, &[process(3, 2), process(2, 1)]).iter().map(|p| p.pid).collect();
+        let pids: Vec<i32> =
+            with_descendants(&all, &[process(3, 2), process(2, 1)]).iter().map(|p| p.pid).collect();
         assert_eq!(pids, [2, 3, 4, 5, 7], "each once, and what is below the dead");
     }
 }

@@ -26,7 +26,9 @@ mod tests {
 
     #[test]
     fn arguments_and_environment_are_told_apart() {
-        let block = [&2_i32.to_ne_bytes()[..], b"/bin/sh\0\0\0\0sh\0\0HOME=/\0A=b=c\0\0ptr_munge=\0"].concat();
+        let block =
+            [&2_i32.to_ne_bytes()[..], b"/bin/sh\0\0\0\0sh\0\0HOME=/\0A=b=c\0\0ptr_munge=\0"]
+                .concat();
         let (arguments, environment) = split(&block).unwrap();
         assert_eq!(arguments, [&b"sh"[..], b""]);
         assert_eq!(environment, [&b"HOME=/"[..], b"A=b=c"]);

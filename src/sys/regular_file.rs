@@ -100,13 +100,16 @@ pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read_small`], and if it is not UTF-8.
 pub fn read_small_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_small(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    String::from_utf8(read_small(path)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Returns whether trying again later can't help: `false` if memory or descriptors ran out, the disk failed, or a signal came.
 pub fn is_lasting(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    let passes = |errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::IO);
+    let passes = |errno| {
+        matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::IO)
+    };
     !errno.is_some_and(passes)
 }
 
@@ -154,8 +157,13 @@ mod tests {
         std::fs::write(path("target"), "secret").unwrap();
         symlink("target", path("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
-        let found =
-            [("folder", "a directory"), ("pipe", "pipe"), ("loop", "link"), ("link", "link"), ("socket", "socket")];
+        let found = [
+            ("folder", "a directory"),
+            ("pipe", "pipe"),
+            ("loop", "link"),
+            ("link", "link"),
+            ("socket", "socket"),
+        ];
         for (name, kind) in found {
             check_refused(read_small(&path(name)), kind);
             check_refused(open_or_make(&path(name)).map(drop), "not a regular file");
@@ -183,9 +191,12 @@ mod tests {
 
     #[test]
     fn a_shortage_passes() {
-        for (errno, lasts) in
-            [(Errno::MFILE, false), (Errno::NOMEM, false), (Errno::ACCESS, true), (Errno::AGAIN, true)]
-        {
+        for (errno, lasts) in [
+            (Errno::MFILE, false),
+            (Errno::NOMEM, false),
+            (Errno::ACCESS, true),
+            (Errno::AGAIN, true),
+        ] {
             assert_eq!(is_lasting(&errno.into()), lasts, "{errno}");
         }
     }

@@ -16,7 +16,9 @@ pub fn open_folder(path: &Path, access: OFlags) -> rustix::io::Result<OwnedFd> {
     }
     let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = openat(CWD, "/", flags, Mode::empty())?;
-    for component in path.components().filter(|component| !matches!(component, Component::RootDir | Component::CurDir))
+    for component in path
+        .components()
+        .filter(|component| !matches!(component, Component::RootDir | Component::CurDir))
     {
         let name = component.as_os_str();
         folder = match openat(&folder, name, flags, Mode::empty()) {

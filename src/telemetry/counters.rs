@@ -14,10 +14,13 @@ use std::time::Duration;
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Launches that ended, by their outcome.
-pub static ENDS: ByWord = ByWord::new("agent_coordinator_ends_total", "Launches that ended, by outcome.", "outcome");
+pub static ENDS: ByWord =
+    ByWord::new("agent_coordinator_ends_total", "Launches that ended, by outcome.", "outcome");
 /// From a claim to its process.
-pub static UNTIL_STARTED: Histogram =
-    Histogram::new("agent_coordinator_start_process_seconds", "From the claim of a start to the agent's process.");
+pub static UNTIL_STARTED: Histogram = Histogram::new(
+    "agent_coordinator_start_process_seconds",
+    "From the claim of a start to the agent's process.",
+);
 /// From a claim to the first authentication on it.
 pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
     "agent_coordinator_start_authenticated_seconds",
@@ -25,8 +28,11 @@ pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
 );
 
 /// What was too old to be kept, by what it was.
-pub static FORGOTTEN: ByWord =
-    ByWord::new("agent_coordinator_forgotten_total", "What was too old to be kept, by what it was.", "what");
+pub static FORGOTTEN: ByWord = ByWord::new(
+    "agent_coordinator_forgotten_total",
+    "What was too old to be kept, by what it was.",
+    "what",
+);
 
 /// Arguments of calls that a tool for coordinators does not know and ignored, by tool.
 pub static UNKNOWN_ARGUMENTS: ByWord = ByWord::new(
@@ -59,7 +65,8 @@ impl ByWord {
 }
 
 /// Upper ends of the classes, in milliseconds: a start takes some milliseconds, its CLI seconds until it authenticates.
-const CLASSES_MS: [u64; 12] = [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 120_000];
+const CLASSES_MS: [u64; 12] =
+    [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 120_000];
 
 /// How many durations there were in each of some classes.
 #[derive(Debug)]
@@ -73,7 +80,12 @@ pub struct Histogram {
 
 impl Histogram {
     const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, help, counts: [const { AtomicU64::new(0) }; CLASSES_MS.len() + 1], sum_ms: AtomicU64::new(0) }
+        Self {
+            name,
+            help,
+            counts: [const { AtomicU64::new(0) }; CLASSES_MS.len() + 1],
+            sum_ms: AtomicU64::new(0),
+        }
     }
 
     pub fn observe(&self, duration: Duration) {
@@ -108,12 +120,22 @@ impl Exposition {
     }
 
     /// A number that only grows; `samples` differ in their labels.
-    pub fn counter<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>) {
+    pub fn counter<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>,
+    ) {
         self.samples(name, help, "counter", samples);
     }
 
     /// A number as it is now.
-    pub fn gauge<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>) {
+    pub fn gauge<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, u64)>,
+    ) {
         self.samples(name, help, "gauge", samples);
     }
 
@@ -200,6 +222,9 @@ mod tests {
     fn a_label_may_hold_anything() {
         let mut text = Exposition::default();
         text.gauge("g", "Help.", [(vec![("a", "x\"\\\n"), ("b", "y")], 7), (Vec::new(), 8)]);
-        assert_eq!(text.into_text(), "# HELP g Help.\n# TYPE g gauge\ng{a=\"x\\\"\\\\\\n\",b=\"y\"} 7\ng 8\n");
+        assert_eq!(
+            text.into_text(),
+            "# HELP g Help.\n# TYPE g gauge\ng{a=\"x\\\"\\\\\\n\",b=\"y\"} 7\ng 8\n"
+        );
     }
 }

@@ -72,7 +72,11 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(tracing_subscriber::registry::Scope::from_root) {
+        for span in context
+            .event_scope(event)
+            .into_iter()
+            .flat_map(tracing_subscriber::registry::Scope::from_root)
+        {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 fields.0.extend(of_span.0.iter().map(|(name, value)| (*name, value.clone())));
             }
@@ -99,10 +103,15 @@ fn now() -> Timestamp {
 fn json_line(now: Timestamp, level: Level, target: &str, mut fields: Fields) -> String {
     let message = fields.0.remove("message").unwrap_or_else(|| Value::from(""));
     let level = level.as_str().to_ascii_lowercase();
-    let head =
-        [("timestamp", Value::from(now.to_string())), ("level", Value::from(level)), ("target", Value::from(target))];
+    let head = [
+        ("timestamp", Value::from(now.to_string())),
+        ("level", Value::from(level)),
+        ("target", Value::from(target)),
+    ];
     let mut line = String::from("{");
-    for (name, value) in head.iter().map(|(name, value)| (*name, value)).chain([("message", &message)]) {
+    for (name, value) in
+        head.iter().map(|(name, value)| (*name, value)).chain([("message", &message)])
+    {
         push_member(&mut line, name, value);
     }
     for (name, value) in &fields.0 {
@@ -243,7 +252,8 @@ mod tests {
     fn lines(form: LineForm, log: impl FnOnce()) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
-        let subscriber = tracing_subscriber::registry().with(Lines::new(form, move || writer.clone()));
+        let subscriber =
+            tracing_subscriber::registry().with(Lines::new(form, move || writer.clone()));
         tracing::subscriber::with_default(subscriber, log);
         let bytes = memory.0.lock().expect("no test panics while it holds the lock").clone();
         let text = String::from_utf8(bytes).expect("text was written");
@@ -271,7 +281,12 @@ mod tests {
     fn text_lines_are_for_people() {
         let text = lines(LineForm::Text, || {
             let _span = info_span!("launch", agent_id = "agt_a").entered();
-            warn!(error = "it broke: no \"such\" file", retry_in_ms = 5, empty = "", "forge did not answer");
+            warn!(
+                error = "it broke: no \"such\" file",
+                retry_in_ms = 5,
+                empty = "",
+                "forge did not answer"
+            );
         });
         insta::assert_snapshot!(text, @r#"  WARN forge did not answer agent_id=agt_a empty="" error="it broke: no \"such\" file" retry_in_ms=5"#);
     }
@@ -291,7 +306,9 @@ mod tests {
 
     #[test]
     fn a_token_is_cut_to_its_prefix() {
-        let text = lines(LineForm::Json, || info!(error = "no such thing: `sess_0123456789abcdef`", "it broke"));
+        let text = lines(LineForm::Json, || {
+            info!(error = "no such thing: `sess_0123456789abcdef`", "it broke")
+        });
         assert!(text.contains(r#""error":"no such thing: `sess_…`""#), "{text}");
     }
 

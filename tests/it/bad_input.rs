@@ -20,7 +20,8 @@ const TOO_LONG: usize = 1_000_000;
 const MAX_WORDS: usize = 2_000;
 
 /// What older clients may leave out although the schema doesn't say so.
-const TOLERATED: [(&str, &str); 2] = [("authenticate", "project_id"), ("should_start", "project_id")];
+const TOLERATED: [(&str, &str); 2] =
+    [("authenticate", "project_id"), ("should_start", "project_id")];
 
 /// A tool as the server describes it.
 struct Tool {
@@ -30,11 +31,13 @@ struct Tool {
 }
 
 fn tools(client: &mut Client) -> Vec<Tool> {
-    let listed = client.request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone();
+    let listed =
+        client.request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone();
     let tool = |tool: Value| Tool {
         name: tool["name"].as_str().unwrap().to_owned(),
         arguments: tool["inputSchema"]["properties"].as_object().unwrap().clone(),
-        required: serde_json::from_value(tool["inputSchema"]["required"].clone()).unwrap_or_default(),
+        required: serde_json::from_value(tool["inputSchema"]["required"].clone())
+            .unwrap_or_default(),
     };
     listed.into_iter().map(tool).collect()
 }
@@ -71,7 +74,10 @@ impl Tool {
             (_, other) => panic!("{}: no sample of {other}", self.name),
         };
         let required = self.arguments.iter().filter(|(name, _)| self.required.contains(name));
-        required.map(|(name, schema)| (name.clone(), value(name, schema))).collect::<Map<_, _>>().into()
+        required
+            .map(|(name, schema)| (name.clone(), value(name, schema)))
+            .collect::<Map<_, _>>()
+            .into()
     }
 
     /// The sample with one argument that is wrong, and what is wrong with it.
@@ -109,7 +115,16 @@ impl Tool {
             } else if name.ends_with("_id") || name == "cursor" {
                 // At the door nothing is said of what is wrong with an id.
                 let kind = if self.name == "authenticate" { Kind::Refused } else { Kind::Form };
-                for id in ["", "../etc", "a b", "_x", "é", "a\u{202e}b", &"x".repeat(65), &"x".repeat(TOO_LONG)] {
+                for id in [
+                    "",
+                    "../etc",
+                    "a b",
+                    "_x",
+                    "é",
+                    "a\u{202e}b",
+                    &"x".repeat(65),
+                    &"x".repeat(TOO_LONG),
+                ] {
                     add(kind, id.into());
                 }
                 add(Kind::Unknown, "nobody.0".into());
@@ -162,15 +177,25 @@ impl Mistake {
             (_, Answer::Refusal(object)) if object["error_code"] == INVALID => {
                 let message = object["error"].as_str().unwrap();
                 assert!(message.contains(&self.argument), "{}: {message}", self.what);
-                assert!(object["hint"].as_str().unwrap().contains(&self.argument), "{}: {object}", self.what);
+                assert!(
+                    object["hint"].as_str().unwrap().contains(&self.argument),
+                    "{}: {object}",
+                    self.what
+                );
                 assert!(object["action"].is_null(), "{}: {object}", self.what);
                 assert!(!message.chars().any(char::is_control), "{}: {message:?}", self.what);
                 assert!(self.kind != Kind::Unknown, "{}: {message}", self.what);
             }
             (Kind::TooLong, Answer::Refusal(object)) if object["error_code"] == "too_long" => {
-                assert!(object["error"].as_str().unwrap().contains(&self.argument), "{}: {object}", self.what);
+                assert!(
+                    object["error"].as_str().unwrap().contains(&self.argument),
+                    "{}: {object}",
+                    self.what
+                );
             }
-            (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => check_fair(&self.what, &object),
+            (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => {
+                check_fair(&self.what, &object)
+            }
             // An agent at its task is told that a tool of chats is none of its own, before anything else.
             (_, Answer::Refusal(object)) if object["error_code"] == "wrong_purpose" => {}
             (Kind::Unknown, Answer::Success(_)) => {}
@@ -194,7 +219,8 @@ fn shortened(value: &Value) -> String {
 
 /// Every row of every table.
 async fn rows(database: &Path) -> String {
-    let mut connection = SqliteConnectOptions::new().filename(database).read_only(true).connect().await.unwrap();
+    let mut connection =
+        SqliteConnectOptions::new().filename(database).read_only(true).connect().await.unwrap();
     let all = async |connection: &mut sqlx::SqliteConnection, sql: String| -> Vec<SqliteRow> {
         sqlx::query(AssertSqlSafe(sql)).fetch_all(connection).await.unwrap()
     };
@@ -202,10 +228,15 @@ async fn rows(database: &Path) -> String {
     let mut dump = String::new();
     for table in all(&mut connection, names).await {
         let table: String = table.get(0);
-        let columns = all(&mut connection, format!("SELECT name FROM pragma_table_info('{table}')")).await;
+        let columns =
+            all(&mut connection, format!("SELECT name FROM pragma_table_info('{table}')")).await;
         let columns: Vec<String> =
             columns.iter().map(|row| format!("quote(\"{}\")", row.get::<String, _>(0))).collect();
-        let rows = all(&mut connection, format!("SELECT {} FROM \"{table}\"", columns.join(" || ',' || "))).await;
+        let rows = all(
+            &mut connection,
+            format!("SELECT {} FROM \"{table}\"", columns.join(" || ',' || ")),
+        )
+        .await;
         for row in rows {
             writeln!(dump, "{table}: {}", row.get::<String, _>(0)).unwrap();
         }
@@ -222,7 +253,8 @@ fn dump(bed: &Bed) -> String {
 
 #[track_caller]
 fn check_unchanged(before: &str, after: &str, what: &str) {
-    let changed: Vec<&str> = after.lines().filter(|line| !before.lines().any(|known| known == *line)).collect();
+    let changed: Vec<&str> =
+        after.lines().filter(|line| !before.lines().any(|known| known == *line)).collect();
     assert!(before == after, "{what} changed {changed:#?}");
 }
 
@@ -230,7 +262,8 @@ fn check_unchanged(before: &str, after: &str, what: &str) {
 fn at_work(bed: &Bed) -> String {
     bed.with_a_task();
     let mut coordinator = bed.coordinator("crd_agents");
-    let claimed = coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }));
+    let claimed =
+        coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }));
     let ticket = claimed["launch_ticket"].as_str().unwrap().to_owned();
     bed.agent_with("agt_a", &ticket).done("get_my_task", json!({}));
     ticket
@@ -249,7 +282,10 @@ fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
         let (of_form, others): (Vec<Mistake>, Vec<Mistake>) =
             mistakes.into_iter().partition(|mistake| mistake.kind == Kind::Form);
         for mistakes in [of_form, others] {
-            let asked: Vec<u64> = mistakes.iter().map(|mistake| client.begin(&tool.name, &mistake.arguments)).collect();
+            let asked: Vec<u64> = mistakes
+                .iter()
+                .map(|mistake| client.begin(&tool.name, &mistake.arguments))
+                .collect();
             for (mistake, id) in mistakes.iter().zip(asked) {
                 mistake.check(client.answer(id));
             }
@@ -315,14 +351,20 @@ fn a_session_that_is_none_any_more_opens_no_tool() {
     let before = dump(&bed);
     let codes = ["invalid_session", "session_ended"];
     for tool in tools(&mut bed.client()).iter().filter(|tool| tool.is_for_sessions()) {
-        for (what, caller) in [("superseded", &superseded), ("reported", &reported), ("logged out", &gone)] {
+        for (what, caller) in
+            [("superseded", &superseded), ("reported", &reported), ("logged out", &gone)]
+        {
             let what = format!("{}, {what}", tool.name);
             match bed.client().call(&tool.name, &tool.sample(caller.shows("session_token"))) {
                 Answer::Refusal(object) => {
-                    assert!(codes.contains(&object["error_code"].as_str().unwrap()), "{what}: {object}");
+                    assert!(
+                        codes.contains(&object["error_code"].as_str().unwrap()),
+                        "{what}: {object}"
+                    );
                 }
                 // The same answer again.
-                Answer::Success(_) if what.starts_with("report_") && what.ends_with("reported") => {}
+                Answer::Success(_) if what.starts_with("report_") && what.ends_with("reported") => {
+                }
                 other => panic!("{what}: {other:?}"),
             }
         }
@@ -367,11 +409,23 @@ fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
         // A chat's tools are refused before their arguments are read.
         match bed.client().call(&tool.name, &arguments) {
             Answer::Refusal(object) if object["error_code"] == INVALID => {
-                assert!(tool.is_for_sessions() || tool.name == "authenticate", "{}: {object}", tool.name);
-                assert_eq!(object["error"], "argument `no_such_argument` is unknown", "{}", tool.name);
+                assert!(
+                    tool.is_for_sessions() || tool.name == "authenticate",
+                    "{}: {object}",
+                    tool.name
+                );
+                assert_eq!(
+                    object["error"], "argument `no_such_argument` is unknown",
+                    "{}",
+                    tool.name
+                );
             }
             Answer::Refusal(object) if object["error_code"] == "wrong_purpose" => {}
-            other => assert!(!tool.is_for_sessions() && tool.name != "authenticate", "{}: {other:?}", tool.name),
+            other => assert!(
+                !tool.is_for_sessions() && tool.name != "authenticate",
+                "{}: {other:?}",
+                tool.name
+            ),
         }
     }
 }
@@ -394,8 +448,13 @@ fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
         let mut arguments = more;
         arguments[text] = long(limit + 1).into();
         let refusal = agent.call(tool, arguments).refusal("too_long");
-        let words = format!("`{text}` is {} characters long, and at most {limit} are taken", limit + 1);
-        assert_eq!((&refusal["error"], refusal["hint"].is_string()), (&words.into(), true), "{tool}");
+        let words =
+            format!("`{text}` is {} characters long, and at most {limit} are taken", limit + 1);
+        assert_eq!(
+            (&refusal["error"], refusal["hint"].is_string()),
+            (&words.into(), true),
+            "{tool}"
+        );
     }
     let refused = |method: &str, path: &str, body: Value, words: &str| {
         let problem = bed.refused(method, path, &body);
@@ -404,13 +463,38 @@ fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
     let title = "`title` is 501 characters long, and at most 500 are taken";
     refused("POST", "/tasks", json!({ "projectId": "prj", "title": long(501) }), title);
     refused("PATCH", "/tasks/tsk", json!({ "title": long(501) }), title);
-    refused("PATCH", "/tasks/tsk", json!({ "title": "two\nlines" }), "`title` has a control character at position 4");
-    refused("PATCH", "/tasks/tsk", json!({ "description": long(50_001) }), "`description` is 50001 characters long");
-    refused("PATCH", "/tasks/tsk", json!({ "status": "blocked", "reason": long(4_001) }), "`reason` is 4001");
+    refused(
+        "PATCH",
+        "/tasks/tsk",
+        json!({ "title": "two\nlines" }),
+        "`title` has a control character at position 4",
+    );
+    refused(
+        "PATCH",
+        "/tasks/tsk",
+        json!({ "description": long(50_001) }),
+        "`description` is 50001 characters long",
+    );
+    refused(
+        "PATCH",
+        "/tasks/tsk",
+        json!({ "status": "blocked", "reason": long(4_001) }),
+        "`reason` is 4001",
+    );
     refused("PATCH", "/agents/agt_a", json!({ "name": long(201) }), "`name` is 201");
-    refused("PATCH", "/agents/agt_a", json!({ "systemPrompt": long(50_001) }), "`system_prompt` is 50001");
+    refused(
+        "PATCH",
+        "/agents/agt_a",
+        json!({ "systemPrompt": long(50_001) }),
+        "`system_prompt` is 50001",
+    );
     refused("PATCH", "/agents/agt_a", json!({ "passkey": long(1_001) }), "`passkey` is 1001");
-    refused("PATCH", "/projects/prj", json!({ "name": "a\u{7}" }), "`name` has a control character at position 2");
+    refused(
+        "PATCH",
+        "/projects/prj",
+        json!({ "name": "a\u{7}" }),
+        "`name` has a control character at position 2",
+    );
     refused(
         "PATCH",
         "/projects/prj",
@@ -422,12 +506,19 @@ fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
                 "status": "todo", "parent": null, "dependencies": [], "priority": "low" })
     };
     let problem = bed.refused("POST", "/apply", &json!({ "tasks": [task(&long(501))] }));
-    assert_eq!(problem["problems"], json!([{ "path": "tasks.tsk_new.title", "message": title }]), "{problem}");
+    assert_eq!(
+        problem["problems"],
+        json!([{ "path": "tasks.tsk_new.title", "message": title }]),
+        "{problem}"
+    );
     check_unchanged(&before, &dump(&bed), "a text that is too long");
     // What is at the limit is taken, and comes out as it went in.
     bed.operate("PATCH", "/tasks/tsk", &json!({ "title": long(500), "description": long(50_000) }));
     let given = agent.done("get_my_task", json!({}));
     assert_eq!(given["task"]["description"], long(50_000));
-    agent.done("report_completed", json!({ "result": "success", "summary": "one\r\n\ttwo\u{1b}[31m\u{0}" }));
+    agent.done(
+        "report_completed",
+        json!({ "result": "success", "summary": "one\r\n\ttwo\u{1b}[31m\u{0}" }),
+    );
     assert_eq!(bed.task("tsk")["executions"][0]["summary"], "one\n\ttwo[31m");
 }

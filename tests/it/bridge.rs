@@ -35,7 +35,8 @@ impl Bridge {
     }
 
     fn is_well(&mut self, id: u64) -> bool {
-        let answer = self.request(id, "tools/call", &json!({ "name": "health_check", "arguments": {} }));
+        let answer =
+            self.request(id, "tools/call", &json!({ "name": "health_check", "arguments": {} }));
         answer["id"] == id && answer["result"]["structuredContent"]["status"] == "ok"
     }
 }
@@ -56,7 +57,12 @@ fn a_bridge_to_a_socket_asks_nothing_over_http() {
     let mut command = daemon.command();
     command.arg("mcp").env("COORDINATOR_MCP_SOCKET", &socket);
     command.env("COORDINATOR_MCP_URL", format!("http://{}/mcp", web.local_addr().unwrap()));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     writeln!(child.stdin.as_mut().unwrap(), r#"{{"id":1,"method":"x"}}"#).unwrap();
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -78,9 +84,16 @@ fn a_client_on_standard_input_is_served_across_a_restart_until_it_ends() {
     let mut daemon = Daemon::running("");
     let mut bridge = Bridge::to(&daemon);
     let client = json!({ "name": "a test", "version": "1" });
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-    assert_eq!(bridge.request(1, "initialize", &hello)["result"]["serverInfo"]["name"], "agent-coordinator");
-    assert!(bridge.request(2, "tools/list", &json!({}))["result"]["tools"].as_array().unwrap().len() > 7);
+    let hello =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    assert_eq!(
+        bridge.request(1, "initialize", &hello)["result"]["serverInfo"]["name"],
+        "agent-coordinator"
+    );
+    assert!(
+        bridge.request(2, "tools/list", &json!({}))["result"]["tools"].as_array().unwrap().len()
+            > 7
+    );
     assert!(bridge.is_well(3));
     assert!(daemon.terminate().success());
     daemon.start();

@@ -95,11 +95,13 @@ async fn who_ran_out_of_memory_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_group_alone_does_not() {
+async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_group_alone_does_not()
+{
     let root = fake_root();
-    for (limits, expected) in
-        [(Limits { memory: Some(1 << 30), processes: None }, None), (Limits::default(), Some(exited(0)))]
-    {
+    for (limits, expected) in [
+        (Limits { memory: Some(1 << 30), processes: None }, None),
+        (Limits::default(), Some(exited(0))),
+    ] {
         let bed = bed_with(root.path(), limits).await;
         let request = bed.request(&["write:started"]);
         let launch = with_group_in_the_way(&bed, root.path(), request).await;
@@ -141,14 +143,16 @@ impl RealGroup {
     fn new() -> Option<Self> {
         let mount = Path::new(cgroup::MOUNT);
         let is_hierarchy = |dir: &PathBuf| dir.join("cgroup.controllers").exists();
-        let Some(root) = [mount.to_owned(), mount.join("unified")].into_iter().find(is_hierarchy) else {
+        let Some(root) = [mount.to_owned(), mount.join("unified")].into_iter().find(is_hierarchy)
+        else {
             skip("this machine shows no cgroup v2 hierarchy");
             return None;
         };
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = membership.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let n = N_MADE.fetch_add(1, Ordering::Relaxed);
-        let group = Self(root.join(own).join(format!("agent-coordinator-test-{}-{n}", std::process::id())));
+        let group =
+            Self(root.join(own).join(format!("agent-coordinator-test-{}-{n}", std::process::id())));
         if let Err(error) = fs::create_dir(&group.0) {
             skip(&format!("no control group can be made here: {error}"));
             return None;
@@ -157,7 +161,8 @@ impl RealGroup {
             skip("this kernel has no cgroup.kill");
             return None;
         }
-        let mark = rustix::fs::setxattr(&group.0, "user.delegate", b"1", rustix::fs::XattrFlags::empty());
+        let mark =
+            rustix::fs::setxattr(&group.0, "user.delegate", b"1", rustix::fs::XattrFlags::empty());
         if let Err(error) = mark {
             skip(&format!("control groups can't be marked here: {error}"));
             return None;
@@ -185,7 +190,12 @@ impl Drop for RealGroup {
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let remove = || {
-            for child in fs::read_dir(&self.0).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
+            for child in fs::read_dir(&self.0)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter(|entry| entry.path().is_dir())
+            {
                 let _ = fs::remove_dir(child.path());
             }
             fs::remove_dir(&self.0).is_ok() || !self.0.exists()
@@ -200,15 +210,24 @@ fn group_of(pid: i32) -> String {
 }
 
 /// What nothing but its group could find without a daemon: no mark in its environment, no parent.
-const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
+const DAEMONISED_CHILD: &str =
+    "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
 
 #[test]
 fn the_kernels_own_groups_hold_whole_trees() {
-    let Some(group) = RealGroup::new() else { return };
+    let Some(group) = RealGroup::new() else {
+        return;
+    };
     let mut daemon = Daemon::configured("backoff: { initial: 1m }");
     group.start(&mut daemon);
     assert_eq!(daemon.logged("each agent gets a control group").len(), 1, "{}", daemon.log());
-    daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "wait-for:go", "exit:3"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        DAEMONISED_CHILD,
+        "write:ready",
+        "wait-for:go",
+        "exit:3",
+    ]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
     let keeper = processes::read(agent).unwrap().parent;
     let theirs = group.children();
@@ -238,7 +257,9 @@ fn with_what_a_keeper_left(group: &RealGroup) -> (Daemon, i32) {
 
 #[test]
 fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
-    let Some(group) = RealGroup::new() else { return };
+    let Some(group) = RealGroup::new() else {
+        return;
+    };
     let (mut daemon, child) = with_what_a_keeper_left(&group);
     assert!(!is_gone(child));
     group.start(&mut daemon);
@@ -249,13 +270,18 @@ fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
 
 #[test]
 fn the_group_of_a_launch_without_a_folder_is_swept() {
-    let Some(group) = RealGroup::new() else { return };
+    let Some(group) = RealGroup::new() else {
+        return;
+    };
     let (mut daemon, child) = with_what_a_keeper_left(&group);
-    for folder in fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap() {
+    for folder in fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap()
+    {
         fs::remove_dir_all(folder.unwrap().path()).unwrap();
     }
     group.start(&mut daemon);
-    until_some("it is told", || daemon.logged("control groups of launches that are over are removed").pop());
+    until_some("it is told", || {
+        daemon.logged("control groups of launches that are over are removed").pop()
+    });
     assert!(is_gone(child));
     until("the agent's end is known", || !daemon.ended("agt").is_empty());
 }
@@ -265,7 +291,8 @@ fn without_a_delegated_group_one_line_says_so() {
     let daemon = Daemon::running("limits: { memory_per_agent: 1 GiB }");
     let said = daemon.log().matches("control group").count();
     if daemon.logged("each agent gets a control group").is_empty() {
-        let lines = daemon.logged("agents get no control groups: limits of memory and processes are not kept");
+        let lines = daemon
+            .logged("agents get no control groups: limits of memory and processes are not kept");
         assert_eq!((lines.len(), said), (1, 1), "{}", daemon.log());
         assert!(!lines[0]["reason"].as_str().unwrap().is_empty());
     }

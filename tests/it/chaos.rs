@@ -42,7 +42,9 @@ const SETTINGS: &str = "manifest: manifest.yaml\nmax_concurrent: 4\nbackoff: { i
 
 /// A life of an agent, with what it writes down of it. It holds the file as long as anything of its tree lives.
 fn life(agent: &str) -> Vec<String> {
-    let note = |what: &str| format!(r#"echo "${{AGENT_COORDINATOR_MARK#*/}} $$ {what}" >>{agent}.journal"#);
+    let note = |what: &str| {
+        format!(r#"echo "${{AGENT_COORDINATOR_MARK#*/}} $$ {what}" >>{agent}.journal"#)
+    };
     let act = [
         "0) ;;",
         "1) rest 0.2 ;;",
@@ -55,7 +57,8 @@ fn life(agent: &str) -> Vec<String> {
     vec![
         format!("alone:{agent}.alone"),
         format!("run:{}", note("started")),
-        "run:dice=$(od -An -N2 -tu2 /dev/urandom | tr -d ' '); code=$((100 + dice % 100))".to_owned(),
+        "run:dice=$(od -An -N2 -tu2 /dev/urandom | tr -d ' '); code=$((100 + dice % 100))"
+            .to_owned(),
         format!("run:case $((dice % 6)) in {} esac", act.join(" ")),
         format!("run:{}; exit $code", note("$code")),
     ]
@@ -102,7 +105,9 @@ struct Seen(BTreeMap<String, Value>);
 impl Seen {
     /// Looks at the store; the ids of those that have ended.
     fn look(&mut self, daemon: &Daemon) -> BTreeSet<String> {
-        let answer = send_to(&daemon.state().join("control.sock"), "GET", "/api/launches?limit=1000", b"").json();
+        let answer =
+            send_to(&daemon.state().join("control.sock"), "GET", "/api/launches?limit=1000", b"")
+                .json();
         let mut open = BTreeSet::new();
         for launch in answer.as_array().unwrap() {
             let id = launch["launchId"].as_str().unwrap();
@@ -112,7 +117,10 @@ impl Seen {
             }
             if launch["state"] != "ended" {
                 let agent = launch["agentId"].as_str().unwrap();
-                assert!(open.insert(agent.to_owned()), "two launches of {agent} are open: {answer}");
+                assert!(
+                    open.insert(agent.to_owned()),
+                    "two launches of {agent} are open: {answer}"
+                );
             }
         }
         assert!(open.len() <= N_SLOTS, "more are open than may be: {answer}");
@@ -123,7 +131,9 @@ impl Seen {
     /// The agents that live now, as far as the store knows: launch and process.
     fn living(&self) -> Vec<(String, i32)> {
         let open = self.0.iter().filter(|(_, launch)| launch["state"] != "ended");
-        let pid = |launch: &Value| i32::try_from(launch["pid"].as_i64()?).ok().filter(|&pid| !is_gone(pid));
+        let pid = |launch: &Value| {
+            i32::try_from(launch["pid"].as_i64()?).ok().filter(|&pid| !is_gone(pid))
+        };
         open.filter_map(|(id, launch)| Some((id.clone(), pid(launch)?))).collect()
     }
 }
@@ -141,7 +151,10 @@ fn left_behind(ended: &BTreeSet<String>) -> Vec<i32> {
 fn journal(daemon: &Daemon) -> Vec<(String, i64, String)> {
     let mut entries = Vec::new();
     for agent in AGENTS {
-        for line in fs::read_to_string(daemon.work().join(format!("{agent}.journal"))).unwrap_or_default().lines() {
+        for line in fs::read_to_string(daemon.work().join(format!("{agent}.journal")))
+            .unwrap_or_default()
+            .lines()
+        {
             let mut words = line.split(' ').map(str::to_owned);
             let (launch, pid) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
             entries.push((launch, pid, words.next().unwrap()));
@@ -210,7 +223,10 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
     daemon.until_nothing_is_left();
     seen.look(&daemon);
     check_ends(&daemon, &seen);
-    eprintln!("chaos: {} launches, {n_adopted} adopted, {n_stillborn} daemons never ready", seen.0.len());
+    eprintln!(
+        "chaos: {} launches, {n_adopted} adopted, {n_stillborn} daemons never ready",
+        seen.0.len()
+    );
     assert!(n_adopted > 0, "nothing was ever adopted: this shows nothing");
 }
 
@@ -218,20 +234,37 @@ fn output(daemon: &Daemon, launch: &str) -> String {
     let Some(folder) = instance_dir::find(&daemon.state(), &launch.parse().unwrap()) else {
         return "its folder is gone".to_owned();
     };
-    instance_dir::output_files(&folder).iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    instance_dir::output_files(&folder)
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect()
 }
 
 /// Everyone who ran is known with its process, and everyone who ended, with how.
 fn check_ends(daemon: &Daemon, seen: &Seen) {
     let journal = journal(daemon);
-    let started: BTreeMap<&str, i64> =
-        journal.iter().filter(|entry| entry.2 == "started").map(|(id, pid, _)| (id.as_str(), *pid)).collect();
+    let started: BTreeMap<&str, i64> = journal
+        .iter()
+        .filter(|entry| entry.2 == "started")
+        .map(|(id, pid, _)| (id.as_str(), *pid))
+        .collect();
     let ended = |id: &str| journal.iter().any(|entry| entry.0 == id && entry.2 != "started");
-    let unknown: Vec<_> = started.keys().filter(|id| !ended(id)).map(|id| (&seen.0[*id], output(daemon, id))).collect();
-    assert!(unknown.is_empty() && started.len() * 2 == journal.len(), "not each of them ended once: {unknown:#?}");
+    let unknown: Vec<_> = started
+        .keys()
+        .filter(|id| !ended(id))
+        .map(|id| (&seen.0[*id], output(daemon, id)))
+        .collect();
+    assert!(
+        unknown.is_empty() && started.len() * 2 == journal.len(),
+        "not each of them ended once: {unknown:#?}"
+    );
     for (id, pid, code) in journal.iter().filter(|entry| entry.2 != "started") {
         let launch = &seen.0[id];
-        assert_eq!((launch["pid"].as_i64(), launch["exitCode"].to_string()), (Some(*pid), code.clone()), "{launch}");
+        assert_eq!(
+            (launch["pid"].as_i64(), launch["exitCode"].to_string()),
+            (Some(*pid), code.clone()),
+            "{launch}"
+        );
     }
     for (id, launch) in &seen.0 {
         let has_run = started.contains_key(id.as_str());
@@ -239,7 +272,10 @@ fn check_ends(daemon: &Daemon, seen: &Seen) {
         assert_ne!(launch["outcome"], "lost", "{launch}");
     }
     for agent in AGENTS {
-        assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists(), "{agent} was there twice");
+        assert!(
+            !daemon.work().join(format!("{agent}.alone.twin")).exists(),
+            "{agent} was there twice"
+        );
     }
     let escaped = fs::read_to_string(daemon.work().join("escaped")).unwrap_or_default();
     assert!(!escaped.is_empty(), "nobody escaped: this shows nothing");
@@ -251,7 +287,8 @@ fn check_ends(daemon: &Daemon, seen: &Seen) {
 fn is_there(stat: &str) -> bool {
     let fields: Vec<&str> = stat.split(' ').collect();
     let (pid, start_ticks) = (fields[0].parse().unwrap(), fields[21].parse::<u64>().unwrap());
-    processes::read(pid).is_some_and(|process| process.start_ticks == start_ticks && !process.is_zombie)
+    processes::read(pid)
+        .is_some_and(|process| process.start_ticks == start_ticks && !process.is_zombie)
 }
 
 fn n_kills() -> usize {
@@ -265,7 +302,9 @@ fn whenever_the_daemon_is_killed_no_agent_is_doubled_and_no_exit_lost() {
 
 #[test]
 fn the_same_holds_for_an_ordinary_user() {
-    let Some(daemon) = daemon_of_ordinary_user(SETTINGS) else { return };
+    let Some(daemon) = daemon_of_ordinary_user(SETTINGS) else {
+        return;
+    };
     survive(daemon, n_kills(), Meanwhile::Nothing);
 }
 

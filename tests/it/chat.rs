@@ -62,7 +62,9 @@ fn said(daemon: &Daemon) -> Vec<(String, String)> {
 
 /// How many sessions of Ann are open in a project, for a chat and for a task.
 fn sessions(daemon: &Daemon) -> (u64, u64) {
-    let open = asked(daemon, "GET", "/projects/prj/agent-sessions", &Value::Null)["agentSessions"]["agt_a"].clone();
+    let open = asked(daemon, "GET", "/projects/prj/agent-sessions", &Value::Null)["agentSessions"]
+        ["agt_a"]
+        .clone();
     (open["chat"].as_u64().unwrap_or(0), open["task"].as_u64().unwrap_or(0))
 }
 
@@ -75,7 +77,9 @@ fn until_listening(daemon: &Daemon) {
 fn is_wanted(daemon: &Daemon) -> bool {
     let view = daemon.client().call("wait_for_work", &json!({ "coordinator_id": "crd_look" }));
     let startable = view["startable"].as_array().unwrap();
-    startable.iter().any(|candidate| candidate["agent_id"] == "agt_a" && candidate["purpose"] == "chat")
+    startable
+        .iter()
+        .any(|candidate| candidate["agent_id"] == "agt_a" && candidate["purpose"] == "chat")
 }
 
 /// A daemon that starts nothing itself, with Ann and Bob of [`world`].
@@ -147,7 +151,8 @@ impl Talker {
         let mut client = daemon.client();
         let arguments = json!({ "session_token": self.token });
         let params = json!({ "name": "get_next_action", "arguments": arguments });
-        let request = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
         client.send(format!("{request}\n").as_bytes());
         client
     }

@@ -28,7 +28,8 @@ const VARIABLES: [(&str, &str); 7] = [
     ("HARMLESS", "coordinators elsewhere"),
 ];
 /// What stands in the configuration in the end.
-const SECRETS: [&str; 4] = ["coordinators-here", "passkey-of-agent-b", "passkey-of-agent-c", "hook-s3cret-0123"];
+const SECRETS: [&str; 4] =
+    ["coordinators-here", "passkey-of-agent-b", "passkey-of-agent-c", "hook-s3cret-0123"];
 
 #[test]
 fn no_agent_gets_a_secret_of_the_configuration_and_none_is_kept() {
@@ -67,7 +68,10 @@ fn no_agent_gets_a_secret_of_the_configuration_and_none_is_kept() {
         daemon.done(&["logs", "agt", "prj"]),
     ];
     for secret in SECRETS.into_iter().chain([token]) {
-        assert!(kept.iter().chain([&environment]).all(|text| !text.contains(secret)), "{secret}: {kept:?}");
+        assert!(
+            kept.iter().chain([&environment]).all(|text| !text.contains(secret)),
+            "{secret}: {kept:?}"
+        );
     }
     let redacted = ["[redacted]"; 4].join(" and ");
     assert!(kept[0].contains(&format!("I know {redacted} and sess_…")), "{}", kept[0]);
@@ -79,16 +83,21 @@ fn no_agent_gets_a_secret_of_the_configuration_and_none_is_kept() {
 fn a_reload_that_changes_secrets_takes_effect() {
     let daemon = Daemon::crowded("agents: { agt_b: { passkey: the-first-passkey } }", &world(MINE));
     let mut client = daemon.client();
-    let token = client.call("authenticate", &credentials("agt_a", "key_a", "prj"))["session_token"].clone();
+    let token =
+        client.call("authenticate", &credentials("agt_a", "key_a", "prj"))["session_token"].clone();
     client.call("get_my_task", &json!({ "session_token": token }));
     let mut saved = || {
         let text = "the-first-passkey, the-second-passkey, passkey-of-agent-c, another-of-agent-c";
-        let saved = client.call("save_context", &json!({ "session_token": token, "progress": text }));
+        let saved =
+            client.call("save_context", &json!({ "session_token": token, "progress": text }));
         assert_eq!(saved["success"], true, "{saved}");
         daemon.done(&["task", "show", "tsk"])
     };
     let shown = saved();
-    assert!(shown.contains("[redacted], the-second-passkey, passkey-of-agent-c, another-of-agent-c"), "{shown}");
+    assert!(
+        shown.contains("[redacted], the-second-passkey, passkey-of-agent-c, another-of-agent-c"),
+        "{shown}"
+    );
     let settings = fs::read_to_string(daemon.config()).unwrap().replace("the-first", "the-second");
     fs::write(daemon.config(), format!("{settings}manifest: more.yaml\n")).unwrap();
     for (passkey, expected) in [
@@ -104,10 +113,15 @@ fn a_reload_that_changes_secrets_takes_effect() {
 
 #[test]
 fn a_comment_at_a_forge_holds_no_secret() {
-    let report = format!(r#"call:report_completed {{"result":"success","summary":"I used {TOKEN} for it"}}"#);
+    let report = format!(
+        r#"call:report_completed {{"result":"success","summary":"I used {TOKEN} for it"}}"#
+    );
     let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", &report]);
     let issue = bed.issue("Login fails");
     bed.until("done");
     let comments = format!("{:?}", issue.comments());
-    assert!(comments.contains("I used [redacted] for it") && !comments.contains(TOKEN), "{comments}");
+    assert!(
+        comments.contains("I used [redacted] for it") && !comments.contains(TOKEN),
+        "{comments}"
+    );
 }

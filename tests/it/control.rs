@@ -33,28 +33,42 @@ fn send(daemon: &Daemon, method: &str, path: &str, body: &[u8]) -> Response {
 pub fn send_to(socket: &Path, method: &str, path: &str, body: &[u8]) -> Response {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all(head.as_bytes()).unwrap();
     // A body that is too large is refused before all of it was sent.
     let _ = stream.write_all(body);
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text);
     let text = String::from_utf8(text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
+    let (head, body) =
+        text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Response { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
 /// That this is refused in the one form, which is returned.
 #[track_caller]
-fn refused(daemon: &Daemon, method: &str, path: &str, body: &str, status: u16, code: &str) -> Value {
+fn refused(
+    daemon: &Daemon,
+    method: &str,
+    path: &str,
+    body: &str,
+    status: u16,
+    code: &str,
+) -> Value {
     let response = send(daemon, method, path, body.as_bytes());
     let shown = format!("{method} {path} {body}: {}", response.body);
     assert_eq!(response.status, status, "{shown}");
     assert!(response.head.contains("content-type: application/problem+json"), "{shown}");
     let problem = response.json();
-    assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &status.into()), "{shown}");
+    assert_eq!(
+        (&problem["type"], &problem["status"]),
+        (&"about:blank".into(), &status.into()),
+        "{shown}"
+    );
     assert_eq!(problem["code"], code, "{shown}");
     assert!(problem["title"].is_string() && problem["detail"].is_string(), "{shown}");
     problem
@@ -76,7 +90,9 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt_a, status: todo } }
 #[test]
 fn what_is_not_there_says_so() {
     let daemon = quiet();
-    for path in ["/api", "/api/nothing", "/tasks/tsk/nothing", "/tasks/", "/apiary", "/api/api/tasks"] {
+    for path in
+        ["/api", "/api/nothing", "/tasks/tsk/nothing", "/tasks/", "/apiary", "/api/api/tasks"]
+    {
         let problem = refused(&daemon, "GET", path, "", 404, "no_such_route");
         assert_eq!(problem["detail"], format!("there is nothing at {path}"));
     }
@@ -92,14 +108,29 @@ fn what_is_not_there_says_so() {
         }
     }
     refused(&daemon, "PATCH", "/tasks/none", r#"{"status": "todo"}"#, 404, "task_not_found");
-    refused(&daemon, "POST", "/stop", r#"{"agentId": "none", "projectId": "prj"}"#, 404, "agent_not_found");
-    refused(&daemon, "POST", "/resume", r#"{"agentId": "agt_a", "projectId": "none"}"#, 404, "project_not_found");
+    refused(
+        &daemon,
+        "POST",
+        "/stop",
+        r#"{"agentId": "none", "projectId": "prj"}"#,
+        404,
+        "agent_not_found",
+    );
+    refused(
+        &daemon,
+        "POST",
+        "/resume",
+        r#"{"agentId": "agt_a", "projectId": "none"}"#,
+        404,
+        "project_not_found",
+    );
 }
 
 #[test]
 fn a_method_that_is_not_taken_is_told_those_that_are() {
     let daemon = quiet();
-    for (method, path, allowed) in [("DELETE", "/api/tasks", "get,head,post"), ("PUT", "/tasks/tsk", "get,head,patch")]
+    for (method, path, allowed) in
+        [("DELETE", "/api/tasks", "get,head,post"), ("PUT", "/tasks/tsk", "get,head,patch")]
     {
         let problem = refused(&daemon, method, path, "", 405, "method_not_allowed");
         assert_eq!(problem["detail"], format!("{path} does not take {method}"));
@@ -134,20 +165,47 @@ fn a_body_that_is_not_as_expected_is_told_the_place() {
         "project_id",
         "unknown field `project_id`, expected one of",
     );
-    check("POST", "/api/tasks", r#"{"projectId": "a b"}"#, "projectId", "`a b` is not a valid project id");
+    check(
+        "POST",
+        "/api/tasks",
+        r#"{"projectId": "a b"}"#,
+        "projectId",
+        "`a b` is not a valid project id",
+    );
     check("PATCH", "/tasks/tsk", r#"{"title": 7}"#, "title", "expected a string");
-    check("PATCH", "/tasks/tsk", r#"{"status": "finished"}"#, "status", "unknown variant `finished`");
+    check(
+        "PATCH",
+        "/tasks/tsk",
+        r#"{"status": "finished"}"#,
+        "status",
+        "unknown variant `finished`",
+    );
     check("PATCH", "/tasks/tsk", r#"{"title": "x"} {"title": "y"}"#, "", "trailing characters");
     check("PATCH", "/tasks/tsk", r#"{"title": "x", "title": "y"}"#, "", "duplicate field `title`");
-    check("PATCH", "/projects/prj", r#"{"assign": ["agt_b", 7]}"#, "assign[1]", "expected a string");
-    check("POST", "/apply", r#"{"tasks": [{"id": "tsk_x", "project": 7}]}"#, "tasks[0].project", "expected a string");
+    check(
+        "PATCH",
+        "/projects/prj",
+        r#"{"assign": ["agt_b", 7]}"#,
+        "assign[1]",
+        "expected a string",
+    );
+    check(
+        "POST",
+        "/apply",
+        r#"{"tasks": [{"id": "tsk_x", "project": 7}]}"#,
+        "tasks[0].project",
+        "expected a string",
+    );
     refused(&daemon, "POST", "/stop", "{}", 400, "invalid_body");
     refused(&daemon, "POST", "/stop", r#"{"all": true, "agentId": "agt_a"}"#, 400, "invalid_body");
     assert_eq!(daemon.json(&["task", "show", "tsk"])["title"], "a title");
 
     let problem = refused(&daemon, "GET", "/tasks?state=todo", "", 400, "invalid_query");
     assert!(
-        problem["detail"].as_str().unwrap().contains("unknown field `state`, expected one of `project`"),
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("unknown field `state`, expected one of `project`"),
         "{problem}"
     );
     refused(&daemon, "GET", "/tasks?status=finished", "", 400, "invalid_query");
@@ -159,10 +217,22 @@ fn a_body_that_is_not_as_expected_is_told_the_place() {
 fn an_id_of_strange_characters_is_none() {
     let daemon = quiet();
     let long = "x".repeat(65);
-    let strange =
-        ["a%20b", "..%2f..%2fetc", "%00", "%ff", "%E3%82%A8", ".hidden", "a;b", "%7B%7D", "-x", long.as_str()];
+    let strange = [
+        "a%20b",
+        "..%2f..%2fetc",
+        "%00",
+        "%ff",
+        "%E3%82%A8",
+        ".hidden",
+        "a;b",
+        "%7B%7D",
+        "-x",
+        long.as_str(),
+    ];
     for id in strange {
-        for path in [format!("/tasks/{id}"), format!("/api/agents/{id}"), format!("/launches/{id}/output")] {
+        for path in
+            [format!("/tasks/{id}"), format!("/api/agents/{id}"), format!("/launches/{id}/output")]
+        {
             refused(&daemon, "GET", &path, "", 400, "invalid_path");
         }
     }
@@ -202,9 +272,19 @@ tasks:
         assert_eq!(refused(&daemon, method, path, body, 422, "invalid")["detail"], detail);
     };
     invalid("PATCH", "/tasks/tsk", r#"{"title": " "}"#, "a task needs a title");
-    invalid("POST", "/tasks", r#"{"id": "tsk_x", "projectId": "prj", "title": ""}"#, "a task needs a title");
+    invalid(
+        "POST",
+        "/tasks",
+        r#"{"id": "tsk_x", "projectId": "prj", "title": ""}"#,
+        "a task needs a title",
+    );
     let relative = r#"{"id": "prj_x", "workingDirectory": "here"}"#;
-    invalid("POST", "/projects", relative, "the working directory must be an absolute path, not `here`");
+    invalid(
+        "POST",
+        "/projects",
+        relative,
+        "the working directory must be an absolute path, not `here`",
+    );
     assert_eq!(daemon.json(&["agent", "list"]).as_array().unwrap().len(), 2);
 }
 
@@ -218,13 +298,18 @@ fn a_task_is_changed_under_api_and_without() {
             "subtasks": [], "executions": [],
         })
     };
-    for (path, status) in [("/tasks/tsk", "backlog"), ("/api/tasks/tsk", "todo"), ("/tasks/tsk", "cancelled")] {
+    for (path, status) in
+        [("/tasks/tsk", "backlog"), ("/api/tasks/tsk", "todo"), ("/tasks/tsk", "cancelled")]
+    {
         let body = json!({ "status": status, "title": path }).to_string();
         let response = send(&daemon, "PATCH", path, body.as_bytes());
         assert_eq!((response.status, redacted(&response.json())), (200, expected(status, path)));
     }
     // Nothing said, nothing changed.
-    assert_eq!(redacted(&send(&daemon, "PATCH", "/tasks/tsk", b"").json()), expected("cancelled", "/tasks/tsk"));
+    assert_eq!(
+        redacted(&send(&daemon, "PATCH", "/tasks/tsk", b"").json()),
+        expected("cancelled", "/tasks/tsk")
+    );
     let nobody = send(&daemon, "PATCH", "/tasks/tsk", br#"{"assigneeId": null}"#).json();
     assert_eq!(nobody.get("assigneeId"), None);
 }
@@ -244,7 +329,10 @@ fn a_passkey_is_shown_once_and_its_hash_never() {
     let given = send(&daemon, "PATCH", "/agents/agt_new", br#"{"passkey": "of my own"}"#).json();
     assert_eq!(given.get("passkey"), None);
     let credentials = json!({ "agent_id": "agt_new", "passkey": passkey, "project_id": "prj" });
-    assert_eq!(daemon.client().call("authenticate", &credentials)["error_code"], "invalid_credentials");
+    assert_eq!(
+        daemon.client().call("authenticate", &credentials)["error_code"],
+        "invalid_credentials"
+    );
 }
 
 #[test]
@@ -262,10 +350,13 @@ fn a_body_that_is_too_large_is_not_read() {
 #[test]
 fn what_is_no_http_harms_nobody() {
     let daemon = quiet();
-    let _silent: Vec<UnixStream> =
-        (0..50).map(|_| UnixStream::connect(daemon.state().join("control.sock")).unwrap()).collect();
+    let _silent: Vec<UnixStream> = (0..50)
+        .map(|_| UnixStream::connect(daemon.state().join("control.sock")).unwrap())
+        .collect();
     let long = vec![b'x'; 100_000];
-    for garbage in [&b"\x00\x01\x02\xff\r\n\r\n"[..], b"GET\r\n\r\n", b"{\"jsonrpc\":\"2.0\"}\n\n", &long] {
+    for garbage in
+        [&b"\x00\x01\x02\xff\r\n\r\n"[..], b"GET\r\n\r\n", b"{\"jsonrpc\":\"2.0\"}\n\n", &long]
+    {
         let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let _ = stream.write_all(garbage);
@@ -295,26 +386,34 @@ fn an_agent_is_refused() {
     daemon.with_one_task(&[]);
     let ended = daemon.until_ended("agt");
     assert_eq!(ended["exit_code"], 1);
-    let printed = daemon.done(&["logs", "agt", "prj", "--launch", ended["launch_id"].as_str().unwrap()]);
-    assert_eq!(printed, "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n");
+    let printed =
+        daemon.done(&["logs", "agt", "prj", "--launch", ended["launch_id"].as_str().unwrap()]);
+    assert_eq!(
+        printed,
+        "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n"
+    );
     assert!(!daemon.logged("refused an agent on the control socket").is_empty());
 }
 
 /// What an agent prints that runs `script` in the working directory of its task, `cli_command` being a script of that name.
 #[track_caller]
 fn refused_to_agent(name: &str, script: &str) {
-    let daemon = Daemon::running(&format!("ai_providers: {{ claude: {{ cli_command: work/{name} }} }}"));
+    let daemon =
+        Daemon::running(&format!("ai_providers: {{ claude: {{ cli_command: work/{name} }} }}"));
     let path = daemon.work().join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     daemon.with_one_task(&[]);
     let ended = daemon.until_ended("agt");
-    let printed = daemon.done(&["logs", "agt", "prj", "--launch", ended["launch_id"].as_str().unwrap()]);
-    let expected = "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n";
+    let printed =
+        daemon.done(&["logs", "agt", "prj", "--launch", ended["launch_id"].as_str().unwrap()]);
+    let expected =
+        "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n";
     assert_eq!((printed.as_str(), &ended["exit_code"]), (expected, &json!(1)), "{name}");
 }
 
-const CREATE_TOKEN: &str = r#""$AGENT_COORDINATOR" --config ../coordinator_config.yaml token create; exit $?"#;
+const CREATE_TOKEN: &str =
+    r#""$AGENT_COORDINATOR" --config ../coordinator_config.yaml token create; exit $?"#;
 
 #[test]
 fn an_agent_below_a_process_whose_name_is_not_utf_8_is_refused() {

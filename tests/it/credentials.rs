@@ -67,15 +67,20 @@ async fn of_many_who_use_a_link_at_once_one_gets_in() {
     }
     assert_eq!(cookies.len(), 1);
     let cookie = &cookies[0];
-    let known = service.credential_of(CredentialKind::Cookie, &cookie.secret).await.unwrap().unwrap();
-    assert_eq!((known.id, known.role, known.name.as_str()), (cookie.credential.id.clone(), Role::Viewer, "Ann"));
+    let known =
+        service.credential_of(CredentialKind::Cookie, &cookie.secret).await.unwrap().unwrap();
+    assert_eq!(
+        (known.id, known.role, known.name.as_str()),
+        (cookie.credential.id.clone(), Role::Viewer, "Ann")
+    );
     assert_eq!(service.credential_of(CredentialKind::Token, &cookie.secret).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_link_expires() {
     let (store, service) = service().await;
-    let late = Credential { expires_at: Some(LONG_AGO), ..credential("key_late", CredentialKind::Link) };
+    let late =
+        Credential { expires_at: Some(LONG_AGO), ..credential("key_late", CredentialKind::Link) };
     keep(&store, [late]).await;
     let secret = Secret::new("key_late");
     assert_eq!(fault_of(service.look_at_link(&secret).await), LinkFault::Expired);
@@ -105,7 +110,8 @@ async fn what_has_ended_is_forgotten_in_time_and_nothing_else() {
     )
     .await;
     service.cleanup().await.unwrap();
-    let mut left: Vec<_> = store.credentials().await.unwrap().into_iter().map(|row| row.id.to_string()).collect();
+    let mut left: Vec<_> =
+        store.credentials().await.unwrap().into_iter().map(|row| row.id.to_string()).collect();
     left.sort_unstable();
     assert_eq!(left, ["endless", "good", "just_revoked"]);
 }

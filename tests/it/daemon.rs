@@ -63,7 +63,8 @@ impl Daemon {
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        let daemon = Self { mount: None, folder, child: None, n_starts: 0, user: None, role: "run" };
+        let daemon =
+            Self { mount: None, folder, child: None, n_starts: 0, user: None, role: "run" };
         daemon.configure(settings);
         daemon
     }
@@ -96,11 +97,19 @@ impl Daemon {
         let provider = if settings.contains("ai_providers") {
             String::new()
         } else {
-            format!("ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n", agent.display())
+            format!(
+                "ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n",
+                agent.display()
+            )
         };
         // No two daemons of the tests ask for the same port.
-        let http = if settings.lines().any(|line| line.starts_with("http:")) { "" } else { "http: { listen: off }\n" };
-        fs::write(self.config(), format!("state_dir: state\n{provider}{http}{settings}\n")).unwrap();
+        let http = if settings.lines().any(|line| line.starts_with("http:")) {
+            ""
+        } else {
+            "http: { listen: off }\n"
+        };
+        fs::write(self.config(), format!("state_dir: state\n{provider}{http}{settings}\n"))
+            .unwrap();
     }
 
     /// Gives all of it to another user, who runs it from now on; the tests must be root.
@@ -117,7 +126,8 @@ impl Daemon {
         fs::create_dir(&path).unwrap();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"]).arg(&path);
-        let is_mounted = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        let is_mounted =
+            command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
         self.mount = is_mounted.then_some(Mount(path));
         is_mounted
     }
@@ -135,8 +145,12 @@ impl Daemon {
             writeln!(text, "  {agent}: {{ name: {agent} }}").unwrap();
         }
         let (all, work) = (agents.join(", "), self.work());
-        writeln!(text, "projects:\n  prj: {{ name: prj, working_directory: {}, agents: [{all}] }}", work.display())
-            .unwrap();
+        writeln!(
+            text,
+            "projects:\n  prj: {{ name: prj, working_directory: {}, agents: [{all}] }}",
+            work.display()
+        )
+        .unwrap();
         text.push_str("tasks:\n");
         for agent in agents {
             let task = "title: a title, status: in_progress";
@@ -160,7 +174,10 @@ impl Daemon {
 
     pub fn command(&self) -> Command {
         let mut command = Command::new(PROGRAM);
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(self.folder.path());
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .current_dir(self.folder.path());
         // What it keeps there goes with the test.
         command.env("TMPDIR", self.folder.path());
         command.arg("--config").arg(self.config());
@@ -258,7 +275,8 @@ impl Daemon {
     pub fn mirrored(&self, agent: &str) -> Vec<Value> {
         let file = self.work().join(".ai-pm/agents").join(agent).join("chat.jsonl");
         let bytes = fs::read(file).unwrap_or_default();
-        let whole = bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let whole =
+            bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
         whole.map(|line| serde_json::from_slice(line).unwrap()).collect()
     }
 
@@ -321,7 +339,18 @@ impl Daemon {
     /// A task in progress: its agent is started.
     pub fn task(&self, task: &str, project: &str, agent: &str) {
         let status = ["--status", "in_progress"];
-        let names = ["task", "add", "--id", task, "--project", project, "--assignee", agent, "--title", "a title"];
+        let names = [
+            "task",
+            "add",
+            "--id",
+            task,
+            "--project",
+            project,
+            "--assignee",
+            agent,
+            "--title",
+            "a title",
+        ];
         self.done(&[&names[..], &status[..]].concat());
     }
 
@@ -426,7 +455,8 @@ impl Client {
     /// One request and its answer.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         self.n_requests += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.n_requests, "method": method, "params": params });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": self.n_requests, "method": method, "params": params });
         self.send(format!("{request}\n").as_bytes());
         let answer = self.receive().expect("an answer");
         assert_eq!(answer["id"], self.n_requests);
@@ -461,7 +491,8 @@ impl Daemon {
     /// Running, with its only slot taken for as long as the test lasts: it starts nothing of `manifest` itself, so that the test
     /// can be coordinator and agent.
     pub fn crowded(settings: &str, manifest: &str) -> Self {
-        let daemon = Self::running(&format!("max_concurrent: 1\nstart: {{ timeout: 1h }}\n{settings}"));
+        let daemon =
+            Self::running(&format!("max_concurrent: 1\nstart: {{ timeout: 1h }}\n{settings}"));
         daemon.steps("agt_busy", &["sleep:600"]);
         daemon.apply(BUSY);
         until("the slot is taken", || !daemon.open("agt_busy").is_empty());

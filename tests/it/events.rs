@@ -35,7 +35,10 @@ impl Follower {
     fn of(daemon: &Daemon, query: &str, headers: &str) -> Self {
         let mut follower = Self::ask(daemon, query, headers);
         let head = follower.head();
-        assert!(head.starts_with("http/1.0 200") && head.contains("content-type: text/event-stream"), "{head}");
+        assert!(
+            head.starts_with("http/1.0 200") && head.contains("content-type: text/event-stream"),
+            "{head}"
+        );
         while follower.line().unwrap().starts_with("retry") {}
         follower
     }
@@ -64,7 +67,9 @@ impl Follower {
                 Some(("id", id)) => told.id = Some(id.parse().unwrap()),
                 Some(("event", kind)) => kind.clone_into(&mut told.kind),
                 Some(("data", data)) => told.data = serde_json::from_str(data).unwrap(),
-                _ if line.is_empty() && !["", "status"].contains(&told.kind.as_str()) => return Some(told),
+                _ if line.is_empty() && !["", "status"].contains(&told.kind.as_str()) => {
+                    return Some(told);
+                }
                 _ => {}
             }
         }
@@ -100,7 +105,12 @@ fn what_people_change_is_told_at_once_and_in_order() {
     ask(&daemon, "POST", "/api/projects", &json!({ "id": "prj", "workingDirectory": work }));
     ask(&daemon, "POST", "/api/agents", &json!({ "id": "agt" }));
     ask(&daemon, "PATCH", "/api/projects/prj", &json!({ "assign": ["agt"] }));
-    ask(&daemon, "POST", "/api/tasks", &json!({ "id": "tsk", "projectId": "prj", "title": "t", "assigneeId": "agt" }));
+    ask(
+        &daemon,
+        "POST",
+        "/api/tasks",
+        &json!({ "id": "tsk", "projectId": "prj", "title": "t", "assigneeId": "agt" }),
+    );
     ask(&daemon, "PATCH", "/api/tasks/tsk", &json!({ "title": "another" }));
     ask(&daemon, "POST", "/api/pause", &json!({}));
     ask(&daemon, "PATCH", "/api/tasks/tsk", &json!({ "status": "cancelled" }));
@@ -154,7 +164,13 @@ fn the_life_of_an_agent_is_told() {
     daemon.until_ended("agt");
     let kinds = follower.kinds_until("launch.ended");
     let seen = |kind: &str| assert!(kinds.iter().any(|told| told == kind), "{kind}: {kinds:?}");
-    for kind in ["launch.starting", "launch.running", "session.opened", "execution.started", "session.ended"] {
+    for kind in [
+        "launch.starting",
+        "launch.running",
+        "session.opened",
+        "execution.started",
+        "session.ended",
+    ] {
         seen(kind);
     }
     let launch = daemon.ended("agt")[0]["launch_id"].as_str().unwrap().to_owned();
@@ -181,7 +197,10 @@ fn who_asks_wrongly_is_told() {
     ] {
         let mut asked = Follower::ask(&daemon, query, headers);
         let head = asked.head();
-        assert!(head.starts_with("http/1.0 400") && head.contains("application/problem+json"), "{head}");
+        assert!(
+            head.starts_with("http/1.0 400") && head.contains("application/problem+json"),
+            "{head}"
+        );
         assert!(asked.line().unwrap().contains(code), "{query}");
     }
 }

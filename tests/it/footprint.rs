@@ -16,8 +16,12 @@ const MAX_KEEPER: u64 = if cfg!(debug_assertions) { 2816 } else { 768 };
 
 #[test]
 fn few_pages_of_the_program_are_relocated() {
-    let size = section_size(&fs::read(PROGRAM).unwrap(), ".data.rel.ro").expect("the program has this section");
-    assert!(size <= MAX_RELOCATED, "every process copies {size} bytes of relocated data, of at most {MAX_RELOCATED}");
+    let size = section_size(&fs::read(PROGRAM).unwrap(), ".data.rel.ro")
+        .expect("the program has this section");
+    assert!(
+        size <= MAX_RELOCATED,
+        "every process copies {size} bytes of relocated data, of at most {MAX_RELOCATED}"
+    );
 }
 
 #[test]
@@ -29,7 +33,10 @@ fn a_keeper_is_small() {
     let keeper = processes::read(agent).unwrap().parent;
     let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap();
     let anonymous = kilobytes(&status, "RssAnon:");
-    assert!(anonymous <= MAX_KEEPER, "a keeper has {anonymous} kB of its own, of at most {MAX_KEEPER}");
+    assert!(
+        anonymous <= MAX_KEEPER,
+        "a keeper has {anonymous} kB of its own, of at most {MAX_KEEPER}"
+    );
 }
 
 #[test]
@@ -37,7 +44,9 @@ fn a_daemon_lets_go_of_what_only_its_start_used() {
     let daemon = Daemon::running("");
     let status = || fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     // The most that it ever had: so it doesn't matter how soon this looks.
-    until("a third of it is gone", || kilobytes(&status(), "VmRSS:") * 3 < kilobytes(&status(), "VmHWM:") * 2);
+    until("a third of it is gone", || {
+        kilobytes(&status(), "VmRSS:") * 3 < kilobytes(&status(), "VmHWM:") * 2
+    });
 }
 
 /// A number of `/proc/<pid>/status`.
@@ -55,11 +64,13 @@ fn section_size(elf: &[u8], name: &str) -> Option<u64> {
     let offset = |at: usize| usize::try_from(n64(at)?).ok();
     let index = |at: usize| usize::try_from(n32(at)?).ok();
     assert_eq!(elf.get(..6)?, b"\x7fELF\x02\x01");
-    let (table, entry, n_sections, names): (usize, usize, usize, usize) = (offset(40)?, n16(58)?, n16(60)?, n16(62)?);
+    let (table, entry, n_sections, names): (usize, usize, usize, usize) =
+        (offset(40)?, n16(58)?, n16(60)?, n16(62)?);
     let header = |section: usize| table + section * entry;
     let names = offset(header(names) + 24)?;
     (0..n_sections).find_map(|section| {
         let found = elf.get(names + index(header(section))?..)?;
-        (found.starts_with(name.as_bytes()) && found.get(name.len()) == Some(&0)).then(|| n64(header(section) + 32))?
+        (found.starts_with(name.as_bytes()) && found.get(name.len()) == Some(&0))
+            .then(|| n64(header(section) + 32))?
     })
 }

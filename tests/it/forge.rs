@@ -39,10 +39,17 @@ impl Bed {
     }
 
     fn assigned(&self) -> Listing {
-        Listing::Assigned { bot: ForgeUser { id: Some(self.fake.user(OWNER)), login: OWNER.to_owned() } }
+        Listing::Assigned {
+            bot: ForgeUser { id: Some(self.fake.user(OWNER)), login: OWNER.to_owned() },
+        }
     }
 
-    async fn page(&self, listing: &Listing, page: u32, etag: Option<&str>) -> Result<Conditional<Page>, ForgeError> {
+    async fn page(
+        &self,
+        listing: &Listing,
+        page: u32,
+        etag: Option<&str>,
+    ) -> Result<Conditional<Page>, ForgeError> {
         self.client.list(NAME, self.client.feeds()[0], listing, page, etag).await
     }
 

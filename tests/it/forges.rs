@@ -82,10 +82,16 @@ impl Bed {
             let mut items = self.items();
             let ended: Value = self.daemon.json(&["forge", "list", "--ended"]);
             items.extend(ended.as_array().unwrap().iter().cloned());
-            items.into_iter().find(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
+            items.into_iter().find(|item| {
+                item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty)
+            })
         };
         until_some_within(PATIENCE, found, || {
-            format!("waited in vain for an item that is {state}: {:?}\n{}", self.items(), self.daemon.log())
+            format!(
+                "waited in vain for an item that is {state}: {:?}\n{}",
+                self.items(),
+                self.daemon.log()
+            )
         })
     }
 
@@ -96,13 +102,17 @@ impl Bed {
 
     pub fn read(&self, place: &str, item: &Value, file: &str) -> Value {
         let path = self.folder(place, item).join(file);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         serde_json::from_str(&text).unwrap()
     }
 
     /// Where the folder of an item is.
     pub fn places(&self, item: &Value) -> Vec<&'static str> {
-        ["running", "paused", "completed"].into_iter().filter(|place| self.folder(place, item).exists()).collect()
+        ["running", "paused", "completed"]
+            .into_iter()
+            .filter(|place| self.folder(place, item).exists())
+            .collect()
     }
 
     /// The agent of the items runs.
@@ -116,7 +126,12 @@ impl Bed {
     pub fn until_labelled(&self, item: &Item, label: &str) {
         let labelled = || (item.labels() == [label]).then_some(());
         until_some_within(PATIENCE, labelled, || {
-            format!("waited in vain for `{label}`: {:?} {:?}\n{}", item.labels(), self.items(), self.daemon.log())
+            format!(
+                "waited in vain for `{label}`: {:?} {:?}\n{}",
+                item.labels(),
+                self.items(),
+                self.daemon.log()
+            )
         });
     }
 
@@ -129,7 +144,9 @@ impl Bed {
     #[track_caller]
     pub fn until_problem(&self, problem: &str) {
         until(problem, || {
-            self.host()["repositories"][0]["problem"].as_str().is_some_and(|text| text.contains(problem))
+            self.host()["repositories"][0]["problem"]
+                .as_str()
+                .is_some_and(|text| text.contains(problem))
         });
     }
 
@@ -147,11 +164,16 @@ pub fn n_comments(item: &Item, text: &str) -> usize {
 #[track_caller]
 pub fn check_comments(item: &Item, titles: &[&str]) {
     let comments = item.comments();
-    let ours: Vec<_> = comments.iter().filter_map(|body| Some((body, Marker::find(body)?))).collect();
+    let ours: Vec<_> =
+        comments.iter().filter_map(|body| Some((body, Marker::find(body)?))).collect();
     let found: Vec<&str> = ours.iter().map(|(body, _)| body.lines().next().unwrap()).collect();
     let is_title = |(line, title): (&&str, &&str)| line.contains(title);
-    assert!(found.len() == titles.len() && found.iter().zip(titles).all(is_title), "{found:?}, not {titles:?}");
-    let mut markers: Vec<_> = ours.iter().map(|(_, marker)| (marker.item.to_string(), marker.number)).collect();
+    assert!(
+        found.len() == titles.len() && found.iter().zip(titles).all(is_title),
+        "{found:?}, not {titles:?}"
+    );
+    let mut markers: Vec<_> =
+        ours.iter().map(|(_, marker)| (marker.item.to_string(), marker.number)).collect();
     markers.sort();
     markers.dedup();
     assert_eq!(markers.len(), titles.len(), "a comment is there twice: {comments:?}");

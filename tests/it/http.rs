@@ -149,14 +149,23 @@ impl Web {
     #[track_caller]
     fn request(&mut self, headers: &str, method: &str, params: &Value) -> Answer {
         let request = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
-        self.post(&format!("Content-Type: application/json\r\n{headers}"), request.to_string().as_bytes()).unwrap()
+        self.post(
+            &format!("Content-Type: application/json\r\n{headers}"),
+            request.to_string().as_bytes(),
+        )
+        .unwrap()
     }
 
     /// A tool call; the object of its answer, checked to be the same as structure and as text.
     #[track_caller]
     fn call_with(&mut self, headers: &str, tool: &str, arguments: &Value) -> Value {
-        let answer = self.request(headers, "tools/call", &json!({ "name": tool, "arguments": arguments }));
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
+        let answer =
+            self.request(headers, "tools/call", &json!({ "name": tool, "arguments": arguments }));
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("application/json")),
+            "{answer:?}"
+        );
         let result = answer.json()["result"].clone();
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer:?}"));
         assert_eq!(text, result["structuredContent"].to_string());
@@ -198,7 +207,8 @@ impl Answer {
     /// The messages in it: one, none, or those of a stream.
     pub fn messages(&self) -> Vec<String> {
         if self.header("content-type") == Some("text/event-stream") {
-            let data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+            let data =
+                self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
             return data.filter(|data| !data.is_empty()).map(str::to_owned).collect();
         }
         Some(self.body.clone()).filter(|body| !body.is_empty()).into_iter().collect()
@@ -212,9 +222,17 @@ impl Answer {
     /// That it is this problem, and its words contain these.
     #[track_caller]
     fn check_problem(&self, status: u16, code: &str, words: &str) {
-        assert_eq!((self.status, self.header("content-type")), (status, Some("application/problem+json")), "{self:?}");
+        assert_eq!(
+            (self.status, self.header("content-type")),
+            (status, Some("application/problem+json")),
+            "{self:?}"
+        );
         let problem = self.json();
-        assert_eq!((&problem["status"], &problem["code"]), (&status.into(), &code.into()), "{self:?}");
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&status.into(), &code.into()),
+            "{self:?}"
+        );
         assert!(problem["detail"].as_str().unwrap().contains(words), "{self:?}");
     }
 }
@@ -224,4 +242,5 @@ fn request_head(headers: &str, length: usize) -> String {
 }
 
 pub const JSON: &str = "Content-Type: application/json\r\n";
-const HEALTH: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
+const HEALTH: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;

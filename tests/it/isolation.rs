@@ -64,19 +64,35 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
         state = daemon.state().display(),
         config = daemon.config().display(),
     );
-    daemon.with_one_task(&["authenticate", "get-my-task", look, &pry, "write:ready", "wait-for:go", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        look,
+        &pry,
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+    ]);
     let agent = daemon.written_pid("ready");
     let keeper = processes::read(agent).unwrap().parent;
     let uid_of = |pid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned()
     };
-    assert_eq!((uid_of(agent).as_str(), uid_of(keeper).as_str()), ("65534\t65534\t65534\t65534", "0\t0\t0\t0"));
+    assert_eq!(
+        (uid_of(agent).as_str(), uid_of(keeper).as_str()),
+        ("65534\t65534\t65534\t65534", "0\t0\t0\t0")
+    );
     let written = |file: &str| fs::read_to_string(daemon.work().join(file)).unwrap();
     assert_eq!(written("id"), "65534\n");
-    assert!(!written("groups").split_whitespace().any(|group| group == "0"), "{}", written("groups"));
     assert!(
-        written("names").ends_with(&format!(":{user}:{user}:\n")) && !written("names").starts_with("/root"),
+        !written("groups").split_whitespace().any(|group| group == "0"),
+        "{}",
+        written("groups")
+    );
+    assert!(
+        written("names").ends_with(&format!(":{user}:{user}:\n"))
+            && !written("names").starts_with("/root"),
         "{}",
         written("names")
     );
@@ -84,7 +100,13 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
     // The same user, but no agent.
     let mut stranger = Command::new(PROGRAM);
     stranger.env_clear().env("COORDINATOR_MCP_SOCKET", daemon.folder().join("run/mcp.sock"));
-    let said = stranger.args(["call", "health_check"]).uid(USER).gid(USER).current_dir("/").output().unwrap();
+    let said = stranger
+        .args(["call", "health_check"])
+        .uid(USER)
+        .gid(USER)
+        .current_dir("/")
+        .output()
+        .unwrap();
     assert!(!said.status.success());
     assert_eq!(daemon.logged("refused a connection of another user").len(), 1, "{}", daemon.log());
     // The same under the name of a keeper, with a launch in its arguments.
@@ -127,7 +149,8 @@ fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
     daemon.project("prj");
     daemon.agent("agt", "prj", &["exit:0"]);
     let say = |content: &str| {
-        let (path, body) = ("/projects/prj/agents/agt/chat/messages", format!(r#"{{"content":"{content}"}}"#));
+        let (path, body) =
+            ("/projects/prj/agents/agt/chat/messages", format!(r#"{{"content":"{content}"}}"#));
         let answer = send_to(&daemon.state().join("control.sock"), "POST", path, body.as_bytes());
         assert!((200..300).contains(&answer.status), "{} {}", answer.status, answer.body);
     };
@@ -142,14 +165,21 @@ fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
         let found = fs::metadata(path).unwrap();
         assert_eq!((found.uid(), found.gid()), (USER, USER), "{}", path.display());
     }
-    let read = Command::new("cat").arg(&file).uid(USER).gid(USER).current_dir("/").output().unwrap();
+    let read =
+        Command::new("cat").arg(&file).uid(USER).gid(USER).current_dir("/").output().unwrap();
     assert!(String::from_utf8_lossy(&read.stdout).contains("one"), "{read:?}");
     // Where the user may not make anything, root makes nothing either.
     fs::remove_dir_all(daemon.work().join(".ai-pm")).unwrap();
     chown(daemon.work(), Some(0), Some(0)).unwrap();
     say("two");
-    until("it is told", || !daemon.logged("could not mirror a chat; its messages are in the store").is_empty());
-    assert!(daemon.log().contains(&format!("user `{user}`, whom the agent runs as, may not use")), "{}", daemon.log());
+    until("it is told", || {
+        !daemon.logged("could not mirror a chat; its messages are in the store").is_empty()
+    });
+    assert!(
+        daemon.log().contains(&format!("user `{user}`, whom the agent runs as, may not use")),
+        "{}",
+        daemon.log()
+    );
     assert!(!daemon.work().join(".ai-pm").exists());
     chown(daemon.work(), Some(USER), Some(USER)).unwrap();
     say("three");
@@ -159,11 +189,16 @@ fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
 #[test]
 fn who_can_not_be_become_is_told_before_anything_starts() {
     let configured = |settings: &str| {
-        Daemon::configured(&format!("{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: no-such-user }}"))
+        Daemon::configured(&format!(
+            "{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: no-such-user }}"
+        ))
     };
     let mut daemon = configured("mcp_socket_path: run/mcp.sock");
-    let expected =
-        if rustix::process::geteuid().is_root() { "has no user `no-such-user`" } else { "needs a daemon of root" };
+    let expected = if rustix::process::geteuid().is_root() {
+        "has no user `no-such-user`"
+    } else {
+        "needs a daemon of root"
+    };
     let (code, said) = daemon.refused();
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains(expected) && said.contains("ai_providers.claude.run_as"), "{said}");
@@ -172,7 +207,9 @@ fn who_can_not_be_become_is_told_before_anything_starts() {
     assert!(!said.stdout.contains("correct"), "{said:?}");
     let Some(user) = other_user() else { return };
     let with = |settings: &str| {
-        Daemon::configured(&format!("{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: {user} }}"))
+        Daemon::configured(&format!(
+            "{settings}\nai_providers:\n  claude: {{ cli_command: sh, run_as: {user} }}"
+        ))
     };
     let (code, said) = with("").refused();
     assert_eq!(code, Some(78), "{said}");
@@ -194,12 +231,17 @@ fn who_can_not_be_become_is_told_before_anything_starts() {
 #[test]
 fn a_reload_refuses_what_a_start_would_refuse() {
     let daemon = Daemon::running("max_concurrent: 2");
-    daemon.configure("max_concurrent: 3\nai_providers:\n  new: { cli_command: sh, run_as: no-such-user }");
+    daemon.configure(
+        "max_concurrent: 3\nai_providers:\n  new: { cli_command: sh, run_as: no-such-user }",
+    );
     let said = daemon.cli(&["reload"]);
     assert!(said.code == 78 && said.stderr.contains("ai_providers.new.run_as"), "{said:?}");
     let status = daemon.status();
     assert_eq!(status["limits"]["max_concurrent"], 2);
-    assert!(status["configuration"]["rejected"]["problem"].as_str().unwrap().contains("run_as"), "{status}");
+    assert!(
+        status["configuration"]["rejected"]["problem"].as_str().unwrap().contains("run_as"),
+        "{status}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,12 +252,17 @@ async fn the_files_of_a_launch_are_its_users() {
     fs::set_permissions(place.path(), Permissions::from_mode(0o711)).unwrap();
     fs::set_permissions(bed.work.path(), Permissions::from_mode(0o777)).unwrap();
     let files = place.path().join("files/lch");
-    let mut request =
-        bed.request(&[&format!("run:cat {0}/of/it; echo more >{0}/more && rm {0}/of/it", files.display())]);
-    request.command.files =
-        vec![LaunchFile { path: "of/it".into(), content: FileContent::Text("a setting\n".to_owned()) }];
+    let mut request = bed.request(&[&format!(
+        "run:cat {0}/of/it; echo more >{0}/more && rm {0}/of/it",
+        files.display()
+    )]);
+    request.command.files = vec![LaunchFile {
+        path: "of/it".into(),
+        content: FileContent::Text("a setting\n".to_owned()),
+    }];
     request.command.files_in = Some(files.clone());
-    request.command.run_as = Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
+    request.command.run_as =
+        Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
     let launch = bed.start_request(request).await;
     assert_eq!(bed.until_ended(&launch), exited(0));
     assert_eq!(bed.output(&launch), "a setting\n");
@@ -225,7 +272,8 @@ async fn the_files_of_a_launch_are_its_users() {
     assert!(!files.exists());
     // What it may not enter is named with it.
     let mut request = bed.request(&["exit:0"]);
-    request.command.run_as = Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
+    request.command.run_as =
+        Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
     request.command.working_directory = bed.config.state_dir.clone();
     fs::set_permissions(&bed.config.state_dir, Permissions::from_mode(0o700)).unwrap();
     let launch = bed.start_request(request).await;
@@ -262,7 +310,9 @@ fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
         fs::remove_file(daemon.work().join("ready")).unwrap();
         daemon.done(&["resume", "agt", "prj"]);
         let agent = daemon.written_pid("ready");
-        let leader = i32::try_from(daemon.until_in_state("agt", "running")["pid"].as_i64().unwrap()).unwrap();
+        let leader =
+            i32::try_from(daemon.until_in_state("agt", "running")["pid"].as_i64().unwrap())
+                .unwrap();
         let keeper = processes::read(leader).unwrap().parent;
         let tree = tree_of(keeper);
         kill(keeper, Signal::KILL);

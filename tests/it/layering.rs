@@ -59,7 +59,8 @@ fn modules_use_only_what_is_below_them() {
     for (file, module, used) in uses() {
         let Some(row) = row_of(&module) else { continue };
         for used in used.iter().filter(|used| **used != module) {
-            let below = row_of(used).unwrap_or_else(|| panic!("{file:?} uses `{used}`, which is in no row"));
+            let below = row_of(used)
+                .unwrap_or_else(|| panic!("{file:?} uses `{used}`, which is in no row"));
             assert!(below > row, "{}: `{module}` may not use `{used}`", file.display());
         }
     }
@@ -68,8 +69,14 @@ fn modules_use_only_what_is_below_them() {
 #[test]
 fn some_modules_are_named_by_few() {
     for (file, module, used) in uses() {
-        for (name, by) in NAMED_ONLY_BY.iter().filter(|(name, _)| *name != module && used.contains(*name)) {
-            assert!(by.contains(&module.as_str()), "{}: `{module}` may not name `{name}`", file.display());
+        for (name, by) in
+            NAMED_ONLY_BY.iter().filter(|(name, _)| *name != module && used.contains(*name))
+        {
+            assert!(
+                by.contains(&module.as_str()),
+                "{}: `{module}` may not name `{name}`",
+                file.display()
+            );
         }
     }
 }
@@ -86,7 +93,9 @@ fn the_domain_is_pure() {
 
 #[test]
 fn the_keeper_has_no_runtime() {
-    for file in sources().into_iter().filter(|file| ["shim", "sys"].contains(&module_of(file).as_str())) {
+    for file in
+        sources().into_iter().filter(|file| ["shim", "sys"].contains(&module_of(file).as_str()))
+    {
         let code = code_of(&file);
         assert!(!code.contains("tokio") && !code.contains("tracing"), "{}", file.display());
     }
@@ -100,7 +109,10 @@ fn the_system_is_asked_for_only_to_choose_a_twin() {
         let text = fs::read_to_string(&file).unwrap();
         n_choices += text.matches("target_os").count();
         if let Some(n_line) = first_undisciplined(&text) {
-            panic!("{}:{n_line} asks for the system, and chooses no module and no constant", file.display());
+            panic!(
+                "{}:{n_line} asks for the system, and chooses no module and no constant",
+                file.display()
+            );
         }
     }
     assert!(n_choices >= 4, "the choice of `sys` is found");
@@ -110,7 +122,9 @@ fn the_system_is_asked_for_only_to_choose_a_twin() {
 fn an_undisciplined_cfg_is_found() {
     let asks = |text| first_undisciplined(text);
     assert_eq!(
-        asks("#[cfg(target_os = \"linux\")]\nmod linux;\n#[cfg(target_os = \"linux\")]\nuse linux as twin;"),
+        asks(
+            "#[cfg(target_os = \"linux\")]\nmod linux;\n#[cfg(target_os = \"linux\")]\nuse linux as twin;"
+        ),
         None
     );
     assert_eq!(asks("#[cfg(target_os = \"macos\")]\nconst A: u8 = 1;"), None);
@@ -136,9 +150,12 @@ fn first_undisciplined(text: &str) -> Option<usize> {
 #[test]
 fn each_module_of_the_crate_has_its_row() {
     let modules: BTreeSet<String> = sources().iter().map(|file| module_of(file)).collect();
-    let rows: BTreeSet<String> = ROWS.iter().flat_map(|row| row.iter().map(|&name| name.to_owned())).collect();
-    let without_row: Vec<_> =
-        modules.difference(&rows).filter(|name| !["main", "lib"].contains(&name.as_str())).collect();
+    let rows: BTreeSet<String> =
+        ROWS.iter().flat_map(|row| row.iter().map(|&name| name.to_owned())).collect();
+    let without_row: Vec<_> = modules
+        .difference(&rows)
+        .filter(|name| !["main", "lib"].contains(&name.as_str()))
+        .collect();
     assert!(without_row.is_empty(), "{without_row:?}");
 }
 
@@ -148,8 +165,10 @@ fn row_of(module: &str) -> Option<usize> {
 
 /// Each source file with its module and the modules of this crate that it names.
 fn uses() -> Vec<(PathBuf, String, BTreeSet<String>)> {
-    let found: Vec<_> =
-        sources().into_iter().map(|file| (file.clone(), module_of(&file), named_in(&code_of(&file)))).collect();
+    let found: Vec<_> = sources()
+        .into_iter()
+        .map(|file| (file.clone(), module_of(&file), named_in(&code_of(&file))))
+        .collect();
     assert!(found.len() > 50, "the sources are found");
     found
 }
@@ -159,9 +178,15 @@ fn named_in(code: &str) -> BTreeSet<String> {
     for prefix in ["crate::", "agent_coordinator::"] {
         for (at, _) in code.match_indices(prefix) {
             let rest = &code[at + prefix.len()..];
-            let names = rest.strip_prefix('{').map_or(rest, |group| group.split('}').next().unwrap());
-            for name in if rest.starts_with('{') { names.split(',').collect() } else { vec![names] } {
-                let name: String = name.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            let names =
+                rest.strip_prefix('{').map_or(rest, |group| group.split('}').next().unwrap());
+            for name in if rest.starts_with('{') { names.split(',').collect() } else { vec![names] }
+            {
+                let name: String = name
+                    .trim()
+                    .chars()
+                    .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                    .collect();
                 // What begins with a capital letter is no module.
                 if name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "self" {
                     named.insert(name);
@@ -175,7 +200,15 @@ fn named_in(code: &str) -> BTreeSet<String> {
 /// The top-level module a file belongs to.
 fn module_of(file: &Path) -> String {
     let inside = file.strip_prefix(root()).unwrap();
-    inside.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    inside
+        .components()
+        .next()
+        .unwrap()
+        .as_os_str()
+        .to_str()
+        .unwrap()
+        .trim_end_matches(".rs")
+        .to_owned()
 }
 
 /// A file without its comments.

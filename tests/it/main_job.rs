@@ -71,7 +71,9 @@ fn a_missing_working_directory_is_named() {
     daemon.with_one_task(&[]);
     daemon.done(&["project", "set", "prj", "--directory", "/no/such/folder"]);
     let reason = || daemon.until_ended("agt")["reason"].clone();
-    until("the folder is named", || reason().as_str().is_some_and(|reason| reason.contains("/no/such/folder")));
+    until("the folder is named", || {
+        reason().as_str().is_some_and(|reason| reason.contains("/no/such/folder"))
+    });
 }
 
 #[test]
@@ -113,7 +115,13 @@ fn a_pause_and_a_stop_of_all_outlive_the_daemon_until_they_are_over() {
         let status = daemon.status();
         status["paused"] == true && status["deferred"][0]["reason"] == "paused"
     };
-    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+    ]);
     daemon.written_pid("ready");
     daemon.done(&["pause"]);
     daemon.agent("later", "prj", &["authenticate", "write:started", "sleep:600"]);
@@ -159,7 +167,9 @@ fn each_crash_is_followed_by_a_longer_wait() {
     until("it has crashed often enough", || daemon.ended("agt").len() >= 4);
     let mut crashes = daemon.ended("agt");
     crashes.reverse();
-    let time = |launch: &Value, what: &str| serde_json::from_value::<Timestamp>(launch[what].clone()).unwrap();
+    let time = |launch: &Value, what: &str| {
+        serde_json::from_value::<Timestamp>(launch[what].clone()).unwrap()
+    };
     let mut least = Duration::from_millis(100);
     for (before, after) in crashes.iter().zip(&crashes[1..]) {
         // A machine that is busy may be late, but nobody may be early.
@@ -185,7 +195,9 @@ fn a_quick_crash_loop_is_suspended_until_a_person_resumes_it() {
 
 #[test]
 fn no_work_is_found_by_the_poll_alone() {
-    let daemon = Daemon::running("polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }\nstart: { limit: 0 }");
+    let daemon = Daemon::running(
+        "polling_interval: 100ms\nbackoff: { initial: 10ms, max: 20ms }\nstart: { limit: 0 }",
+    );
     daemon.with_one_task(&["exit:1"]);
     until("it was started several times", || daemon.ended("agt").len() > 4);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
@@ -235,13 +247,22 @@ fn a_report_without_a_look_at_the_task_counts_for_it() {
     daemon.with_one_task(&["authenticate", "report:success"]);
     daemon.until_ended("agt");
     let task = daemon.json(&["task", "show", "tsk"]);
-    assert_eq!((&task["status"], &task["executions"][0]["summary"]), (&"done".into(), &"a summary".into()));
+    assert_eq!(
+        (&task["status"], &task["executions"][0]["summary"]),
+        (&"done".into(), &"a summary".into())
+    );
 }
 
 #[test]
 fn an_agents_call_outlives_a_restart_of_the_daemon() {
     let mut daemon = Daemon::running("shutdown: { sigterm: keep }");
-    daemon.with_one_task(&["authenticate", "get-my-task", "write:works", "wait-for:go", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:works",
+        "wait-for:go",
+        "report:success",
+    ]);
     daemon.written_pid("works");
     assert!(daemon.terminate().success());
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -253,8 +274,15 @@ fn an_agents_call_outlives_a_restart_of_the_daemon() {
 #[test]
 fn a_store_has_one_daemon() {
     let first = Daemon::running("");
-    let mut second = Daemon::configured(&format!("store: {{ url: \"sqlite:{}/state.db\" }}", first.state().display()));
+    let mut second = Daemon::configured(&format!(
+        "store: {{ url: \"sqlite:{}/state.db\" }}",
+        first.state().display()
+    ));
     second.spawn();
     assert_eq!(second.wait().code(), Some(1));
-    assert!(second.log().contains(&format!("another daemon (pid {})", first.pid())), "{}", second.log());
+    assert!(
+        second.log().contains(&format!("another daemon (pid {})", first.pid())),
+        "{}",
+        second.log()
+    );
 }

@@ -41,8 +41,7 @@ tasks:
 }
 
 /// The task most tests work on.
-pub const MINE: &str =
-    "  tsk: { project: prj, title: Login page, description: Build the form., assignee: agt_a, status: in_progress }\n";
+pub const MINE: &str = "  tsk: { project: prj, title: Login page, description: Build the form., assignee: agt_a, status: in_progress }\n";
 
 /// An agent that someone started by hand: it knows its passkey and speaks for itself.
 struct ByHand {
@@ -62,7 +61,8 @@ impl ByHand {
     fn with(daemon: &Daemon, agent: &str, passkey: &str) -> Self {
         let mut client = daemon.client();
         let answer = client.call("authenticate", &credentials(agent, passkey, "prj"));
-        let token = answer["session_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        let token =
+            answer["session_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
         Self { client, token }
     }
 
@@ -111,5 +111,9 @@ fn claim(daemon: &Daemon, agent: &str) -> String {
 #[track_caller]
 fn check_refused(answer: &Value, error_code: &str, error: &str) {
     assert_eq!(answer["success"], false, "{answer}");
-    assert_eq!((&answer["error_code"], &answer["error"]), (&error_code.into(), &error.into()), "{answer}");
+    assert_eq!(
+        (&answer["error_code"], &answer["error"]),
+        (&error_code.into(), &error.into()),
+        "{answer}"
+    );
 }

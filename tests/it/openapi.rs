@@ -31,11 +31,14 @@ impl Document {
 
     /// As much of JSON Schema as the document uses; a word that is not known here is a problem.
     fn validate(&self, schema: &Value, value: &Value, place: &str, problems: &mut Vec<String>) {
-        let Some(schema) = schema.as_object() else { return };
+        let Some(schema) = schema.as_object() else {
+            return;
+        };
         for (word, rule) in schema {
             match word.as_str() {
                 "$ref" => {
-                    let target = self.0.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap();
+                    let target =
+                        self.0.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap();
                     self.validate(target, value, place, problems);
                 }
                 "type" => {
@@ -49,7 +52,8 @@ impl Document {
                         "null" => value.is_null(),
                         other => panic!("{other}"),
                     };
-                    let fits = rule.as_array().map_or_else(|| is(rule), |kinds| kinds.iter().any(is));
+                    let fits =
+                        rule.as_array().map_or_else(|| is(rule), |kinds| kinds.iter().any(is));
                     if !fits {
                         problems.push(format!("{place}: {value} is not {rule}"));
                     }
@@ -57,7 +61,9 @@ impl Document {
                 "enum" if !rule.as_array().unwrap().contains(value) => {
                     problems.push(format!("{place}: {value} is none of {rule}"));
                 }
-                "const" if rule != value => problems.push(format!("{place}: {value} is not {rule}")),
+                "const" if rule != value => {
+                    problems.push(format!("{place}: {value} is not {rule}"))
+                }
                 "required" => {
                     for name in rule.as_array().unwrap() {
                         if value.get(name.as_str().unwrap()).is_none() {
@@ -69,8 +75,11 @@ impl Document {
                     let properties = rule.as_object().unwrap();
                     for (name, value) in value.as_object().into_iter().flatten() {
                         match properties.get(name) {
-                            Some(schema) => self.validate(schema, value, &format!("{place}/{name}"), problems),
-                            None if schema.contains_key("allOf") || schema.contains_key("$ref") => {}
+                            Some(schema) => {
+                                self.validate(schema, value, &format!("{place}/{name}"), problems)
+                            }
+                            None if schema.contains_key("allOf") || schema.contains_key("$ref") => {
+                            }
                             None => problems.push(format!("{place}: nothing is said of {name}")),
                         }
                     }
@@ -115,7 +124,8 @@ impl Document {
                 | "maxItems"
                 | "minItems"
                 | "maxLength" => {}
-                other => problems.push(format!("{place}: the schema says {other}, which nobody knows here")),
+                other => problems
+                    .push(format!("{place}: the schema says {other}, which nobody knows here")),
             }
         }
     }
@@ -175,19 +185,33 @@ fn what_is_answered_is_as_described() {
         ("/settings", "/settings".to_owned()),
         ("/projects/{project}/agents/{agent}/why", "/projects/prj/agents/agt/why".to_owned()),
         ("/projects/{project}/agent-sessions", "/projects/prj/agent-sessions".to_owned()),
-        ("/projects/{project}/agents/{agent}/chat/messages", "/projects/prj/agents/agt/chat/messages".to_owned()),
+        (
+            "/projects/{project}/agents/{agent}/chat/messages",
+            "/projects/prj/agents/agt/chat/messages".to_owned(),
+        ),
     ] {
         let answer = ask(&daemon, "GET", &asked, "", "");
         assert_eq!(answer.0, 200, "{asked}: {}", answer.2);
         document.check(path, "get", answer.0, &answer.json());
     }
-    let made = ask(&daemon, "POST", "/tasks", "", &json!({ "projectId": "prj", "title": "t" }).to_string());
+    let made = ask(
+        &daemon,
+        "POST",
+        "/tasks",
+        "",
+        &json!({ "projectId": "prj", "title": "t" }).to_string(),
+    );
     document.check("/tasks", "post", made.0, &made.json());
     let made = ask(&daemon, "POST", "/agents", "", &json!({ "generatePasskey": true }).to_string());
     document.check("/agents", "post", made.0, &made.json());
     let said = json!({ "content": "hello" }).to_string();
     let said = ask(&daemon, "POST", "/projects/prj/agents/agt/chat/messages", "", &said);
-    document.check("/projects/{project}/agents/{agent}/chat/messages", "post", said.0, &said.json());
+    document.check(
+        "/projects/{project}/agents/{agent}/chat/messages",
+        "post",
+        said.0,
+        &said.json(),
+    );
     let refused = ask(&daemon, "PATCH", "/tasks/tsk", "", "garbage");
     document.check("/tasks/{id}", "patch", refused.0, &refused.json());
 }
@@ -201,7 +225,10 @@ fn check_word(document: &Document, pointer: &str, word: &str, expected: &Value) 
 
 /// The schema of the body of an operation.
 fn body(path: &str, method: &str) -> String {
-    format!("/paths/{}/{method}/requestBody/content/application~1json/schema", path.replace('/', "~1"))
+    format!(
+        "/paths/{}/{method}/requestBody/content/application~1json/schema",
+        path.replace('/', "~1")
+    )
 }
 
 #[test]
@@ -213,9 +240,19 @@ fn bounds_patterns_required_bodies_and_rules_are_described() {
     check_word(&document, &format!("{tasks}/properties/description"), "maxLength", &json!(50_000));
     check_word(&document, &tasks, "required", &json!(["projectId", "title"]));
     check_word(&document, &body("/projects", "post"), "required", &json!(["workingDirectory"]));
-    check_word(&document, &format!("{}/properties/expiresIn", body("/tokens", "post")), "minimum", &json!(1));
-    assert_eq!(document.0.pointer(&format!("{stop}/anyOf")).and_then(Value::as_array).map(Vec::len), Some(2));
-    for (path, is_required) in [("/tasks", true), ("/stop", true), ("/tokens", false), ("/apply", false)] {
+    check_word(
+        &document,
+        &format!("{}/properties/expiresIn", body("/tokens", "post")),
+        "minimum",
+        &json!(1),
+    );
+    assert_eq!(
+        document.0.pointer(&format!("{stop}/anyOf")).and_then(Value::as_array).map(Vec::len),
+        Some(2)
+    );
+    for (path, is_required) in
+        [("/tasks", true), ("/stop", true), ("/tokens", false), ("/apply", false)]
+    {
         let operation = &document.0["paths"][path]["post"];
         assert_eq!(operation["requestBody"]["required"], is_required, "{path}");
     }
@@ -224,10 +261,17 @@ fn bounds_patterns_required_bodies_and_rules_are_described() {
         for limit in parameters.filter(|each| each["name"] == "limit") {
             let (least, most) = (&limit["schema"]["minimum"], &limit["schema"]["maximum"]);
             assert_eq!((least, most), (&json!(1), &json!(1000)), "{path}");
-            let path = path.replace("{id}", "none").replace("{project}", "none").replace("{agent}", "none");
+            let path = path
+                .replace("{id}", "none")
+                .replace("{project}", "none")
+                .replace("{agent}", "none");
             for limit in ["0", "1001"] {
                 let answer = ask(&daemon, "GET", &format!("{path}?limit={limit}"), "", "");
-                assert_eq!((answer.0, answer.json()["code"].clone()), (400, "invalid_query".into()), "{path} {limit}");
+                assert_eq!(
+                    (answer.0, answer.json()["code"].clone()),
+                    (400, "invalid_query".into()),
+                    "{path} {limit}"
+                );
             }
         }
     }
@@ -239,7 +283,10 @@ fn who_may_ask_is_described() {
     let document = Document::of(&daemon).0;
     assert_eq!(document["security"], json!([{ "token": [] }, { "cookie": [] }]));
     let schemes = &document["components"]["securitySchemes"];
-    assert_eq!((&schemes["token"]["scheme"], &schemes["cookie"]["in"]), (&"bearer".into(), &"cookie".into()));
+    assert_eq!(
+        (&schemes["token"]["scheme"], &schemes["cookie"]["in"]),
+        (&"bearer".into(), &"cookie".into())
+    );
     assert_eq!(document["paths"]["/health/live"]["get"]["security"], json!([]));
     assert!(document["paths"]["/status"]["get"]["security"].is_null());
 }
@@ -255,6 +302,7 @@ fn a_blocked_task_has_one_name_for_its_reason_in_both_directions() {
     set(json!({ "status": "in_progress" }));
     let by_older_name = set(json!({ "status": "blocked", "reason": "no disk" }));
     assert_eq!(by_older_name["blockedReason"], "no disk", "{by_older_name}");
-    let described = Document::of(&daemon).0.pointer(&body("/tasks/{id}", "patch")).cloned().unwrap();
+    let described =
+        Document::of(&daemon).0.pointer(&body("/tasks/{id}", "patch")).cloned().unwrap();
     assert!(described["properties"]["blockedReason"].is_object(), "{described}");
 }

@@ -25,8 +25,13 @@ fn with_a_thief(server: &Daemon) {
     );
     let show = r#"run:echo "$AGENT_LAUNCH_ID" >launch; echo "$AGENT_SESSION_TOKEN" >token"#;
     server.project("prj");
-    server.agent("agt_b", "prj", &["authenticate", show, "write:shown", "wait-for:end", "report:success"]);
-    let mut steps = vec!["authenticate", "wait-for:shown", "run:cp /bin/sh ac-shim", probe.as_str()];
+    server.agent(
+        "agt_b",
+        "prj",
+        &["authenticate", show, "write:shown", "wait-for:end", "report:success"],
+    );
+    let mut steps =
+        vec!["authenticate", "wait-for:shown", "run:cp /bin/sh ac-shim", probe.as_str()];
     steps.extend(["write:ready", "wait-for:go_1", "run:probe >out && mv out out_1"]);
     steps.extend(["wait-for:go_2", "run:probe >out && mv out out_2", "report:success"]);
     server.agent("agt_a", "prj", &steps);
@@ -71,7 +76,9 @@ fn an_agent_is_known_by_its_shim_after_its_store_was_restored() {
     let mut daemon = Daemon::running("");
     with_a_thief(&daemon);
     for agent in ["agt_a", "agt_b"] {
-        until("its start is known", || daemon.open(agent).iter().any(|launch| launch["pid"].is_number()));
+        until("its start is known", || {
+            daemon.open(agent).iter().any(|launch| launch["pid"].is_number())
+        });
     }
     daemon.kill();
     let files = |dir: &Path| {
@@ -139,11 +146,14 @@ fn what_a_killed_shim_of_one_daemon_leaves_behind_is_an_agent_to_another_daemon(
     daemon.signal(Signal::STOP);
     kill(shim, Signal::KILL);
     until("the orphan fell to its daemon", || {
-        agent_coordinator::sys::processes::read(orphan).is_some_and(|process| process.parent == daemon.pid())
+        agent_coordinator::sys::processes::read(orphan)
+            .is_some_and(|process| process.parent == daemon.pid())
     });
     fs::write(daemon.work().join("go"), "").unwrap();
-    let refused = "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n";
-    let said = until_some("the orphan asked", || fs::read_to_string(daemon.work().join("said")).ok());
+    let refused =
+        "agent-coordinator: agents have no access to the control socket; they use the MCP tools\n";
+    let said =
+        until_some("the orphan asked", || fs::read_to_string(daemon.work().join("said")).ok());
     assert_eq!(said, refused);
     assert_eq!(fs::read_to_string(daemon.work().join("agent")).unwrap(), refused);
     daemon.signal(Signal::CONT);

@@ -14,7 +14,10 @@ const WORKS: [&str; 5] = ["authenticate", "get-my-task", "wait-for:go", "report:
 
 /// A step that prints lines as an agent CLI does.
 fn print(name: &str) -> String {
-    format!("run:cat {}", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name).display())
+    format!(
+        "run:cat {}",
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name).display()
+    )
 }
 
 /// An agent with this `ai_type`, and a task in progress for it.
@@ -51,7 +54,11 @@ fn one_runs_and_one_waits(settings: &str, second: &str, reason: &str) -> Daemon 
 
 #[track_caller]
 fn check_limit(limit: &str, second: &str, reason: &str) {
-    let daemon = one_runs_and_one_waits(&format!("max_concurrent: 9\nlimits: {{ {limit}: 1 }}"), second, reason);
+    let daemon = one_runs_and_one_waits(
+        &format!("max_concurrent: 9\nlimits: {{ {limit}: 1 }}"),
+        second,
+        reason,
+    );
     assert_eq!(why(&daemon, "agt_b")["reason"], reason);
     let told = daemon.done(&["why", "agt_b", "prj"]);
     assert!(told.contains(&format!("limits.{limit}")), "{told}");
@@ -71,8 +78,10 @@ fn each_limit_that_keeps_a_start_is_told() {
     let daemon = one_runs_and_one_waits(limits, "claude", "no_free_slot");
     let why = why(&daemon, "agt_b");
     let rules = why["rules"].as_array().unwrap().iter();
-    let keep: Vec<&str> =
-        rules.filter(|rule| rule["keeps"] == true).map(|rule| rule["rule"].as_str().unwrap()).collect();
+    let keep: Vec<&str> = rules
+        .filter(|rule| rule["keeps"] == true)
+        .map(|rule| rule["rule"].as_str().unwrap())
+        .collect();
     assert_eq!(keep, ["no_free_slot", "project_limit", "provider_limit"], "{why}");
 }
 
@@ -81,7 +90,15 @@ fn an_agent_works_in_no_more_projects_than_it_may() {
     let daemon = Daemon::running("limits: { per_agent: 1 }");
     daemon.with_one_task(&WORKS);
     daemon.until_in_state("agt", "running");
-    daemon.done(&["project", "add", "prj_b", "--directory", daemon.work().to_str().unwrap(), "--assign", "agt"]);
+    daemon.done(&[
+        "project",
+        "add",
+        "prj_b",
+        "--directory",
+        daemon.work().to_str().unwrap(),
+        "--assign",
+        "agt",
+    ]);
     daemon.task("tsk_b", "prj_b", "agt");
     until_deferred(&daemon, "agt", "agent_limit");
 }
@@ -111,9 +128,16 @@ fn parked(daemon: &Daemon) -> Vec<(String, String)> {
 fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
     let mut daemon = Daemon::running("parking: { initial: 1h, max: 1h }");
     daemon.project("prj");
-    give_work(&daemon, "agt_a", "claude", &["authenticate", "get-my-task", &print("claude_quota.jsonl"), "exit:1"]);
+    give_work(
+        &daemon,
+        "agt_a",
+        "claude",
+        &["authenticate", "get-my-task", &print("claude_quota.jsonl"), "exit:1"],
+    );
     daemon.until_ended("agt_a");
-    until("the account is parked", || parked(&daemon) == [("claude".to_owned(), "quota".to_owned())]);
+    until("the account is parked", || {
+        parked(&daemon) == [("claude".to_owned(), "quota".to_owned())]
+    });
     give_work(&daemon, "agt_b", "claude", &["authenticate", "write:b", "sleep:600"]);
     let waits = until_deferred(&daemon, "agt_b", "parked");
     assert!(waits["until"].is_string(), "{waits}");
@@ -125,7 +149,10 @@ fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
     let told = daemon.done(&["status"]);
     assert!(told.contains("parked: claude (quota): no agent of it starts for"), "{told}");
     let told = daemon.done(&["why", "agt_b", "prj"]);
-    assert!(told.contains("does not start: parked") && told.contains("--provider claude"), "{told}");
+    assert!(
+        told.contains("does not start: parked") && told.contains("--provider claude"),
+        "{told}"
+    );
 
     daemon.kill();
     daemon.start();
@@ -134,7 +161,10 @@ fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
     assert!(told.contains("still parked: claude"), "{told}");
     assert_eq!(parked(&daemon).len(), 1);
     let said = daemon.cli(&["resume", "--provider", "calude"]);
-    assert!(said.code == 1 && said.stderr.contains("no agent has the ai_type `calude`"), "{said:?}");
+    assert!(
+        said.code == 1 && said.stderr.contains("no agent has the ai_type `calude`"),
+        "{said:?}"
+    );
     daemon.steps("agt_a", &["authenticate", "sleep:600"]);
     daemon.done(&["resume", "--provider", "claude"]);
     daemon.until_in_state("agt_b", "running");
@@ -143,8 +173,9 @@ fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
 
 #[test]
 fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
-    let daemon =
-        Daemon::running("parking: { initial: 1s, max: 1h }\nbackoff: { initial: 1ms, max: 1ms }\nstart: { limit: 2 }");
+    let daemon = Daemon::running(
+        "parking: { initial: 1s, max: 1h }\nbackoff: { initial: 1ms, max: 1ms }\nstart: { limit: 2 }",
+    );
     daemon.project("prj");
     give_work(&daemon, "agt", "claude", &[&print("codex_auth.jsonl"), "exit:1"]);
     // Each try finds the same, and suspends nobody.
@@ -161,7 +192,9 @@ fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
 /// As claude, which goes on trying for three minutes.
 #[test]
 fn an_agent_whose_login_is_refused_ends_before_its_start_timeout() {
-    let daemon = Daemon::running("parking: { initial: 1h, max: 1h }\nstart: { timeout: 1h }\npolling_interval: 1h");
+    let daemon = Daemon::running(
+        "parking: { initial: 1h, max: 1h }\nstart: { timeout: 1h }\npolling_interval: 1h",
+    );
     daemon.project("prj");
     give_work(&daemon, "agt", "claude", &[&print("claude_auth.jsonl"), "sleep:600"]);
     let ended = daemon.until_ended("agt");
@@ -170,7 +203,9 @@ fn an_agent_whose_login_is_refused_ends_before_its_start_timeout() {
         (&json!("never_authenticated"), &json!("auth")),
         "{ended}"
     );
-    until("the account is parked", || parked(&daemon) == [("claude".to_owned(), "auth".to_owned())]);
+    until("the account is parked", || {
+        parked(&daemon) == [("claude".to_owned(), "auth".to_owned())]
+    });
     daemon.until_nothing_is_left();
 }
 
@@ -184,7 +219,8 @@ fn one_agent_tries_a_parked_account_before_the_others_follow() {
     daemon.steps("agt_a", &tries);
     give_work(&daemon, "agt_b", "claude", &tries);
     give_work(&daemon, "agt_c", "claude", &tries);
-    let n_starts = || fs::read_to_string(daemon.work().join("starts")).unwrap_or_default().lines().count();
+    let n_starts =
+        || fs::read_to_string(daemon.work().join("starts")).unwrap_or_default().lines().count();
     until("one is started", || n_starts() == 1);
     daemon.done(&["refresh"]);
     let probe = until_some("it is the one that tries", || {
@@ -204,7 +240,12 @@ fn one_agent_tries_a_parked_account_before_the_others_follow() {
 fn who_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
     let daemon = Daemon::running("backoff: { initial: 1ms, max: 1ms }");
     daemon.project("prj");
-    give_work(&daemon, "agt", "claude", &["authenticate", "get-my-task", &print("claude_config.jsonl"), "exit:1"]);
+    give_work(
+        &daemon,
+        "agt",
+        "claude",
+        &["authenticate", "get-my-task", &print("claude_config.jsonl"), "exit:1"],
+    );
     daemon.until_ended("agt");
     until_deferred(&daemon, "agt", "misconfigured");
     assert_eq!(daemon.ended("agt").len(), 1);
@@ -217,7 +258,8 @@ fn who_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
 #[test]
 fn a_machine_with_too_little_free_starts_nothing_and_says_so_once() {
     for (gate, reason) in [("min_free_disk", "low_disk"), ("min_free_memory", "low_memory")] {
-        let mut daemon = Daemon::running(&format!("limits: {{ {gate}: 1000 TiB }}\npolling_interval: 200ms"));
+        let mut daemon =
+            Daemon::running(&format!("limits: {{ {gate}: 1000 TiB }}\npolling_interval: 200ms"));
         daemon.with_one_task(&WORKS);
         let waits = until_deferred(&daemon, "agt", reason);
         let figures = format!("limits.{gate} is 1000.0 TiB");

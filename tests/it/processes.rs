@@ -19,7 +19,9 @@ use futures::StreamExt as _;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 
-use crate::support::{Bed, DEADLINE, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some};
+use crate::support::{
+    Bed, DEADLINE, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_agents_that_exit_at_once_are_sixty_exits() {
@@ -44,7 +46,8 @@ async fn the_files_of_a_launch_are_there_before_it_and_its_owners_alone() {
     let mut request = bed.request(&["exit:0"]);
     let content = [FileContent::Text("a setting".to_owned()), FileContent::Link("/nowhere".into())];
     let files = ["of/some/program", "link"].into_iter().zip(content);
-    request.command.files = files.map(|(path, content)| LaunchFile { path: path.into(), content }).collect();
+    request.command.files =
+        files.map(|(path, content)| LaunchFile { path: path.into(), content }).collect();
     let launch = bed.start_request(request).await;
     let files = instance_dir::files(&bed.dir(&launch));
     assert_eq!(std::fs::read_to_string(files.join("of/some/program")).unwrap(), "a setting");
@@ -132,7 +135,10 @@ async fn living_agents_are_adopted() {
     bed.table().mark_authenticated(&agents[1].1).await.unwrap();
     bed.leave().await;
     let adoption = bed.open().await;
-    assert_eq!((adoption.n_adopted, adoption.n_ended, adoption.n_lost, adoption.n_strays), (3, 0, 0, 0));
+    assert_eq!(
+        (adoption.n_adopted, adoption.n_ended, adoption.n_lost, adoption.n_strays),
+        (3, 0, 0, 0)
+    );
     assert_eq!(bed.table().instances().len(), 3);
     for (pid, launch) in &agents {
         let instance = bed.instance(launch).unwrap();
@@ -186,7 +192,10 @@ async fn a_patient_stop_after_a_hurried_one_does_not_prolong_it() {
     // It sees both at once, and of two equal signals only one.
     kill(shim, Signal::STOP);
     bed.table().request_stop(&launch, StopReason::Shutdown, Some(Duration::ZERO)).await.unwrap();
-    bed.table().request_stop(&launch, StopReason::Shutdown, Some(Duration::from_hours(1))).await.unwrap();
+    bed.table()
+        .request_stop(&launch, StopReason::Shutdown, Some(Duration::from_hours(1)))
+        .await
+        .unwrap();
     kill(shim, Signal::CONT);
     assert_eq!(bed.until_ended(&launch), killed(9));
 }
@@ -203,7 +212,8 @@ async fn a_second_daemon_is_refused_and_the_next_is_not() {
 
 /// An agent with a child in its group and one that has left everything; its pid, and all of its tree.
 async fn start_tree(bed: &Bed) -> (LaunchId, Vec<i32>) {
-    let launch = bed.start(&["term-ignoring-child", "setsid-child", "write:ready", "sleep:600"]).await;
+    let launch =
+        bed.start(&["term-ignoring-child", "setsid-child", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     let shim = bed.shim(&launch).pid;
     let tree = until_some("the tree is complete", || {
@@ -272,7 +282,8 @@ async fn after_a_reboot_nothing_is_signalled() {
     bed.leave().await;
     std::fs::remove_file(dir.join(Exit::FILE)).unwrap();
     let me = std::process::id();
-    let of_another_boot = format!(r#"{{"pid":{me},"start_ticks":1,"boot_id":"another","pid_namespace":1}}"#);
+    let of_another_boot =
+        format!(r#"{{"pid":{me},"start_ticks":1,"boot_id":"another","pid_namespace":1}}"#);
     std::fs::write(dir.join("lock"), of_another_boot).unwrap();
     bed.open().await;
     assert!(matches!(bed.phase(&launch), Phase::Ended { end: ProcessEnd::Lost, .. }));
@@ -291,7 +302,11 @@ async fn damaged_files_are_set_aside() {
         bed.leave().await;
         std::fs::write(dirs.0.join(Exit::FILE), garbage).unwrap();
         std::fs::write(dirs.1.join(Spec::FILE), garbage).unwrap();
-        std::fs::write(instance_dir::instances(&bed.config.state_dir).join("lch_file"), "no folder").unwrap();
+        std::fs::write(
+            instance_dir::instances(&bed.config.state_dir).join("lch_file"),
+            "no folder",
+        )
+        .unwrap();
         let adoption = bed.open().await;
         assert_eq!((adoption.n_lost, adoption.n_set_aside), (1, 2), "{garbage:?}");
         assert_eq!(bed.until_ended(&no_exit), ProcessEnd::Lost);
@@ -304,7 +319,9 @@ fn replace(path: &Path, kind: &str) {
     let _ = std::fs::remove_file(path);
     match kind {
         "folder" => std::fs::create_dir(path).unwrap(),
-        "pipe" => rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+        "pipe" => {
+            rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap()
+        }
         "device" => symlink("/dev/zero", path).unwrap(),
         "loop" => symlink(path, path).unwrap(),
         "huge file" => std::fs::File::create(path).unwrap().set_len(20 << 30).unwrap(),
@@ -315,8 +332,16 @@ fn replace(path: &Path, kind: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_in_the_place_of_a_file_holds_up_the_next_daemon() {
     const KINDS: [&str; 5] = ["folder", "pipe", "device", "loop", "huge file"];
-    let files =
-        [Spec::FILE, Exit::FILE, "lock", "started.json", "stop.json", "authenticated", "output.log", ".ended.json"];
+    let files = [
+        Spec::FILE,
+        Exit::FILE,
+        "lock",
+        "started.json",
+        "stop.json",
+        "authenticated",
+        "output.log",
+        ".ended.json",
+    ];
     let cases: Vec<_> = KINDS.iter().flat_map(|kind| files.map(|file| (*kind, file))).collect();
     let mut bed = Bed::new().await;
     let mut launches = Vec::new();
@@ -335,8 +360,12 @@ async fn nothing_in_the_place_of_a_file_holds_up_the_next_daemon() {
     }
     let instances = instance_dir::instances(&bed.config.state_dir);
     symlink(&dirs[1], instances.join("lch_link")).unwrap();
-    let adoption = tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
-    assert_eq!((adoption.n_set_aside, adoption.n_lost), (KINDS.len() + 1, cases.len() - KINDS.len()));
+    let adoption =
+        tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
+    assert_eq!(
+        (adoption.n_set_aside, adoption.n_lost),
+        (KINDS.len() + 1, cases.len() - KINDS.len())
+    );
     for (((kind, file), dir), launch) in cases.iter().zip(&dirs).zip(&launches) {
         if *file == Spec::FILE {
             assert!(!dir.exists(), "{kind}");
@@ -345,7 +374,9 @@ async fn nothing_in_the_place_of_a_file_holds_up_the_next_daemon() {
         bed.until_ended(launch);
         assert!(matches!(record::read::<Exit>(dir), Ok(Some(_))), "{kind} in the place of {file}");
     }
-    let names = std::fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(&instances)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.starts_with(".corrupt-")).count(), KINDS.len() + 1);
 }
 
@@ -358,7 +389,8 @@ async fn an_agent_whose_lock_was_replaced_is_adopted_and_ended() {
         let shim = bed.shim(&launch);
         bed.leave().await;
         replace(&bed.dir(&launch).join("lock"), kind);
-        let adoption = tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
+        let adoption =
+            tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
         assert_eq!((adoption.n_adopted, adoption.n_set_aside), (1, 0), "{kind}");
         // It names the keeper, which holds another file.
         assert_eq!(lock::look(&bed.dir(&launch)).unwrap(), LockState::Free(Some(shim)), "{kind}");
@@ -388,7 +420,9 @@ async fn a_folder_that_a_dying_daemon_just_made_is_removed() {
     let mut bed = Bed::new().await;
     bed.leave().await;
     let instances = instance_dir::instances(&bed.config.state_dir);
-    for (name, file) in [("lch_empty", None), ("lch_locked", Some("lock")), ("lch_began", Some(".spec.json"))] {
+    for (name, file) in
+        [("lch_empty", None), ("lch_locked", Some("lock")), ("lch_began", Some(".spec.json"))]
+    {
         std::fs::create_dir(instances.join(name)).unwrap();
         if let Some(file) = file {
             std::fs::write(instances.join(name).join(file), "").unwrap();
@@ -400,8 +434,10 @@ async fn a_folder_that_a_dying_daemon_just_made_is_removed() {
         std::fs::write(instances.join(name).join(file), "").unwrap();
     }
     assert_eq!(bed.open().await.n_set_aside, 2);
-    let mut left: Vec<_> =
-        std::fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut left: Vec<_> = std::fs::read_dir(&instances)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     left.sort_unstable();
     assert!(left.iter().all(|name| name.starts_with(".corrupt-")), "{left:?}");
     assert_eq!(left.len(), 2);
@@ -412,7 +448,8 @@ async fn an_exit_that_names_no_process_ends_nothing() {
     let mut bed = Bed::new().await;
     let launch = bed.start(&["sleep:600"]).await;
     let pid = bed.until_running(&launch);
-    let exit = Exit { state: ExitState::Exited, ..Exit::without_agent(ProcessEnd::Lost, wall_clock()) };
+    let exit =
+        Exit { state: ExitState::Exited, ..Exit::without_agent(ProcessEnd::Lost, wall_clock()) };
     record::write(&bed.dir(&launch), &exit).unwrap();
     bed.leave().await;
     let adoption = bed.open().await;

@@ -26,12 +26,20 @@ fn the_quickstart_does_its_task_once_and_says_how_to_give_the_next() {
     let mut daemon = quickstart();
     daemon.start();
     let ended = daemon.until_ended("agt_example");
-    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()), "{}", daemon.log());
+    assert_eq!(
+        (&ended["outcome"], &ended["exit_code"]),
+        (&"completed".into(), &0.into()),
+        "{}",
+        daemon.log()
+    );
     assert_eq!(daemon.task_status("tsk_hello"), "done");
     let greeting = daemon.config().with_file_name("project").join("hello.txt");
     assert!(fs::read_to_string(&greeting).unwrap().starts_with("Hello from agt_example"));
     let printed = daemon.done(&["logs", "agt_example", "prj_hello"]);
-    assert!(printed.contains("wrote ") && !printed.contains("tkt_0") && !printed.contains("sess_0"), "{printed}");
+    assert!(
+        printed.contains("wrote ") && !printed.contains("tkt_0") && !printed.contains("sess_0"),
+        "{printed}"
+    );
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait().code(), Some(0));
 
@@ -54,8 +62,7 @@ fn a_second_task_is_applied_while_the_daemon_runs() {
     daemon.start();
     daemon.until_ended("agt_example");
     let manifest = daemon.config().with_file_name("second.yaml");
-    let second =
-        "tasks:\n  tsk_second: { project: prj_hello, title: Again, assignee: agt_example, status: in_progress }\n";
+    let second = "tasks:\n  tsk_second: { project: prj_hello, title: Again, assignee: agt_example, status: in_progress }\n";
     fs::write(&manifest, second).unwrap();
     let said = daemon.done(&["apply", manifest.to_str().unwrap()]);
     assert_eq!(said, "task tsk_second created\n");

@@ -46,7 +46,9 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// The program `cli`; says why where there is none.
 fn find(cli: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os(VARIABLE) else {
-        skip(&format!("{VARIABLE} names no folder with the real `{cli}` (see tests/it/real_clis.rs)"));
+        skip(&format!(
+            "{VARIABLE} names no folder with the real `{cli}` (see tests/it/real_clis.rs)"
+        ));
         return None;
     };
     let modules = fs::canonicalize(&folder).unwrap().join("node_modules");
@@ -75,7 +77,13 @@ fn has_ordinary_user(program: &Path) -> bool {
     hand_over(home.path(), USER);
     let runs = |program: &Path| {
         let mut command = Command::new(program);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).uid(USER).gid(USER).current_dir("/");
+        command
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .uid(USER)
+            .gid(USER)
+            .current_dir("/");
         command.env("HOME", home.path());
         command.status().is_ok_and(|status| status.success())
     };
@@ -134,9 +142,12 @@ impl Bed {
         let arguments = Arc::<Mutex<Vec<String>>>::default();
         let (seen, state) = (arguments.clone(), daemon.state());
         let model = Model::start(script, move || {
-            let lists =
-                processes_of(&state).into_iter().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
-            seen.lock().unwrap().extend(lists.map(|list| String::from_utf8_lossy(&list).replace('\0', " ")));
+            let lists = processes_of(&state)
+                .into_iter()
+                .filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+            seen.lock()
+                .unwrap()
+                .extend(lists.map(|list| String::from_utf8_lossy(&list).replace('\0', " ")));
         });
         for folder in ["bin", "home", "home/.codex", "home/.config", "home/.config/opencode"] {
             fs::create_dir(daemon.folder().join(folder)).unwrap();
@@ -148,9 +159,11 @@ impl Bed {
             model.port
         );
         daemon.write("home/.codex/config.toml", provider);
-        let options = json!({ "baseURL": format!("http://127.0.0.1:{}/v1", model.port), "apiKey": KEY });
+        let options =
+            json!({ "baseURL": format!("http://127.0.0.1:{}/v1", model.port), "apiKey": KEY });
         let models = json!({ "scripted": {}, "other": {} });
-        let provider = json!({ "npm": "@ai-sdk/openai-compatible", "options": options, "models": models });
+        let provider =
+            json!({ "npm": "@ai-sdk/openai-compatible", "options": options, "models": models });
         let config = json!({ "provider": { "local": provider }, "model": "local/scripted" });
         daemon.write("home/.config/opencode/opencode.json", config.to_string());
         if let Some(user) = user {
@@ -174,15 +187,22 @@ impl Bed {
         let folder = self.daemon.folder();
         let mut command = self.daemon.command();
         let path = std::env::var("PATH").unwrap();
-        command.env("PATH", format!("{}:{path}", folder.join("bin").display())).env("HOME", folder.join("home"));
+        command
+            .env("PATH", format!("{}:{path}", folder.join("bin").display()))
+            .env("HOME", folder.join("home"));
         // Whatever a CLI wants elsewhere, it finds nobody there.
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
-        command.env("NO_PROXY", "127.0.0.1").env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY);
+        command
+            .env("NO_PROXY", "127.0.0.1")
+            .env("OPENAI_API_KEY", KEY)
+            .env("ANTHROPIC_API_KEY", KEY);
         let model = format!("http://127.0.0.1:{}", self.model.port);
         command.env("ANTHROPIC_BASE_URL", &model);
         command.env("OPENAI_BASE_URL", format!("{model}/v1")).env("OPENAI_MODEL", "scripted");
         // Not GitHub's models, for which there would have to be an account.
-        command.env("COPILOT_PROVIDER_API_KEY", KEY).env("COPILOT_PROVIDER_BASE_URL", format!("{model}/v1"));
+        command
+            .env("COPILOT_PROVIDER_API_KEY", KEY)
+            .env("COPILOT_PROVIDER_BASE_URL", format!("{model}/v1"));
         command.env("COPILOT_MODEL", "scripted");
         command.env("GEMINI_API_KEY", KEY).env("GOOGLE_GEMINI_BASE_URL", &model);
         command
@@ -195,7 +215,9 @@ impl Bed {
                 self.daemon.until_ready();
             }
             Server::ByUrl => {
-                let secrets = format!("coordinator_token: {TOKEN}\nagents: {{ agt: {{ passkey: {PASSKEY} }} }}");
+                let secrets = format!(
+                    "coordinator_token: {TOKEN}\nagents: {{ agt: {{ passkey: {PASSKEY} }} }}"
+                );
                 let settings = format!("{}\n{secrets}", settings(&self.providers));
                 self.daemon.configure(&format!("{settings}\nhttp: {{ listen: '127.0.0.1:0' }}"));
                 self.daemon.role = "serve";
@@ -231,13 +253,19 @@ impl Bed {
     }
 
     fn until<T>(&self, what: &str, find: impl FnMut() -> Option<T>) -> T {
-        until_some_within(DEADLINE, find, || format!("waited in vain until {what}:\n{}", self.said()))
+        until_some_within(DEADLINE, find, || {
+            format!("waited in vain until {what}:\n{}", self.said())
+        })
     }
 
     /// For a person who wants to know why, and for the search for secrets.
     fn said(&self) -> String {
         let supervisor = fs::read_to_string(self.supervisor_log()).unwrap_or_default();
-        format!("{}\n{supervisor}\n{}", self.daemon.log(), self.daemon.cli(&["logs", "agt", "prj"]).stdout)
+        format!(
+            "{}\n{supervisor}\n{}",
+            self.daemon.log(),
+            self.daemon.cli(&["logs", "agt", "prj"]).stdout
+        )
     }
 
     fn supervisor_log(&self) -> PathBuf {
@@ -251,21 +279,35 @@ impl Bed {
         assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
         assert_eq!(self.daemon.task_status("tsk"), "done");
         // Its output is understood.
-        assert!(ended["usage"]["turns"].as_u64() > Some(0) && ended["failure"].is_null(), "{ended}\n{said}");
-        let written = |name: &str| fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default();
+        assert!(
+            ended["usage"]["turns"].as_u64() > Some(0) && ended["failure"].is_null(),
+            "{ended}\n{said}"
+        );
+        let written =
+            |name: &str| fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default();
         assert_eq!(written("edited.txt"), EDITED, "{said}");
-        assert_eq!(written("ran.txt"), format!("{EDITED}{}\n", self.daemon.work().display()), "{said}");
+        assert_eq!(
+            written("ran.txt"),
+            format!("{EDITED}{}\n", self.daemon.work().display()),
+            "{said}"
+        );
         self.daemon.until_nothing_is_left();
-        let requests: String = self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
+        let requests: String =
+            self.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
         let tokens = ["tkt_", "sess_"].map(|prefix| find_token(&requests, prefix).unwrap());
         let arguments = self.arguments.lock().unwrap();
-        let is_seen = |end: &str| arguments.iter().any(|list| list.split(' ').any(|word| word.ends_with(end)));
+        let is_seen = |end: &str| {
+            arguments.iter().any(|list| list.split(' ').any(|word| word.ends_with(end)))
+        };
         assert!(is_seen(&format!("/bin/{}", self.cli)), "no CLI was seen: {arguments:?}");
         let is_bridged = arguments.iter().any(|list| list.trim_end() == format!("{PROGRAM} mcp"));
         // A daemon of its own has no URL; whether the bridge is seen depends on what its CLI leaves of the environment.
         assert!(!is_bridged || server == Server::Own, "{arguments:?}");
         for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
-            assert!(arguments.iter().all(|list| !list.contains(secret)), "{secret} in {arguments:?}");
+            assert!(
+                arguments.iter().all(|list| !list.contains(secret)),
+                "{secret} in {arguments:?}"
+            );
             assert!(!said.contains(secret), "{secret} in {said}");
         }
     }
@@ -273,7 +315,8 @@ impl Bed {
     /// The files that the agent made where it has no business.
     fn strays(&self) -> Vec<String> {
         let entries = fs::read_dir(self.outside.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -304,39 +347,53 @@ fn live_with(server: Server, cli: &str, providers: &str, user: Option<u32>) -> O
 /// Its shell goes where its user may; its own tools don't (docs/providers.md).
 #[test]
 fn claude_does_its_task_and_edits_nothing_outside_its_project() {
-    let Some(strays) = live("claude", "{}", None) else { return };
+    let Some(strays) = live("claude", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn codex_does_its_task_and_writes_nothing_outside_its_project() {
-    let Some(strays) = live("codex", "{}", None) else { return };
+    let Some(strays) = live("codex", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
 #[test]
 fn claude_does_its_task_for_an_ordinary_user() {
-    let providers = "{ claude: { preset: claude, model: sonnet, cli_args: [--max-turns, \"50\"] } }";
-    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    let providers =
+        "{ claude: { preset: claude, model: sonnet, cli_args: [--max-turns, \"50\"] } }";
+    let Some(strays) = live("claude", providers, Some(USER)) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn codex_does_its_task_for_an_ordinary_user() {
-    let Some(strays) = live("codex", "{ codex: { preset: codex, model: other } }", Some(USER)) else { return };
+    let Some(strays) = live("codex", "{ codex: { preset: codex, model: other } }", Some(USER))
+    else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
 /// As [`claude_does_its_task_and_edits_nothing_outside_its_project`], over HTTP.
 #[test]
 fn claude_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "claude", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "claude", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn codex_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "codex", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "codex", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
@@ -344,13 +401,18 @@ fn codex_does_its_task_for_a_coordinator_that_knows_only_a_url() {
 #[test]
 fn claude_is_let_go_anywhere_by_bypass() {
     let providers = "{ claude: { preset: claude, permissions: bypass } }";
-    let Some(strays) = live("claude", providers, Some(USER)) else { return };
+    let Some(strays) = live("claude", providers, Some(USER)) else {
+        return;
+    };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
 #[test]
 fn codex_is_let_go_anywhere_by_bypass() {
-    let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None) else { return };
+    let Some(strays) = live("codex", "{ codex: { preset: codex, permissions: bypass } }", None)
+    else {
+        return;
+    };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
@@ -421,7 +483,11 @@ fn goes_on_waiting_in_a_chat(cli: &str) {
     bed.daemon.done(&["chat", "send", "agt", "prj", "Still there?"]);
     bed.until("it answers", || {
         let said = bed.daemon.json(&["chat", "show", "agt", "prj"]);
-        said["messages"].as_array()?.iter().any(|message| message["content"] == "You said: Still there?").then_some(())
+        said["messages"]
+            .as_array()?
+            .iter()
+            .any(|message| message["content"] == "You said: Still there?")
+            .then_some(())
     });
     assert_eq!(bed.daemon.open("agt").len(), 1, "one process answers both\n{}", bed.said());
     bed.daemon.done(&["chat", "end", "agt", "prj"]);
@@ -445,38 +511,48 @@ fn codex_answers_two_messages_of_a_chat() {
 
 #[test]
 fn gemini_does_its_task_and_edits_nothing_outside_its_project() {
-    let Some(strays) = live("gemini", "{}", None) else { return };
+    let Some(strays) = live("gemini", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn gemini_does_its_task_for_an_ordinary_user() {
     let providers = "{ gemini: { preset: gemini, model: gemini-2.5-pro } }";
-    let Some(strays) = live("gemini", providers, Some(USER)) else { return };
+    let Some(strays) = live("gemini", providers, Some(USER)) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn gemini_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "gemini", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "gemini", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
-    let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None) else { return };
+    let Some(strays) = live("gemini", "{ gemini: { preset: gemini, permissions: bypass } }", None)
+    else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 /// Those that are in its real folder.
 #[test]
 fn gemini_obeys_the_policies_of_its_user() {
-    let Some(program) = find("gemini") else { return };
+    let Some(program) = find("gemini") else {
+        return;
+    };
     let mut bed = Bed::new("gemini", &program, Plot::Work, "{}", None);
     let folder = bed.daemon.folder().join("home/.gemini/policies");
     fs::create_dir_all(&folder).unwrap();
-    let policy =
-        "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = \"echo\"\ndecision = \"deny\"\npriority = 10\n";
+    let policy = "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = \"echo\"\ndecision = \"deny\"\npriority = 10\n";
     fs::write(folder.join("no-echo.toml"), policy).unwrap();
     let ended = bed.run("gemini", Server::Own);
     bed.check(&ended, Server::Own);
@@ -485,7 +561,9 @@ fn gemini_obeys_the_policies_of_its_user() {
 
 #[test]
 fn gemini_uses_the_settings_of_its_project() {
-    let Some(program) = find("gemini") else { return };
+    let Some(program) = find("gemini") else {
+        return;
+    };
     let mut bed = Bed::new("gemini", &program, Plot::Work, "{}", None);
     fs::create_dir(bed.daemon.work().join(".gemini")).unwrap();
     let settings = json!({ "tools": { "exclude": ["web_fetch"] } }).to_string();
@@ -493,18 +571,25 @@ fn gemini_uses_the_settings_of_its_project() {
     let ended = bed.run("gemini", Server::Own);
     bed.check(&ended, Server::Own);
     let requests: String = bed.model.seen.lock().unwrap().iter().map(ToString::to_string).collect();
-    assert!(requests.contains("write_file") && !requests.contains("\"name\":\"web_fetch\""), "{requests}");
+    assert!(
+        requests.contains("write_file") && !requests.contains("\"name\":\"web_fetch\""),
+        "{requests}"
+    );
 }
 
 /// Gemini's own limit is five.
 #[test]
 fn gemini_waits_in_a_chat_for_any_number_of_polls() {
-    let Some(program) = find("gemini") else { return };
+    let Some(program) = find("gemini") else {
+        return;
+    };
     let mut bed = Bed::new("gemini", &program, Plot::Chat, "{}", None);
     bed.daemon.configure(&format!("{}\nchat: {{ poll_hold: 1s }}", settings("{}")));
     bed.start_with_agent("gemini", Server::Own);
     bed.daemon.done(&["chat", "send", "agt", "prj", "What is it?"]);
-    bed.until("it has polled ten times", || (bed.model.seen.lock().unwrap().len() >= 14).then_some(()));
+    bed.until("it has polled ten times", || {
+        (bed.model.seen.lock().unwrap().len() >= 14).then_some(())
+    });
     assert_eq!(bed.daemon.open("agt").len(), 1, "{}", bed.said());
     bed.daemon.done(&["chat", "end", "agt", "prj"]);
     assert_eq!(bed.until_ended()["outcome"], "completed", "{}", bed.said());
@@ -512,75 +597,104 @@ fn gemini_waits_in_a_chat_for_any_number_of_polls() {
 
 #[test]
 fn qwen_does_its_task_and_edits_nothing_outside_its_project() {
-    let Some(strays) = live("qwen", "{}", None) else { return };
+    let Some(strays) = live("qwen", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn qwen_does_its_task_for_an_ordinary_user() {
-    let providers = "{ qwen: { preset: qwen, model: other, cli_args: [--max-session-turns, \"50\"] } }";
-    let Some(strays) = live("qwen", providers, Some(USER)) else { return };
+    let providers =
+        "{ qwen: { preset: qwen, model: other, cli_args: [--max-session-turns, \"50\"] } }";
+    let Some(strays) = live("qwen", providers, Some(USER)) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn qwen_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "qwen", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "qwen", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn qwen_is_let_go_anywhere_by_bypass() {
-    let Some(strays) = live("qwen", "{ qwen: { preset: qwen, permissions: bypass } }", None) else { return };
+    let Some(strays) = live("qwen", "{ qwen: { preset: qwen, permissions: bypass } }", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
 #[test]
 fn opencode_does_its_task_and_edits_nothing_outside_its_project() {
-    let Some(strays) = live("opencode", "{}", None) else { return };
+    let Some(strays) = live("opencode", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn opencode_does_its_task_for_an_ordinary_user() {
     let providers = "{ opencode: { preset: opencode, model: local/other } }";
-    let Some(strays) = live("opencode", providers, Some(USER)) else { return };
+    let Some(strays) = live("opencode", providers, Some(USER)) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn opencode_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "opencode", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "opencode", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, ["by_shell"]);
 }
 
 #[test]
 fn opencode_is_let_go_anywhere_by_bypass() {
     let providers = "{ opencode: { preset: opencode, permissions: bypass } }";
-    let Some(strays) = live("opencode", providers, None) else { return };
+    let Some(strays) = live("opencode", providers, None) else {
+        return;
+    };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
 #[test]
 fn copilot_does_its_task_and_writes_nothing_outside_its_project() {
-    let Some(strays) = live("copilot", "{}", None) else { return };
+    let Some(strays) = live("copilot", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
 #[test]
 fn copilot_does_its_task_for_an_ordinary_user() {
-    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, model: other } }", Some(USER)) else { return };
+    let Some(strays) =
+        live("copilot", "{ copilot: { preset: copilot, model: other } }", Some(USER))
+    else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
 #[test]
 fn copilot_does_its_task_for_a_coordinator_that_knows_only_a_url() {
-    let Some(strays) = live_with(Server::ByUrl, "copilot", "{}", None) else { return };
+    let Some(strays) = live_with(Server::ByUrl, "copilot", "{}", None) else {
+        return;
+    };
     assert_eq!(strays, [""; 0]);
 }
 
 #[test]
 fn copilot_is_let_go_anywhere_by_bypass() {
-    let Some(strays) = live("copilot", "{ copilot: { preset: copilot, permissions: bypass } }", None) else { return };
+    let Some(strays) =
+        live("copilot", "{ copilot: { preset: copilot, permissions: bypass } }", None)
+    else {
+        return;
+    };
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }

@@ -31,9 +31,9 @@ const VOLATILE: [&str; 22] = [
 /// `value` with `[key]` in place of each volatile text or number.
 pub fn redacted(value: &Value) -> Value {
     match value {
-        Value::Object(object) => {
-            Value::Object(object.iter().map(|(key, value)| entry(key, value)).collect::<Map<_, _>>())
-        }
+        Value::Object(object) => Value::Object(
+            object.iter().map(|(key, value)| entry(key, value)).collect::<Map<_, _>>(),
+        ),
         Value::Array(array) => array.iter().map(redacted).collect(),
         other => other.clone(),
     }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until, until_some};
 
-const PATIENT: &[&str] = &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
+const PATIENT: &[&str] =
+    &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
 
 /// How the file stands to what is in use.
 fn standing(daemon: &Daemon) -> Value {
@@ -64,16 +65,24 @@ fn a_broken_file_changes_nothing_and_is_told_until_it_is_mended() {
         assert!(rejected["problem"].as_str().unwrap().contains(&place), "{place}: {rejected}");
         assert!(since.is_null() || since == rejected["since"], "since the first of them");
         since = rejected["since"].clone();
-        let logged = daemon.logged("the configuration on disk is not used; the last good one stays in use");
-        assert!(logged.last().unwrap()["problem"].as_str().unwrap().contains(problem), "{logged:?}");
+        let logged =
+            daemon.logged("the configuration on disk is not used; the last good one stays in use");
+        assert!(
+            logged.last().unwrap()["problem"].as_str().unwrap().contains(problem),
+            "{logged:?}"
+        );
         let told = daemon.done(&["status"]);
         assert!(
-            told.contains("The configuration on disk has not been in use for ") && told.contains(problem),
+            told.contains("The configuration on disk has not been in use for ")
+                && told.contains(problem),
             "{told}"
         );
         let said = daemon.cli(&["reload"]);
         assert_eq!(said.code, 78, "{said:?}");
-        assert!(said.stderr.contains(&place) && said.stderr.contains("goes on with the last good one"), "{said:?}");
+        assert!(
+            said.stderr.contains(&place) && said.stderr.contains("goes on with the last good one"),
+            "{said:?}"
+        );
         assert_eq!(daemon.status()["limits"]["max_concurrent"], 2);
     }
     fs::remove_file(daemon.config()).unwrap();
@@ -102,12 +111,21 @@ fn a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept() {
     let pids = agents.map(|agent| daemon.written_pid(&format!("ready.{agent}")));
     daemon.configure("max_concurrent: 1");
     let reloaded = daemon.json(&["reload"]);
-    assert_eq!(reloaded["changes"], json!([{ "setting": "max_concurrent", "values": ["3", "1"], "applies": "now" }]));
-    daemon.agent("late", "prj", &["authenticate", "write:ready.late", "get-my-task", "report:success"]);
+    assert_eq!(
+        reloaded["changes"],
+        json!([{ "setting": "max_concurrent", "values": ["3", "1"], "applies": "now" }])
+    );
+    daemon.agent(
+        "late",
+        "prj",
+        &["authenticate", "write:ready.late", "get-my-task", "report:success"],
+    );
     daemon.task("tsk_late", "prj", "late");
     let is_deferred = || {
         let deferred = daemon.status()["deferred"].as_array().unwrap().clone();
-        deferred.iter().any(|deferred| deferred["agent_id"] == "late" && deferred["reason"] == "no_free_slot")
+        deferred
+            .iter()
+            .any(|deferred| deferred["agent_id"] == "late" && deferred["reason"] == "no_free_slot")
     };
     until("the status has the new limit", || daemon.status()["limits"]["max_concurrent"] == 1);
     for (agent, pid) in agents.iter().zip(pids) {
@@ -124,7 +142,9 @@ fn a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept() {
 #[test]
 fn a_changed_file_is_read_by_itself_however_it_was_changed() {
     let daemon = Daemon::running("");
-    let limit = |n: u32| until(&format!("the limit is {n}"), || daemon.status()["limits"]["max_concurrent"] == n);
+    let limit = |n: u32| {
+        until(&format!("the limit is {n}"), || daemon.status()["limits"]["max_concurrent"] == n)
+    };
     daemon.configure("max_concurrent: 11");
     limit(11);
     let text = fs::read_to_string(daemon.config()).unwrap();
@@ -159,19 +179,29 @@ fn what_can_not_change_waits_for_a_restart_and_says_so() {
         assert!(said.contains(line), "{line}: {said}");
     }
     let told = daemon.done(&["status"]);
-    assert!(told.contains("Changed, and in use after a restart:\n  http.listen: off → 127.0.0.1:0"), "{told}");
+    assert!(
+        told.contains("Changed, and in use after a restart:\n  http.listen: off → 127.0.0.1:0"),
+        "{told}"
+    );
     assert!(daemon.status()["http"].is_null());
     until("it logs more", || daemon.log().contains(r#""level":"debug""#));
     let changed = daemon.logged("setting changed");
     let one = changed.iter().find(|line| line["setting"] == "log.level").unwrap();
-    assert_eq!((&one["old"], &one["new"], &one["applies"]), (&json!("info"), &json!("debug"), &json!("now")));
+    assert_eq!(
+        (&one["old"], &one["new"], &one["applies"]),
+        (&json!("info"), &json!("debug"), &json!("now"))
+    );
     assert!(!daemon.log().contains("hunter2"));
     // Still told when something else changes, and no more when it is taken back.
     daemon.configure(&format!("{other}\nmax_concurrent: 4"));
     let reloaded = daemon.json(&["reload"]);
     assert_eq!(settings(&reloaded["changes"]), ["max_concurrent"]);
     assert_eq!(settings(&reloaded["waiting"]), ["http.listen"]);
-    assert!(daemon.done(&["reload"]).contains("  http.listen: off → 127.0.0.1:0 (after a restart, since earlier)"));
+    assert!(
+        daemon
+            .done(&["reload"])
+            .contains("  http.listen: off → 127.0.0.1:0 (after a restart, since earlier)")
+    );
     daemon.configure("max_concurrent: 4");
     assert_eq!(daemon.json(&["reload"])["waiting"], json!([]));
     daemon.configure(other);
@@ -216,7 +246,8 @@ agents: { agt: {} }
 projects: { prj: { working_directory: work, agents: [agt] } }
 tasks: { tsk: { project: prj, title: a title, assignee: agt, status: todo } }
 ";
-    let mut daemon = Daemon::configured("agents: { agt: { passkey: first } }\nmanifest: manifest.yaml");
+    let mut daemon =
+        Daemon::configured("agents: { agt: { passkey: first } }\nmanifest: manifest.yaml");
     daemon.write("manifest.yaml", AGENTS);
     daemon.start();
     let session = authenticate(&daemon, "first");
@@ -235,7 +266,8 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt, status: todo } }
 
 #[test]
 fn a_passkey_of_the_configuration_counts_for_an_agent_that_is_created_later() {
-    let daemon = Daemon::running("agents: { agt: { passkey: first }, agt_by_file: { passkey: second } }");
+    let daemon =
+        Daemon::running("agents: { agt: { passkey: first }, agt_by_file: { passkey: second } }");
     fs::create_dir_all(daemon.work()).unwrap();
     let work = daemon.work().display().to_string();
     daemon.done(&["agent", "add", "agt"]);
@@ -279,23 +311,27 @@ fn ask_as_coordinator(daemon: &Daemon, token: &str) -> Option<String> {
     let mut command = daemon.command();
     command.env("COORDINATOR_MCP_URL", url).env("COORDINATOR_TOKEN", token);
     let output = command.args(["call", "list_active_projects_with_agents"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     (!output.status.success()).then_some(said)
 }
 
 #[test]
 fn a_coordinators_token_is_another_one_without_a_restart_on_both_sides() {
-    let serve = |token: &str| format!("http: {{ listen: '127.0.0.1:0' }}\ncoordinator_token: {token}");
+    let serve =
+        |token: &str| format!("http: {{ listen: '127.0.0.1:0' }}\ncoordinator_token: {token}");
     let server = Daemon::serving(&serve("first-token"));
     server.project("prj");
     server.agent("agt", "prj", &["authenticate", "get-my-task", "report:success"]);
     assert_eq!(ask_as_coordinator(&server, "first-token"), None);
     let url = format!("http://{}/mcp", server.status()["http"]["address"].as_str().unwrap());
     let agents = "agents: { agt: { passkey: none } }";
-    let mut coordinator = Daemon::supervising(&url, &format!("coordinator_token: first-token\n{agents}"));
+    let mut coordinator =
+        Daemon::supervising(&url, &format!("coordinator_token: first-token\n{agents}"));
     coordinator.start();
     until("it is let in", || {
-        coordinator.status()["health"] == "ok" && !server.status()["coordinators"].as_array().unwrap().is_empty()
+        coordinator.status()["health"] == "ok"
+            && !server.status()["coordinators"].as_array().unwrap().is_empty()
     });
 
     server.configure(&serve("second-token"));
@@ -305,13 +341,19 @@ fn a_coordinators_token_is_another_one_without_a_restart_on_both_sides() {
     assert_eq!(ask_as_coordinator(&server, "second-token"), None);
     until("the coordinator is refused", || coordinator.status()["health"] == "cut_off");
 
-    coordinator.configure(&format!("server: {url}\ncoordinator_token: second-token\nmax_concurrent: 7\n{agents}"));
-    assert_eq!(settings(&coordinator.json(&["reload"])["changes"]), ["max_concurrent", "coordinator_token"]);
+    coordinator.configure(&format!(
+        "server: {url}\ncoordinator_token: second-token\nmax_concurrent: 7\n{agents}"
+    ));
+    assert_eq!(
+        settings(&coordinator.json(&["reload"])["changes"]),
+        ["max_concurrent", "coordinator_token"]
+    );
     until("it is let in again", || coordinator.status()["health"] == "ok");
     assert_eq!(coordinator.status()["limits"]["max_concurrent"], 7);
     until("the server has its new limit", || server.status()["limits"]["max_concurrent"] == 7);
     server.steps("agt", &[]);
-    fs::write(coordinator.work().join("agt.steps"), "authenticate\nget-my-task\nreport:success\n").unwrap();
+    fs::write(coordinator.work().join("agt.steps"), "authenticate\nget-my-task\nreport:success\n")
+        .unwrap();
     server.done(&["project", "set", "prj", "--directory", coordinator.work().to_str().unwrap()]);
     server.task("tsk", "prj", "agt");
     until("it works", || server.task_status("tsk") == "done");
@@ -323,7 +365,10 @@ fn other_times_count_for_what_runs() {
     daemon.with_one_task(&["ignore-term", "authenticate", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
     daemon.configure("stop: { timeout: 0 }\nshutdown: { sigterm: keep }");
-    assert_eq!(settings(&daemon.json(&["reload"])["changes"]), ["stop.timeout", "shutdown.sigterm"]);
+    assert_eq!(
+        settings(&daemon.json(&["reload"])["changes"]),
+        ["stop.timeout", "shutdown.sigterm"]
+    );
     daemon.done(&["stop", "agt", "prj"]);
     assert_eq!(daemon.until_ended("agt")["signal"], 9);
     assert!(is_gone(agent));
@@ -333,7 +378,13 @@ fn other_times_count_for_what_runs() {
 fn an_agent_that_starts_has_the_time_that_it_was_started_with() {
     let settings = "backoff: { initial: 1h, max: 1h }";
     let daemon = Daemon::running(&format!("start: {{ timeout: 1h }}\n{settings}"));
-    daemon.with_one_task(&["write:ready", "wait-for:go", "authenticate", "get-my-task", "report:success"]);
+    daemon.with_one_task(&[
+        "write:ready",
+        "wait-for:go",
+        "authenticate",
+        "get-my-task",
+        "report:success",
+    ]);
     daemon.written_pid("ready");
     daemon.configure(&format!("start: {{ timeout: 1s }}\n{settings}"));
     assert_eq!(settings_of(&daemon), ["start.timeout"]);
@@ -351,7 +402,8 @@ fn an_empty_file_is_one_that_is_being_written() {
     let good = fs::read_to_string(daemon.config()).unwrap();
     replace(&daemon, "\n");
     // A command would look for the daemon where an empty file says.
-    let refused = || daemon.logged("the configuration on disk is not used; the last good one stays in use");
+    let refused =
+        || daemon.logged("the configuration on disk is not used; the last good one stays in use");
     until("it is refused", || !refused().is_empty());
     assert!(refused()[0]["problem"].as_str().unwrap().contains("it is empty"), "{}", daemon.log());
     replace(&daemon, &good);

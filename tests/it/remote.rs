@@ -49,7 +49,10 @@ fn supervising(server: &Daemon, settings: &str) -> Daemon {
 #[test]
 fn work_is_done_over_the_socket_and_over_http() {
     let server = Daemon::serving(LISTENING);
-    let links = [(socket_of(&server), KNOWS_AGT.to_owned()), (url_of(&server), with_token(&server, KNOWS_AGT))];
+    let links = [
+        (socket_of(&server), KNOWS_AGT.to_owned()),
+        (url_of(&server), with_token(&server, KNOWS_AGT)),
+    ];
     server.project("prj");
     server.agent("agt", "prj", WORK);
     for (n, (link, settings)) in links.iter().enumerate() {
@@ -59,7 +62,11 @@ fn work_is_done_over_the_socket_and_over_http() {
         server.task(&task, "prj", "agt");
         until("the work is done", || server.task_status(&task) == "done");
         let ended = until_some("the end is known", || server.ended("agt").get(n).cloned());
-        assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()), "{link}");
+        assert_eq!(
+            (&ended["outcome"], &ended["exit_code"]),
+            (&"completed".into(), &0.into()),
+            "{link}"
+        );
         coordinator.until_nothing_is_left();
         assert!(coordinator.terminate().success());
     }
@@ -124,12 +131,20 @@ fn a_coordinator_that_dies_finds_its_agents_again() {
 fn several_coordinators_start_no_twin() {
     let agents: Vec<String> = (0..12).map(|n| format!("agt_{n}")).collect();
     let names: Vec<&str> = agents.iter().map(String::as_str).collect();
-    let passkeys = names.iter().map(|agent| format!("{agent}: {{ passkey: x }}")).collect::<Vec<_>>().join(", ");
+    let passkeys = names
+        .iter()
+        .map(|agent| format!("{agent}: {{ passkey: x }}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let settings = format!("agents: {{ {passkeys} }}\nmax_concurrent: 12\npolling_interval: 100ms");
     let server = Daemon::serving("");
     server.project("prj");
     for agent in &names {
-        server.agent(agent, "prj", &[&format!("alone:{agent}.alone"), "authenticate", "get-my-task", "report:success"]);
+        server.agent(
+            agent,
+            "prj",
+            &[&format!("alone:{agent}.alone"), "authenticate", "get-my-task", "report:success"],
+        );
     }
     let coordinators: Vec<Daemon> = (0..3).map(|_| supervising(&server, &settings)).collect();
     for agent in &names {
@@ -156,13 +171,20 @@ fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_give
     let mut command = first.command();
     command.env(VARIABLE, format!("{:?}", CrashPoint::Claimed));
     first.spawn_as(command);
-    server.with_one_task(&["alone:one", "append:agents", "authenticate", "get-my-task", "report:success"]);
+    server.with_one_task(&[
+        "alone:one",
+        "append:agents",
+        "authenticate",
+        "get-my-task",
+        "report:success",
+    ]);
     assert!(!first.wait().success());
     let _second = supervising(&server, &KNOWS_AGT.replace("1h", "100ms"));
     let mut heard = BTreeSet::new();
     until("the other has looked often enough", || {
         let coordinators = server.status()["coordinators"].clone();
-        heard.extend(coordinators.as_array().unwrap().iter().map(|one| one["heard_at"].to_string()));
+        heard
+            .extend(coordinators.as_array().unwrap().iter().map(|one| one["heard_at"].to_string()));
         heard.len() >= 5
     });
     assert_eq!(server.open("agt").len(), 1);
@@ -170,7 +192,8 @@ fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_give
     first.start();
     until("the work is done", || server.task_status("tsk") == "done");
     until("both ends are known", || server.ended("agt").len() == 2);
-    let outcomes: Vec<Value> = server.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+    let outcomes: Vec<Value> =
+        server.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
     assert_eq!(outcomes, ["completed", "start_failed"]);
     let agents = fs::read_to_string(server.work().join("agents")).unwrap();
     assert_eq!((agents.lines().count(), server.work().join("one.twin").exists()), (1, false));
@@ -196,30 +219,43 @@ fn a_person_stops_an_agent_of_a_coordinator_elsewhere() {
 fn who_authenticated_in_time_outlives_the_start_timeout_and_who_did_not_does_not() {
     let server = Daemon::serving("start: { timeout: 2s }");
     let coordinator = supervising(&server, KNOWS_AGT);
-    server.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:5", "report:success"]);
+    server.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "sleep:5",
+        "report:success",
+    ]);
     until("the work is done", || server.task_status("tsk") == "done");
     assert_eq!(server.until_ended("agt")["outcome"], "completed");
     server.steps("agt", &["write:silent", "sleep:600"]);
     server.task("tsk_2", "prj", "agt");
     let silent = server.written_pid("silent");
     until("the silent one is gone", || is_gone(silent));
-    let newest =
-        until_some("its end is known", || server.ended("agt").into_iter().find(|ended| ended["task_id"].is_null()));
+    let newest = until_some("its end is known", || {
+        server.ended("agt").into_iter().find(|ended| ended["task_id"].is_null())
+    });
     assert_eq!(newest["outcome"], "never_authenticated", "{newest}");
     drop(coordinator);
 }
 
 #[test]
 fn a_coordinator_ends_a_session_past_the_servers_maximum_also_when_it_was_away() {
-    let server =
-        Daemon::serving("session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    let server = Daemon::serving(
+        "session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }",
+    );
     let mut coordinator = supervising(&server, KNOWS_AGT);
     let works = "run:while :; do call get_my_task; sleep 0.2; done";
     server.with_one_task(&["authenticate", "get-my-task", "write:ready", works]);
     let agent = server.written_pid("ready");
     let check_ended = |nth: usize, agent: i32| {
-        let ended = until_some("its end is known", || server.ended("agt").into_iter().rev().nth(nth));
-        assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_maximum".into()), "{ended}");
+        let ended =
+            until_some("its end is known", || server.ended("agt").into_iter().rev().nth(nth));
+        assert_eq!(
+            (&ended["outcome"], &ended["reason"]),
+            (&"timed_out".into(), &"session_maximum".into()),
+            "{ended}"
+        );
         assert!(is_gone(agent));
     };
     check_ended(0, agent);
@@ -247,7 +283,11 @@ fn a_coordinator_ends_its_agents_though_the_server_is_away() {
     server.steps("agt", WORK);
     coordinator.start();
     let ended = server.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"shutdown".into()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"stopped".into(), &"shutdown".into()),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -256,7 +296,9 @@ fn an_agent_without_a_passkey_is_not_started_and_the_status_says_so() {
     let coordinator = supervising(&server, "agents: { other: { passkey: x } }");
     server.with_one_task(WORK);
     let deferred = |daemon: &Daemon| daemon.status()["deferred"][0].clone();
-    until("both say why", || [&server, &coordinator].iter().all(|daemon| deferred(daemon)["reason"] == "no_passkey"));
+    until("both say why", || {
+        [&server, &coordinator].iter().all(|daemon| deferred(daemon)["reason"] == "no_passkey")
+    });
     assert_eq!(server.task_status("tsk"), "in_progress");
 }
 
@@ -265,10 +307,12 @@ fn a_wrong_token_is_told_and_nothing_is_started() {
     let server = Daemon::serving(LISTENING);
     server.with_one_task(WORK);
     let url = url_of(&server);
-    let mut coordinator = Daemon::supervising(&url, &format!("coordinator_token: coord_wrong\n{KNOWS_AGT}"));
+    let mut coordinator =
+        Daemon::supervising(&url, &format!("coordinator_token: coord_wrong\n{KNOWS_AGT}"));
     coordinator.start();
     let said = until_some("it says so", || {
-        let failed = coordinator.logged("could not ask the server; running agents go on, will ask again");
+        let failed =
+            coordinator.logged("could not ask the server; running agents go on, will ask again");
         failed.first().map(|line| line["error"].as_str().unwrap().to_owned())
     });
     assert!(said.contains("its coordinator_token is another one"), "{said}");
@@ -343,7 +387,11 @@ fn both_answer_a_second_term_and_a_coordinator_without_agents_goes_at_once() {
     assert!(server.wait().success());
     let stopped = server.logged("stopped");
     assert_eq!(stopped.len(), 1);
-    assert!(server.logged("still not finished; going on without it").is_empty(), "{}", server.log());
+    assert!(
+        server.logged("still not finished; going on without it").is_empty(),
+        "{}",
+        server.log()
+    );
     assert!(coordinator.terminate().success());
 }
 
@@ -351,7 +399,8 @@ fn both_answer_a_second_term_and_a_coordinator_without_agents_goes_at_once() {
 fn a_server_that_comes_back_hears_how_its_coordinators_stand() {
     let mut server = Daemon::serving("");
     let _coordinator = supervising(&server, KNOWS_AGT);
-    let is_listed = |server: &Daemon| !server.status()["coordinators"].as_array().unwrap().is_empty();
+    let is_listed =
+        |server: &Daemon| !server.status()["coordinators"].as_array().unwrap().is_empty();
     until("it is known", || is_listed(&server));
     server.kill();
     server.start();
@@ -366,8 +415,9 @@ fn a_copy_of_a_state_directory_is_another_coordinator() {
     let agent = server.written_pid("ready");
     let mut copy = copy_of(&original, &server);
     copy.start();
-    let is_copy =
-        |line: &Value| line["message"].as_str().is_some_and(|message| message.contains("is a copy of another"));
+    let is_copy = |line: &Value| {
+        line["message"].as_str().is_some_and(|message| message.contains("is a copy of another"))
+    };
     assert!(
         copy.log().lines().any(|line| serde_json::from_str(line).is_ok_and(|line| is_copy(&line))),
         "{}",
@@ -394,7 +444,9 @@ fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
     assert_eq!(original.wait().code(), Some(1), "{}", original.log());
     assert!(is_gone(agent));
     let told = |line: &Value| {
-        line["message"].as_str().is_some_and(|text| text.starts_with("a later start of this coordinator"))
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("a later start of this coordinator"))
     };
     assert!(
         original.log().lines().any(|line| serde_json::from_str(line).is_ok_and(|line| told(&line))),
@@ -407,15 +459,20 @@ fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
     until("both are there", || {
         let status = server.status();
         let coordinators = status["coordinators"].as_array().unwrap();
-        coordinators.len() == 2 && coordinators.iter().all(|coordinator| coordinator["is_there"] == true)
+        coordinators.len() == 2
+            && coordinators.iter().all(|coordinator| coordinator["is_there"] == true)
     });
     fs::write(server.work().join("go"), "").unwrap();
     until("the work is done", || server.task_status("tsk") == "done");
     let outcomes = until_some("the ends are known", || {
         let ended = server.ended("agt");
-        (ended.len() == 2).then(|| ended.iter().map(|ended| ended["outcome"].clone()).collect::<Vec<_>>())
+        (ended.len() == 2)
+            .then(|| ended.iter().map(|ended| ended["outcome"].clone()).collect::<Vec<_>>())
     });
-    assert!(outcomes.contains(&"completed".into()) && outcomes.contains(&"lost".into()), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&"completed".into()) && outcomes.contains(&"lost".into()),
+        "{outcomes:?}"
+    );
     assert!(!server.work().join("one.twin").exists());
 }
 
@@ -441,7 +498,8 @@ fn nobody_elsewhere_is_the_coordinator_of_a_server_that_has_one() {
 
 /// As on a machine that was cloned whole: nothing shows that it is another place.
 fn looks_like(copy: &Daemon, original: &Daemon) {
-    let [of_original, own] = [original, copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string());
+    let [of_original, own] =
+        [original, copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string());
     let place = copy.state().join("coordinator_place");
     let copied = fs::read_to_string(&place).unwrap();
     fs::write(&place, copied.replacen(&of_original, &own, 1)).unwrap();
@@ -454,7 +512,12 @@ const PATIENT_WORK: &[&str] =
 /// A coordinator with a copy of another's state directory, not started.
 fn copy_of(original: &Daemon, server: &Daemon) -> Daemon {
     let copy = Daemon::supervising(&socket_of(server), KNOWS_AGT);
-    let copied = std::process::Command::new("cp").arg("-r").arg(original.state()).arg(copy.state()).status().unwrap();
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(original.state())
+        .arg(copy.state())
+        .status()
+        .unwrap();
     assert!(copied.success());
     copy
 }

@@ -32,8 +32,11 @@ pub fn ask(daemon: &Daemon, method: &str, path: &str, headers: &str, body: &str)
     let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let length = body.len();
-    write!(stream, "{method} /api{path} HTTP/1.0\r\nhost: x\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
-        .unwrap();
+    write!(
+        stream,
+        "{method} /api{path} HTTP/1.0\r\nhost: x\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -50,7 +53,12 @@ fn get(daemon: &Daemon, path: &str) -> Value {
 #[track_caller]
 fn refused(daemon: &Daemon, method: &str, path: &str, status: u16, code: &str) {
     let answer = ask(daemon, method, path, "", "");
-    assert_eq!((answer.0, answer.json()["code"].as_str()), (status, Some(code)), "{path}: {}", answer.2);
+    assert_eq!(
+        (answer.0, answer.json()["code"].as_str()),
+        (status, Some(code)),
+        "{path}: {}",
+        answer.2
+    );
 }
 
 fn ids(list: &Value) -> Vec<&str> {
@@ -66,17 +74,26 @@ fn a_session_is_listed_and_ended_with_its_process() {
     let [id] = ids(&sessions)[..] else { panic!("{sessions}") };
     assert_eq!(get(&daemon, "/sessions?project=other"), json!([]));
     let shown = get(&daemon, &format!("/sessions/{id}"));
-    assert_eq!((&shown["agentId"], &shown["purpose"], shown.get("endedAt")), (&"agt".into(), &"task".into(), None));
+    assert_eq!(
+        (&shown["agentId"], &shown["purpose"], shown.get("endedAt")),
+        (&"agt".into(), &"task".into(), None)
+    );
     assert!(!shown.to_string().contains("sess_"), "{shown}");
 
     let executions = get(&daemon, "/executions?task=tsk&agent=agt&open=true");
     assert_eq!(ids(&executions).len(), 1, "{executions}");
-    assert_eq!((&executions[0]["taskId"], &executions[0]["launchId"]), (&"tsk".into(), &shown["launchId"]));
+    assert_eq!(
+        (&executions[0]["taskId"], &executions[0]["launchId"]),
+        (&"tsk".into(), &shown["launchId"])
+    );
 
     // Its work is taken away: it is told, and everybody sees that it was.
     ask(&daemon, "PATCH", "/tasks/tsk", "", r#"{"status": "blocked"}"#);
     let notices = get(&daemon, "/notices?open=true&agent=agt");
-    assert_eq!((&notices[0]["action"], &notices[0]["type"]), (&"blocked".into(), &"status_change".into()));
+    assert_eq!(
+        (&notices[0]["action"], &notices[0]["type"]),
+        (&"blocked".into(), &"status_change".into())
+    );
 
     // The command line says the same.
     let listed = daemon.json(&["session", "list", "--agent", "agt"]);
@@ -94,13 +111,17 @@ fn a_session_is_listed_and_ended_with_its_process() {
     assert_eq!(ask(&daemon, "POST", &format!("/sessions/{id}"), "", "").json(), ended);
     assert_eq!(daemon.done(&["session", "end", id]), format!("{id} has ended\n"));
     let executions = get(&daemon, "/executions?task=tsk");
-    assert!(executions[0]["endedAt"].is_string() && executions[0]["outcome"].is_string(), "{executions}");
+    assert!(
+        executions[0]["endedAt"].is_string() && executions[0]["outcome"].is_string(),
+        "{executions}"
+    );
     assert_eq!(get(&daemon, "/notices?open=true"), json!([]));
     let settled = get(&daemon, &format!("/notices?launch={}", shown["launchId"].as_str().unwrap()));
     assert!(settled[0]["settledAt"].is_string(), "{settled}");
 
     let history = get(&daemon, "/tasks/tsk/history");
-    let kinds: Vec<&str> = history.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        history.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds[0], "task.created");
     assert!(kinds.contains(&"execution.ended") && kinds.contains(&"task.status"), "{kinds:?}");
 }
@@ -151,7 +172,8 @@ fn lists_come_in_parts() {
     let daemon = Daemon::running("");
     daemon.project("prj");
     for n in 0..5 {
-        let body = json!({ "id": format!("tsk_{n}"), "projectId": "prj", "title": "t" }).to_string();
+        let body =
+            json!({ "id": format!("tsk_{n}"), "projectId": "prj", "title": "t" }).to_string();
         assert_eq!(ask(&daemon, "POST", "/tasks", "", &body).0, 201);
     }
     let all: Vec<String> = ids(&get(&daemon, "/tasks")).into_iter().map(str::to_owned).collect();
@@ -159,8 +181,11 @@ fn lists_come_in_parts() {
     loop {
         let part = ask(&daemon, "GET", &path, "", "");
         seen.extend(ids(&part.json()).into_iter().map(str::to_owned));
-        let Some(link) = part.header("link") else { break };
-        let query = link.strip_prefix("<").and_then(|link| link.strip_suffix(">; rel=\"next\"")).unwrap();
+        let Some(link) = part.header("link") else {
+            break;
+        };
+        let query =
+            link.strip_prefix("<").and_then(|link| link.strip_suffix(">; rel=\"next\"")).unwrap();
         path = format!("/tasks{query}");
     }
     assert_eq!(seen, all);
@@ -176,7 +201,11 @@ fn what_is_known_is_not_sent_again_and_what_changed_is_not_overwritten() {
         let first = ask(&daemon, "GET", path, "", "");
         let tag = first.header("etag").unwrap_or_else(|| panic!("{path}")).to_owned();
         let again = ask(&daemon, "GET", path, &format!("if-none-match: {tag}\r\n"), "");
-        assert_eq!((again.0, again.2.as_str(), again.header("etag")), (304, "", Some(tag.as_str())), "{path}");
+        assert_eq!(
+            (again.0, again.2.as_str(), again.header("etag")),
+            (304, "", Some(tag.as_str())),
+            "{path}"
+        );
         assert_eq!(ask(&daemon, "GET", path, "if-none-match: \"other\"\r\n", "").0, 200);
     }
     for (path, body) in [
@@ -188,7 +217,12 @@ fn what_is_known_is_not_sent_again_and_what_changed_is_not_overwritten() {
         let seen = format!("if-match: {tag}\r\n");
         assert_eq!(ask(&daemon, "PATCH", path, &seen, body).0, 200, "{path}");
         let late = ask(&daemon, "PATCH", path, &seen, body);
-        assert_eq!((late.0, late.json()["code"].as_str()), (412, Some("precondition_failed")), "{path}: {}", late.2);
+        assert_eq!(
+            (late.0, late.json()["code"].as_str()),
+            (412, Some("precondition_failed")),
+            "{path}: {}",
+            late.2
+        );
         assert_eq!(ask(&daemon, "PATCH", path, "if-match: garbage\r\n", body).0, 412);
         assert_eq!(ask(&daemon, "PATCH", path, "if-match: *\r\n", body).0, 200);
         assert_ne!(ask(&daemon, "GET", path, "", "").header("etag"), Some(tag.as_str()));
@@ -202,9 +236,13 @@ fn settings_are_shown_without_their_secrets() {
     assert!(!shown.to_string().contains("a_secret_of_ours"), "{shown}");
     let find = |name: &str| {
         let all = shown["settings"].as_array().unwrap();
-        all.iter().find(|setting| setting["setting"] == name).unwrap_or_else(|| panic!("{name}")).clone()
+        all.iter()
+            .find(|setting| setting["setting"] == name)
+            .unwrap_or_else(|| panic!("{name}"))
+            .clone()
     };
-    let expected = json!({ "setting": "max_concurrent", "value": "7", "isDefault": false, "applies": "now" });
+    let expected =
+        json!({ "setting": "max_concurrent", "value": "7", "isDefault": false, "applies": "now" });
     assert_eq!(find("max_concurrent"), expected);
     assert_eq!(
         find("coordinator_token"),

@@ -41,7 +41,8 @@ const HANDSHAKE: &str = "2025-11-25";
 /// What the daemon says once of each older form of a call.
 const DEPRECATED: &str = "a client uses a deprecated call";
 /// Why a call that is as it should be is refused when nobody knows its caller.
-const STRANGER: [&str; 4] = ["invalid_credentials", "invalid_session", "session_ended", "coordinator_only"];
+const STRANGER: [&str; 4] =
+    ["invalid_credentials", "invalid_session", "session_ended", "coordinator_only"];
 
 #[derive(Debug, Clone, Copy)]
 enum Door {
@@ -74,7 +75,8 @@ impl Bed {
             return None;
         }
         let sdks = fs::canonicalize(sdks).unwrap();
-        let daemon = Daemon::crowded("http: { listen: '127.0.0.1:0' }\nlog: { level: debug }", WORLD);
+        let daemon =
+            Daemon::crowded("http: { listen: '127.0.0.1:0' }\nlog: { level: debug }", WORLD);
         fs::create_dir(daemon.folder().join("home")).unwrap();
         let listed = daemon.client().request("tools/list", &json!({}));
         let listed = listed["result"]["tools"].as_array().unwrap().iter();
@@ -101,9 +103,10 @@ impl Bed {
     fn variable(&self, door: Door) -> Option<(&'static str, String)> {
         match door {
             Door::Http => None,
-            Door::Bridge => {
-                Some(("COORDINATOR_MCP_SOCKET", self.daemon.state().join("mcp.sock").to_str().unwrap().to_owned()))
-            }
+            Door::Bridge => Some((
+                "COORDINATOR_MCP_SOCKET",
+                self.daemon.state().join("mcp.sock").to_str().unwrap().to_owned(),
+            )),
             Door::BridgeByUrl => Some(("COORDINATOR_MCP_URL", self.url())),
         }
     }
@@ -130,13 +133,18 @@ impl Bed {
         client.env("TEST_COORDINATOR_TOKEN", token.trim());
         let n_dropped = || self.daemon.log().matches("tool call dropped").count();
         let n_dropped_before = n_dropped();
-        let output = client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
+        let output =
+            client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
         let about = format!("{door:?}, {mode}: {output:?}\n{}", self.daemon.log());
         assert!(output.status.success(), "{about}");
         // Clients warn there of what they find strange.
         assert!(output.stderr.is_empty(), "{about}");
         let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&seen["protocol"], &seen["server"]), (&protocol.into(), &"agent-coordinator".into()), "{about}");
+        assert_eq!(
+            (&seen["protocol"], &seen["server"]),
+            (&protocol.into(), &"agent-coordinator".into()),
+            "{about}"
+        );
         assert_eq!(seen["tools"], json!(self.tools), "{about}");
         self.check_answers(&seen, &about);
         self.check_every_tool(&seen["every"], &about);
@@ -152,8 +160,9 @@ impl Bed {
     fn check_every_tool(&self, answers: &Value, about: &str) {
         for tool in &self.tools {
             let (is_error, answer) = (&answers[tool]["is_error"], &answers[tool]["answer"]);
-            let is_refusal =
-                answer["success"] == false && answer["error"].is_string() && answer["error_code"].is_string();
+            let is_refusal = answer["success"] == false
+                && answer["error"].is_string()
+                && answer["error_code"].is_string();
             assert!(answer.is_object() && *is_error == is_refusal, "{tool}: {answer}: {about}");
             // It is known who calls, whatever comes of it.
             let is_stranger = STRANGER.contains(&answer["error_code"].as_str().unwrap_or_default());
@@ -173,9 +182,11 @@ impl Bed {
         assert_eq!(seen["get_my_task"]["answer"]["task"]["title"], "Login page", "{about}");
         assert_eq!(seen["report_completed"]["answer"]["success"], true, "{about}");
         assert_eq!(self.daemon.task_status("tsk"), "done", "{about}");
-        let is_bad = |line: &&str| line.contains(r#""level":"warn""#) || line.contains(r#""level":"error""#);
+        let is_bad =
+            |line: &&str| line.contains(r#""level":"warn""#) || line.contains(r#""level":"error""#);
         let log = self.daemon.log();
-        let bad: Vec<&str> = log.lines().filter(is_bad).filter(|line| !line.contains(DEPRECATED)).collect();
+        let bad: Vec<&str> =
+            log.lines().filter(is_bad).filter(|line| !line.contains(DEPRECATED)).collect();
         assert_eq!(bad, Vec::<&str>::new(), "{about}");
     }
 
@@ -233,7 +244,9 @@ fn clients() -> PathBuf {
 
 #[test]
 fn the_python_sdk_does_a_task_by_every_door() {
-    let Some(bed) = Bed::with("venv/bin/python") else { return };
+    let Some(bed) = Bed::with("venv/bin/python") else {
+        return;
+    };
     for door in DOORS {
         for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
             let mut client = bed.command(bed.sdks.join("venv/bin/python"));
@@ -245,7 +258,9 @@ fn the_python_sdk_does_a_task_by_every_door() {
 
 #[test]
 fn the_first_typescript_sdk_does_a_task_by_every_door() {
-    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/sdk") else { return };
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/sdk") else {
+        return;
+    };
     for door in DOORS {
         bed.check(bed.typescript("sdk"), door, "legacy", HANDSHAKE);
     }
@@ -253,7 +268,9 @@ fn the_first_typescript_sdk_does_a_task_by_every_door() {
 
 #[test]
 fn the_second_typescript_sdk_does_a_task_by_every_door() {
-    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/client") else { return };
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/client") else {
+        return;
+    };
     for door in DOORS {
         for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
             bed.check(bed.typescript("client"), door, mode, protocol);
@@ -263,11 +280,18 @@ fn the_second_typescript_sdk_does_a_task_by_every_door() {
 
 #[test]
 fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_door() {
-    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/inspector") else { return };
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/inspector") else {
+        return;
+    };
     for door in DOORS {
         for era in ["legacy", "modern"] {
             let (code, printed) = bed.inspect(door, era, &["--method", "tools/list", "--strict"]);
-            let names = printed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+            let names = printed["tools"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|tool| tool["name"].clone())
+                .collect();
             assert_eq!((code, Value::Array(names)), (0, json!(bed.tools)), "{door:?}, {era}");
         }
     }
@@ -275,7 +299,8 @@ fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_doo
         bed.give_task();
         let call = |tool: &str, arguments: Value| bed.inspected(door, era, tool, &arguments);
         let health_check = call("health_check", json!({}));
-        let who = |passkey: &str| json!({ "agent_id": "agt_a", "passkey": passkey, "project_id": "prj" });
+        let who =
+            |passkey: &str| json!({ "agent_id": "agt_a", "passkey": passkey, "project_id": "prj" });
         let refusal = call("authenticate", who("wrong"));
         let authenticate = call("authenticate", who("key_a"));
         let token = authenticate["answer"]["session_token"].clone();
@@ -291,7 +316,9 @@ fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_doo
 
 #[test]
 fn the_conformance_suite_finds_nothing_wrong_with_the_server() {
-    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/conformance") else { return };
+    let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/conformance") else {
+        return;
+    };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/run");
     let mut command = bed.command("node");
     command.arg(script).env(VARIABLE, &bed.sdks).env("AGENT_COORDINATOR_PROGRAM", PROGRAM);

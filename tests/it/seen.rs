@@ -25,11 +25,15 @@ fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
     let agent = daemon.written_pid("ready");
     kill(agent, Signal::STOP);
     until("it is shown", || {
-        daemon.open("agt")[0]["suspended_since"].is_number() || daemon.open("agt")[0]["suspended_since"].is_string()
+        daemon.open("agt")[0]["suspended_since"].is_number()
+            || daemon.open("agt")[0]["suspended_since"].is_string()
     });
     let shown = daemon.done(&["status"]);
     assert!(shown.contains("running (stopped by a signal)"), "{shown}");
-    assert_eq!(sample(&daemon.done(&["metrics"]), "agent_coordinator_instances_suspended"), Some(1));
+    assert_eq!(
+        sample(&daemon.done(&["metrics"]), "agent_coordinator_instances_suspended"),
+        Some(1)
+    );
     kill(agent, Signal::CONT);
     until("it is not shown any more", || daemon.open("agt")[0]["suspended_since"].is_null());
     kill(agent, Signal::KILL);
@@ -42,8 +46,14 @@ fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
 /// What is told of the end of `agt`, by which signal it was: in JSON, in the table, and beside its output.
 #[track_caller]
 fn check_hint(daemon: &Daemon, signal: i32, hint: &str, in_words: &str) {
-    let ended = until_some("it is told", || Some(daemon.until_ended("agt")).filter(|it| it["exit_hints"].is_array()));
-    assert_eq!((&ended["signal"], &ended["exit_hints"]), (&signal.into(), &json!([hint])), "{ended}");
+    let ended = until_some("it is told", || {
+        Some(daemon.until_ended("agt")).filter(|it| it["exit_hints"].is_array())
+    });
+    assert_eq!(
+        (&ended["signal"], &ended["exit_hints"]),
+        (&signal.into(), &json!([hint])),
+        "{ended}"
+    );
     let shown = daemon.done(&["status"]);
     assert!(shown.contains(&format!("signal {signal}, {in_words} ")), "{shown}");
     let said = daemon.cli(&["logs", "agt", "prj"]).stderr;
@@ -59,7 +69,10 @@ fn dumps_core_here() -> bool {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -c unlimited; kill -SEGV $$"]).current_dir(folder.path()).stderr(Stdio::null());
+    command
+        .args(["-c", "ulimit -c unlimited; kill -SEGV $$"])
+        .current_dir(folder.path())
+        .stderr(Stdio::null());
     let is_dumped = command.status().unwrap().core_dumped();
     if !is_dumped {
         skip("no process can dump core here");
@@ -79,7 +92,10 @@ fn an_agent_that_dumped_core_says_so_and_one_that_did_not_does_not() {
     daemon.task("tsk_other", "prj", "other");
     let ended = daemon.until_ended("other");
     daemon.until_nothing_is_left();
-    assert_eq!((&ended["signal"], &daemon.until_ended("other")["exit_hints"]), (&11.into(), &Value::Null));
+    assert_eq!(
+        (&ended["signal"], &daemon.until_ended("other")["exit_hints"]),
+        (&11.into(), &Value::Null)
+    );
 }
 
 /// That the kernel's count gets into the record is shown with a control group of the tests' own: no test runs a machine out of
@@ -112,18 +128,37 @@ fn the_numbers_are_there_for_monitoring() {
         metrics.contains("leaked_processes_total{").then_some(metrics)
     });
     let id = fs::read_to_string(daemon.state().join("coordinator_id")).unwrap();
-    let of_coordinator =
-        |name: &str| sample(&metrics, &format!("agent_coordinator_{name}{{coordinator_id=\"{}\"}}", id.trim()));
-    assert_eq!(sample(&metrics, "agent_coordinator_ends_total{outcome=\"completed\"}"), Some(1), "{metrics}");
+    let of_coordinator = |name: &str| {
+        sample(&metrics, &format!("agent_coordinator_{name}{{coordinator_id=\"{}\"}}", id.trim()))
+    };
+    assert_eq!(
+        sample(&metrics, "agent_coordinator_ends_total{outcome=\"completed\"}"),
+        Some(1),
+        "{metrics}"
+    );
     assert_eq!(of_coordinator("starts_total"), Some(2), "{metrics}");
     assert_eq!(of_coordinator("leaked_processes_total"), Some(1), "{metrics}");
     assert_eq!(of_coordinator("found_by_poll_total"), Some(0), "{metrics}");
-    assert_eq!(sample(&metrics, "agent_coordinator_start_process_seconds_count"), Some(2), "{metrics}");
-    assert_eq!(sample(&metrics, "agent_coordinator_start_authenticated_seconds_count"), Some(2), "{metrics}");
-    assert_eq!(sample(&metrics, "agent_coordinator_instances{state=\"running\"}"), Some(1), "{metrics}");
+    assert_eq!(
+        sample(&metrics, "agent_coordinator_start_process_seconds_count"),
+        Some(2),
+        "{metrics}"
+    );
+    assert_eq!(
+        sample(&metrics, "agent_coordinator_start_authenticated_seconds_count"),
+        Some(2),
+        "{metrics}"
+    );
+    assert_eq!(
+        sample(&metrics, "agent_coordinator_instances{state=\"running\"}"),
+        Some(1),
+        "{metrics}"
+    );
     for line in metrics.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
-        let family = ["_bucket", "_sum", "_count"].iter().fold(name, |name, suffix| name.trim_end_matches(suffix));
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .fold(name, |name, suffix| name.trim_end_matches(suffix));
         assert!(metrics.contains(&format!("# TYPE {family} ")), "{line}");
     }
     daemon.kill();
@@ -141,7 +176,8 @@ fn arguments_that_a_tool_of_coordinators_ignores_are_counted() {
     let daemon = Daemon::running("");
     let name = "agent_coordinator_unknown_arguments_total{tool=\"should_start\"}";
     assert_eq!(sample(&daemon.done(&["metrics"]), name), None);
-    let arguments = json!({ "agent_id": "agt", "project_id": "prj", "newer": 1, "newest": true, "none": null });
+    let arguments =
+        json!({ "agent_id": "agt", "project_id": "prj", "newer": 1, "newest": true, "none": null });
     assert_eq!(daemon.client().call("should_start", &arguments)["reason"], "unknown");
     assert_eq!(sample(&daemon.done(&["metrics"]), name), Some(2));
 }

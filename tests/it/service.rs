@@ -15,7 +15,8 @@ use agent_coordinator::domain::pair::{Backoff, StartLimit, StartReason};
 use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{
-    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task, TaskStatus, Timestamp,
+    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
+    TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::service::world::{SystemWorld, World};
@@ -35,7 +36,10 @@ pub fn settings() -> Settings {
         stop_timeout: Duration::from_secs(10),
         linger: Duration::from_secs(30),
         notice_grace: Duration::from_mins(10),
-        chat: ChatSettings { poll_hold: Duration::from_secs(45), idle_timeout: Duration::from_mins(10) },
+        chat: ChatSettings {
+            poll_hold: Duration::from_secs(45),
+            idle_timeout: Duration::from_mins(10),
+        },
         session_default: Duration::from_hours(1),
         session_maximum: Duration::from_hours(24),
         cleanup_interval: Duration::from_mins(1),
@@ -167,7 +171,11 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_its_pair() {
     let InstanceKey { agent, project, .. } = key();
-    check_no_start_slips_past(StopTarget::Pair { agent, project, purpose: None }, StartReason::Held).await;
+    check_no_start_slips_past(
+        StopTarget::Pair { agent, project, purpose: None },
+        StartReason::Held,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -206,19 +214,34 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
     let key = InstanceKey { purpose: Purpose::Chat, ..key() };
     let say = || async { service.say(&key.agent, &key.project, None, "hello").await.unwrap() };
     say().await;
-    let claim = service.should_start(&key, Some(&"crd_here".parse().unwrap())).await.unwrap().claim.unwrap();
-    service.authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None)).await.unwrap();
+    let claim = service
+        .should_start(&key, Some(&"crd_here".parse().unwrap()))
+        .await
+        .unwrap()
+        .claim
+        .unwrap();
+    service
+        .authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None))
+        .await
+        .unwrap();
     service.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
     // The agent doesn't listen any more, hence another one is wanted.
     say().await;
     assert!(store.pair(&key).await.unwrap().wanted_since.is_some());
     let n_before = store.n_transactions();
     service.end_chat(&key.agent, &key.project).await.unwrap();
-    assert_eq!(store.n_transactions(), n_before + 1, "a launch that ends in between would want somebody back");
+    assert_eq!(
+        store.n_transactions(),
+        n_before + 1,
+        "a launch that ends in between would want somebody back"
+    );
     let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: SystemWorld.now() };
     service.report_process(&claim.launch, &[gone]).await.unwrap();
     let launch = store.launch(&claim.launch).await.unwrap().unwrap();
-    assert_eq!(launch.as_ended().map(|(outcome, _)| outcome), Some(&Outcome::Stopped(StopReason::Shutdown)));
+    assert_eq!(
+        launch.as_ended().map(|(outcome, _)| outcome),
+        Some(&Outcome::Stopped(StopReason::Shutdown))
+    );
     assert_eq!(store.pair(&key).await.unwrap().wanted_since, None);
 }
 

@@ -55,7 +55,8 @@ impl Manager {
     fn hear_until(&self, wanted: &str) -> Vec<String> {
         let mut heard = Vec::new();
         loop {
-            let message = self.hear().unwrap_or_else(|error| panic!("no {wanted}: {error}; but {heard:?}"));
+            let message =
+                self.hear().unwrap_or_else(|error| panic!("no {wanted}: {error}; but {heard:?}"));
             heard.push(message);
             if heard.last().is_some_and(|message| message.contains(wanted)) {
                 return heard;
@@ -68,7 +69,9 @@ impl Manager {
     fn hear_reload_until(&self, wanted: &str) -> String {
         loop {
             let begin = self.hear_until("=1\n").pop().unwrap();
-            let micros = begin.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap_or_else(|| panic!("{begin}"));
+            let micros = begin
+                .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+                .unwrap_or_else(|| panic!("{begin}"));
             assert!(micros.parse::<u64>().unwrap() > 0);
             let end = self.hear_until("=1\n").pop().unwrap();
             assert!(end.starts_with("READY=1\nSTATUS="), "{end}");
@@ -106,7 +109,13 @@ fn it_hears_of_the_start_of_agents_of_reloads_and_of_the_end_in_their_order() {
     let ready = manager.hear().unwrap();
     assert!(ready.starts_with("READY=1\nSTATUS="), "{ready}");
     daemon.until_ready();
-    daemon.with_one_task(&["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "write:ready",
+        "wait-for:go",
+        "get-my-task",
+        "report:success",
+    ]);
     manager.hear_until("STATUS=1 agent running");
     daemon.agent("agt_waits", "prj", &[]);
     daemon.configure("max_concurrent: 1");
@@ -165,7 +174,9 @@ fn the_watchdog_is_fed_while_the_loop_turns_and_not_when_it_hangs() {
     }
     daemon.with_one_task(&["authenticate"]);
     // Five times what its manager waits for.
-    until_some("the loop hangs", || manager.is_left_alone_for(Duration::from_secs(2)).then_some(()));
+    until_some("the loop hangs", || {
+        manager.is_left_alone_for(Duration::from_secs(2)).then_some(())
+    });
     assert!(daemon.logged("agent started").is_empty(), "{}", daemon.log());
     // The rest of the daemon doesn't know: nobody else would tell.
     assert_eq!(daemon.status()["health"], "ok");
@@ -194,7 +205,8 @@ fn a_server_alone_feeds_the_watchdog_itself_and_nobody_feeds_that_of_another() {
 /// A command of a unit, with the program under test in the place of the installed one.
 fn command_of(unit: &str, key: &str) -> Vec<String> {
     let command = setting(unit, key);
-    let words = command.split_whitespace().map(|word| word.replace("/usr/bin/agent-coordinator", PROGRAM));
+    let words =
+        command.split_whitespace().map(|word| word.replace("/usr/bin/agent-coordinator", PROGRAM));
     words.collect()
 }
 
@@ -207,11 +219,16 @@ fn the_commands_of_the_unit_start_reload_restart_and_stop_it() {
     let file = home.join(".config/agent-coordinator/coordinator_config.yaml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let text = fs::read_to_string(daemon.config()).unwrap();
-    let text = text.replace("state_dir: state", &format!("state_dir: {}", daemon.state().display()));
+    let text =
+        text.replace("state_dir: state", &format!("state_dir: {}", daemon.state().display()));
     fs::write(&file, &text).unwrap();
     let environment = |command: &mut Command| {
         let folder = setting(UNIT, "WorkingDirectory");
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", &home).current_dir(folder);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &home)
+            .current_dir(folder);
     };
     let run = |key: &str| {
         let words = command_of(UNIT, key);
@@ -224,7 +241,10 @@ fn the_commands_of_the_unit_start_reload_restart_and_stop_it() {
     let spawn = |daemon: &mut Daemon| {
         let mut command = Command::new(&start[0]);
         environment(&mut command);
-        command.args(&start[1..start.len() - 1]).env("NOTIFY_SOCKET", &manager.name).env("WATCHDOG_USEC", "180000000");
+        command
+            .args(&start[1..start.len() - 1])
+            .env("NOTIFY_SOCKET", &manager.name)
+            .env("WATCHDOG_USEC", "180000000");
         daemon.spawn_as(command);
         manager.hear_until("READY=1");
     };
@@ -235,14 +255,22 @@ fn the_commands_of_the_unit_start_reload_restart_and_stop_it() {
     fs::write(&file, format!("{text}max_concurrent: 7\n")).unwrap();
     let reloaded = run("ExecReload");
     assert!(reloaded.status.success(), "{reloaded:?}");
-    assert!(String::from_utf8_lossy(&reloaded.stdout).contains("max_concurrent: 3 → 7"), "{reloaded:?}");
+    assert!(
+        String::from_utf8_lossy(&reloaded.stdout).contains("max_concurrent: 3 → 7"),
+        "{reloaded:?}"
+    );
     fs::write(&file, format!("{text}max_concurrent: -7\n")).unwrap();
     let refused = run("ExecReload");
     assert_eq!(refused.status.code(), Some(78), "{refused:?}");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("coordinator_config.yaml:"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("coordinator_config.yaml:"),
+        "{refused:?}"
+    );
     assert_eq!(daemon.status()["limits"]["max_concurrent"], 7);
 
-    let signal = |key: &str| if setting(UNIT, key) == "SIGUSR1" { Signal::USR1 } else { Signal::TERM };
+    let signal = |key: &str| {
+        if setting(UNIT, key) == "SIGUSR1" { Signal::USR1 } else { Signal::TERM }
+    };
     fs::write(&file, &text).unwrap();
     daemon.signal(signal("RestartKillSignal"));
     manager.hear_until("STOPPING=1");

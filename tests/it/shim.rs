@@ -57,7 +57,9 @@ async fn a_stop_ends_the_agent_with_term() {
     assert_eq!(bed.until_ended(&launch), exited(7));
     assert_eq!(bed.exit_record(&launch).stop, Some(StopReason::Person));
     assert!(is_gone(pid));
-    until("the shim is reaped", || processes::read(shim.pid).is_none_or(|p| p.start_ticks != shim.start_ticks));
+    until("the shim is reaped", || {
+        processes::read(shim.pid).is_none_or(|p| p.start_ticks != shim.start_ticks)
+    });
     assert!(!bed.stop(&launch).await, "a stop of what has ended says so");
 }
 
@@ -124,7 +126,9 @@ async fn a_daemonised_child_is_found_and_ended() {
     let shim = bed.shim(&launch).pid;
     let daemonised = until_some("the child has its own session", || {
         let all = processes::list().unwrap();
-        let found = processes::descendants(&all, shim).into_iter().find(|process| process.session == process.pid);
+        let found = processes::descendants(&all, shim)
+            .into_iter()
+            .find(|process| process.session == process.pid);
         found.filter(|process| processes::comm(process.pid).is_some_and(|comm| comm == "sleep"))
     });
     std::fs::write(bed.file("go"), "").unwrap();
@@ -136,7 +140,9 @@ async fn a_daemonised_child_is_found_and_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exit_is_recorded_before_its_leftovers_end() {
     let bed = Bed::with(|config| config.leak_grace = Duration::from_millis(400)).await;
-    let launch = bed.start(&["term-ignoring-child", "fork-child", "write:ready", "wait-for:go", "exit:5"]).await;
+    let launch = bed
+        .start(&["term-ignoring-child", "fork-child", "write:ready", "wait-for:go", "exit:5"])
+        .await;
     bed.written("ready");
     let tree = until_tree(&bed, &launch, 3);
     std::fs::write(bed.file("go"), "").unwrap();
@@ -170,7 +176,8 @@ async fn a_closed_standard_output_keeps_nobody_busy() {
     let shim = bed.shim(&launch).pid;
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{shim}/stat")).unwrap();
-        let fields: Vec<u64> = stat.rsplit(')').next().unwrap().split(' ').filter_map(|n| n.parse().ok()).collect();
+        let fields: Vec<u64> =
+            stat.rsplit(')').next().unwrap().split(' ').filter_map(|n| n.parse().ok()).collect();
         fields[10] + fields[11]
     };
     let (start, begun) = (ticks(), Instant::now());
@@ -242,7 +249,8 @@ async fn an_agent_has_no_terminal_and_only_its_own_environment() {
     request.command.environment.push(("AGENT_ID".to_owned(), Secret::new("agt_x")));
     let launch = bed.start_request(request).await;
     let text = bed.written("env");
-    let mut names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let mut names: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
     names.sort_unstable();
     assert_eq!(names, ["AGENT_COORDINATOR_MARK", "AGENT_ID", "PATH", "TMPDIR"]);
@@ -254,8 +262,11 @@ async fn an_agent_has_no_terminal_and_only_its_own_environment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_reach_no_file_and_no_argument_list() {
     let bed = Bed::new().await;
-    let mut request =
-        bed.request(&["print:my key is hunter22-secret, sess_0123456789abcdefgh", "write:ready", "wait-for:go"]);
+    let mut request = bed.request(&[
+        "print:my key is hunter22-secret, sess_0123456789abcdefgh",
+        "write:ready",
+        "wait-for:go",
+    ]);
     request.command.environment.push(("AGENT_PASSKEY".to_owned(), Secret::new("hunter22-secret")));
     request.command.stdin = Some(Secret::new("prompt with hunter22-secret"));
     request.command.redact.push(Secret::new("hunter22-secret"));
@@ -269,7 +280,11 @@ async fn secrets_reach_no_file_and_no_argument_list() {
     for file in std::fs::read_dir(bed.dir(&launch)).unwrap() {
         let path = file.unwrap().path();
         let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-        assert!(!text.contains("hunter22") && !text.contains("0123456789abcdefgh"), "{}: {text}", path.display());
+        assert!(
+            !text.contains("hunter22") && !text.contains("0123456789abcdefgh"),
+            "{}: {text}",
+            path.display()
+        );
     }
     assert!(bed.output(&launch).contains("my key is [redacted], sess_…"));
 }
@@ -298,7 +313,9 @@ async fn a_hangup_reopens_the_log() {
     let launch = bed.start(&["print:one", "wait-for:go", "print:two"]).await;
     let (dir, shim) = (bed.dir(&launch), bed.shim(&launch).pid);
     let log = dir.join(instance_dir::OUTPUT_LOG);
-    until("the first line is there", || std::fs::read_to_string(&log).is_ok_and(|text| text == "one\n"));
+    until("the first line is there", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text == "one\n")
+    });
     std::fs::rename(&log, dir.join("moved")).unwrap();
     kill(shim, Signal::HUP);
     until("there is a new file", || log.exists());
@@ -321,12 +338,16 @@ async fn a_burnt_fuse_starts_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fuse_ends_an_agent_that_never_authenticated() {
     let bed = Bed::new().await;
-    let mut requests = [bed.request(&["write:one", "sleep:600"]), bed.request(&["write:two", "wait-for:go", "exit:4"])];
+    let mut requests = [
+        bed.request(&["write:one", "sleep:600"]),
+        bed.request(&["write:two", "wait-for:go", "exit:4"]),
+    ];
     for request in &mut requests {
         request.fuse = BootInstant::now() + Duration::from_millis(700);
     }
     let [never, authenticated] = requests;
-    let (never, authenticated) = (bed.start_request(never).await, bed.start_request(authenticated).await);
+    let (never, authenticated) =
+        (bed.start_request(never).await, bed.start_request(authenticated).await);
     bed.table().mark_authenticated(&authenticated).await.unwrap();
     bed.table().mark_authenticated(&authenticated).await.unwrap();
     assert_eq!(bed.until_ended(&never), killed(TERM));
@@ -340,7 +361,8 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
 async fn a_keeper_that_slept_past_its_fuse_gives_its_agent_no_more_time() {
     let fuse = Duration::from_millis(700);
     let bed = Bed::with(|config| config.stop_timeout = Duration::from_millis(500)).await;
-    let mut request = bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
+    let mut request =
+        bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
     request.fuse = BootInstant::now() + fuse;
     let burns_at = Instant::now() + fuse;
     let launch = bed.start_request(request).await;
@@ -382,7 +404,10 @@ async fn a_failed_start_names_the_object() {
     for (request, expected) in cases {
         let launch = bed.start_request(request).await;
         let end = bed.until_ended(&launch);
-        assert!(matches!(&end, ProcessEnd::StartFailed(text) if text.contains(expected)), "{expected}: {end:?}");
+        assert!(
+            matches!(&end, ProcessEnd::StartFailed(text) if text.contains(expected)),
+            "{expected}: {end:?}"
+        );
     }
     let unknown = bed.request_program("no-such-program", &[]);
     let launch = unknown.launch.clone();
@@ -395,7 +420,14 @@ async fn a_failed_start_names_the_object() {
 async fn a_full_disk_loses_lines_and_neither_the_agent_nor_its_end() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let bed = Bed::new().await;
-    let steps = ["wait-for:go", "chatter:100000", "write:chattered", "wait-for:space", "print:the last", "exit:3"];
+    let steps = [
+        "wait-for:go",
+        "chatter:100000",
+        "write:chattered",
+        "wait-for:space",
+        "print:the last",
+        "exit:3",
+    ];
     let launch = bed.start(&steps).await;
     let shim = Pid::from_raw(bed.shim(&launch).pid);
     let unlimited = rustix::process::getrlimit(Resource::Fsize);
@@ -404,7 +436,9 @@ async fn a_full_disk_loses_lines_and_neither_the_agent_nor_its_end() {
     prlimit(shim, Resource::Fsize, Rlimit { current: Some(8192), ..unlimited }).unwrap();
     std::fs::write(bed.file("go"), "").unwrap();
     bed.written("chattered");
-    assert!(std::fs::metadata(bed.dir(&launch).join(instance_dir::OUTPUT_LOG)).unwrap().len() <= 8192);
+    assert!(
+        std::fs::metadata(bed.dir(&launch).join(instance_dir::OUTPUT_LOG)).unwrap().len() <= 8192
+    );
     prlimit(shim, Resource::Fsize, unlimited).unwrap();
     std::fs::write(bed.file("space"), "").unwrap();
     assert_eq!(bed.until_ended(&launch), exited(3));

@@ -108,8 +108,10 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64, mutant: Option<Mutant>, telling: Telling) -> Arc<Self> {
-        let (world, store, nudge) = (Arc::new(SimWorld::new(seed)), Arc::new(MemoryStore::new()), Nudge::new());
-        let service = Arc::new(Service::new(store.clone(), world.clone(), sim_settings(), nudge.clone()));
+        let (world, store, nudge) =
+            (Arc::new(SimWorld::new(seed)), Arc::new(MemoryStore::new()), Nudge::new());
+        let service =
+            Arc::new(Service::new(store.clone(), world.clone(), sim_settings(), nudge.clone()));
         Arc::new(Self {
             seed,
             mutant,
@@ -132,7 +134,12 @@ impl Sim {
 
     /// Another run of the server, on the same store.
     fn begin_server(self: &Arc<Self>) {
-        let service = Service::new(self.store.clone(), self.world.clone(), sim_settings(), self.nudge.clone());
+        let service = Service::new(
+            self.store.clone(),
+            self.world.clone(),
+            sim_settings(),
+            self.nudge.clone(),
+        );
         let service = Arc::new(service);
         *self.service.lock().unwrap() = service.clone();
         *self.began_at.lock().unwrap() = self.world.now();
@@ -167,7 +174,10 @@ impl Sim {
     }
 
     /// What `task` gives; it goes on when nobody waits any more. `None`: it panicked.
-    async fn spawn_for<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    async fn spawn_for<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let done = tokio::spawn(task).await;
         if done.is_err() {
             self.chronicle.violation("the server panicked".to_owned());
@@ -206,7 +216,9 @@ impl Sim {
         let is_twin = |twin: &LaunchId, other: &InstanceKey, slumber: &Slumber| {
             other == key && !self.is_out_of_reach(twin) && !self.is_asleep(twin, slumber)
         };
-        if let Some((twin, _)) = alive.iter().find(|(twin, (other, slumber))| is_twin(twin, other, slumber)) {
+        if let Some((twin, _)) =
+            alive.iter().find(|(twin, (other, slumber))| is_twin(twin, other, slumber))
+        {
             self.chronicle.violation(format!("two live instances of {key}: {twin} and {launch}"));
         }
         alive.insert(launch.clone(), (key.clone(), slumber.clone()));
@@ -219,25 +231,30 @@ impl Sim {
     /// What is left of an agent whose keeper was killed while nobody else was there, and before anybody had told the server of
     /// a process: its claim lapses, and only its own machine's next coordinator, before its first start, ends it.
     fn is_out_of_reach(&self, launch: &LaunchId) -> bool {
-        let known = self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
-        self.keeperless.lock().unwrap().contains(launch) && known.is_some_and(|known| known.pid.is_none())
+        let known =
+            self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
+        self.keeperless.lock().unwrap().contains(launch)
+            && known.is_some_and(|known| known.pid.is_none())
     }
 
     /// What fell asleep with its machine before anybody had told the server of a process: its claim lapses. It stands still for as
     /// long as that sleep lasts, and its fuse, which has burnt by then, is the first thing that happens when it is over.
     fn is_asleep(&self, launch: &LaunchId, slumber: &Slumber) -> bool {
-        let known = self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
-        tokio::time::Instant::now() <= slumber.until() && known.is_some_and(|known| known.pid.is_none())
+        let known =
+            self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
+        tokio::time::Instant::now() <= slumber.until()
+            && known.is_some_and(|known| known.pid.is_none())
     }
 
     /// Nobody may take the place of what lives.
     async fn check_not_freed(&self, launch: &LaunchId, key: &InstanceKey) {
         let known = self.store.launch(launch).await.unwrap();
         let slumber = self.alive.lock().unwrap().get(launch).map(|(_, slumber)| slumber.clone());
-        let is_out_of_reach =
-            self.is_out_of_reach(launch) || slumber.is_some_and(|slumber| self.is_asleep(launch, &slumber));
+        let is_out_of_reach = self.is_out_of_reach(launch)
+            || slumber.is_some_and(|slumber| self.is_asleep(launch, &slumber));
         if !known.is_some_and(|known| known.is_open()) && !is_out_of_reach {
-            self.chronicle.violation(format!("{launch} of {key} lives, and the server has freed its key"));
+            self.chronicle
+                .violation(format!("{launch} of {key} lives, and the server has freed its key"));
         }
     }
 
@@ -247,7 +264,12 @@ impl Sim {
     }
 
     fn alive(&self) -> Vec<(LaunchId, InstanceKey)> {
-        self.alive.lock().unwrap().iter().map(|(launch, (key, _))| (launch.clone(), key.clone())).collect()
+        self.alive
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(launch, (key, _))| (launch.clone(), key.clone()))
+            .collect()
     }
 
     fn is_forgotten(&self, launch: &LaunchId, end: ProcessEnd) {
@@ -258,7 +280,10 @@ impl Sim {
     async fn read_when_handed_out(&self, key: &InstanceKey, up_to: i64) {
         if self.mutant == Some(Mutant::ReadWhenHandedOut) {
             let read = self.store.pair(key).await.unwrap().answered(up_to);
-            self.store.commit(Commit { expect: Vec::new(), changes: vec![Change::Pair(read)] }).await.unwrap();
+            self.store
+                .commit(Commit { expect: Vec::new(), changes: vec![Change::Pair(read)] })
+                .await
+                .unwrap();
         }
     }
 

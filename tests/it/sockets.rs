@@ -32,8 +32,14 @@ fn spawn(daemon: &mut Daemon, socket: impl Into<OwnedFd>, n_sockets: usize, name
     let copies: Vec<_> = (0..n_sockets).map(|index| format!("{}<&0", index + 3)).collect();
     let mut command = Command::new("sh");
     // Through standard input: a descriptor without close-on-exec could get into another test's children.
-    command.arg("-c").arg(format!("exec {} </dev/null; LISTEN_PID=$$ exec \"$0\" \"$@\"", copies.join(" ")));
-    command.arg(program.get_program()).args(program.get_args()).current_dir(daemon.folder()).env_clear();
+    command
+        .arg("-c")
+        .arg(format!("exec {} </dev/null; LISTEN_PID=$$ exec \"$0\" \"$@\"", copies.join(" ")));
+    command
+        .arg(program.get_program())
+        .args(program.get_args())
+        .current_dir(daemon.folder())
+        .env_clear();
     command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("LISTEN_FDS", n_sockets.to_string());
     if let Some(names) = names {
@@ -87,7 +93,11 @@ fn nobody_is_refused_over_a_restart() {
         assert!(daemon.terminate().success());
     }
     let metadata = fs::metadata(&socket).unwrap();
-    assert_eq!((metadata.ino(), metadata.mode() & 0o777), (inode, 0o660), "the socket is who made it's");
+    assert_eq!(
+        (metadata.ino(), metadata.mode() & 0o777),
+        (inode, 0o660),
+        "the socket is who made it's"
+    );
 }
 
 #[test]
@@ -113,7 +123,8 @@ fn sigusr1_keeps_the_agents_and_what_they_ask_meanwhile_waits() {
     daemon.until_ready();
     until("the task is done", || daemon.task_status("tsk") == "done");
     daemon.until_nothing_is_left();
-    let outcomes: Vec<_> = daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+    let outcomes: Vec<_> =
+        daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
     assert_eq!(outcomes, ["completed"]);
 }
 
@@ -128,7 +139,12 @@ fn sockets_for_another_process_are_not_taken() {
 }
 
 #[track_caller]
-fn check_refused(socket: impl Into<OwnedFd>, n_sockets: usize, names: Option<&str>, expected: &str) {
+fn check_refused(
+    socket: impl Into<OwnedFd>,
+    n_sockets: usize,
+    names: Option<&str>,
+    expected: &str,
+) {
     let (mut daemon, _listener) = listening("");
     spawn(&mut daemon, socket, n_sockets, names);
     let code = daemon.wait().code();
@@ -150,7 +166,12 @@ fn what_no_door_can_use_is_refused_by_name() {
         Some("web"),
         "no door is called `web`, as an inherited socket is: expected `mcp` or `http`",
     );
-    check_refused(tcp(), 1, Some("mcp"), "the inherited socket `mcp` is no Unix socket for a stream");
+    check_refused(
+        tcp(),
+        1,
+        Some("mcp"),
+        "the inherited socket `mcp` is no Unix socket for a stream",
+    );
     check_refused(unix(), 1, Some("http"), "the inherited socket `http` is no TCP socket");
     check_refused(
         UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -158,15 +179,35 @@ fn what_no_door_can_use_is_refused_by_name() {
         None,
         "the inherited socket number 1 (without a name) is no Unix or TCP socket",
     );
-    check_refused(UnixDatagram::unbound().unwrap(), 1, Some("mcp"), "`mcp` is no Unix socket for a stream");
-    check_refused(std::io::pipe().unwrap().0, 1, Some("mcp"), "`mcp` is no Unix socket for a stream");
-    check_refused(unix(), 2, Some("mcp:mcp"), "two sockets were inherited for `mcp`, which is one door");
+    check_refused(
+        UnixDatagram::unbound().unwrap(),
+        1,
+        Some("mcp"),
+        "`mcp` is no Unix socket for a stream",
+    );
+    check_refused(
+        std::io::pipe().unwrap().0,
+        1,
+        Some("mcp"),
+        "`mcp` is no Unix socket for a stream",
+    );
+    check_refused(
+        unix(),
+        2,
+        Some("mcp:mcp"),
+        "two sockets were inherited for `mcp`, which is one door",
+    );
     check_refused(unix(), 2, Some("mcp"), "LISTEN_FDNAMES has 1 names for 2 sockets");
     check_refused(unix(), 1, Some("mcp"), "the inherited socket `mcp` has no path");
     let connected = std::os::unix::net::UnixStream::pair().unwrap().0;
     check_refused(connected, 1, Some("mcp"), "the inherited socket `mcp` doesn't listen");
     let elsewhere = UnixListener::bind(&path).unwrap();
-    check_refused(elsewhere, 1, Some("mcp"), &format!("it was bound to `{}`, and they are told `", path.display()));
+    check_refused(
+        elsewhere,
+        1,
+        Some("mcp"),
+        &format!("it was bound to `{}`, and they are told `", path.display()),
+    );
 }
 
 #[test]
@@ -177,7 +218,8 @@ fn a_request_over_http_made_before_the_daemon_is_started_is_answered() {
     for _ in 0..2 {
         let mut client = std::net::TcpStream::connect(address).unwrap();
         client.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(client, "GET /health/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        write!(client, "GET /health/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+            .unwrap();
         spawn(&mut daemon, listener.try_clone().unwrap(), 1, Some("http"));
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
@@ -195,7 +237,9 @@ fn an_address_for_http_that_is_not_the_configured_one_is_refused() {
         let bound = listener.local_addr().unwrap();
         spawn(&mut daemon, listener, 1, Some("http"));
         assert_eq!(daemon.wait().code(), Some(78));
-        let refused = format!("the inherited socket `http` is bound to {bound}, and `http.listen` is {expected}");
+        let refused = format!(
+            "the inherited socket `http` is bound to {bound}, and `http.listen` is {expected}"
+        );
         assert!(daemon.log().contains(&refused), "{}", daemon.log());
     }
 }

@@ -14,14 +14,19 @@ use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::LaunchEvent;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::task::TaskStatus;
-use agent_coordinator::domain::{Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp};
+use agent_coordinator::domain::{
+    Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp,
+};
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{
     Change, Commit, CommitError, Counts, Expect, LaunchFilter, Store, StoreError, TaskFilter,
 };
 
-use self::rows::{agent, assignment, at, execution, id, launch, launch_of, project, session, task, task_key, ticket};
+use self::rows::{
+    agent, assignment, at, execution, id, launch, launch_of, project, session, task, task_key,
+    ticket,
+};
 
 /// Runs `check` on an empty store of each backend.
 async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<dyn Store>) -> F) {
@@ -42,7 +47,9 @@ async fn made(store: &dyn Store, changes: Vec<Change>) {
 #[track_caller]
 fn assert_outdated(result: Result<(), CommitError>, what: &str, id: &str) {
     match result {
-        Err(CommitError::Outdated { what: found, id: found_id }) => assert_eq!((found, found_id.as_str()), (what, id)),
+        Err(CommitError::Outdated { what: found, id: found_id }) => {
+            assert_eq!((found, found_id.as_str()), (what, id))
+        }
         other => panic!("expected an outdated {what} `{id}`, got {other:?}"),
     }
 }
@@ -66,12 +73,17 @@ async fn a_row_is_read_back_as_it_was_written() {
         made(&*store, one_pair_with_work()).await;
         made(
             &*store,
-            vec![Change::Launch(claimed.clone()), Change::Session(running.clone()), Change::Execution(work.clone())],
+            vec![
+                Change::Launch(claimed.clone()),
+                Change::Session(running.clone()),
+                Change::Execution(work.clone()),
+            ],
         )
         .await;
 
         assert_eq!(store.agent(&id("a")).await.unwrap().unwrap().name, agent("a").name);
-        let (found, revision) = store.launch(&id("l")).await.unwrap().map(|row| (row.clone(), row.revision)).unwrap();
+        let (found, revision) =
+            store.launch(&id("l")).await.unwrap().map(|row| (row.clone(), row.revision)).unwrap();
         assert_eq!((Launch { revision: 0, ..found }, revision), (claimed, 1));
         assert_eq!(store.launch_by_ticket(&ticket("l")).await.unwrap().unwrap().id, id("l"));
         assert_eq!(store.session_by_token(&running.token).await.unwrap().unwrap().id, running.id);
@@ -168,7 +180,10 @@ async fn a_key_has_one_open_launch() {
         let second = launch("l2", "a", "p");
         for attempt in [claim(&second), Commit { expect: vec![], ..claim(&second) }] {
             let result = store.commit(attempt).await;
-            assert!(matches!(&result, Err(CommitError::OpenLaunch { key }) if *key == second.key), "{result:?}");
+            assert!(
+                matches!(&result, Err(CommitError::OpenLaunch { key }) if *key == second.key),
+                "{result:?}"
+            );
         }
         // The same id again is outdated, not a second launch.
         assert_outdated(commit(&*store, vec![Change::Launch(first.clone())]).await, "launch", "l1");
@@ -176,8 +191,11 @@ async fn a_key_has_one_open_launch() {
         made(&*store, vec![Change::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
         made(&*store, vec![Change::Launch(launch("l4", "b", "p"))]).await;
 
-        let ended =
-            Launch { state: LaunchState::Ended { outcome: Outcome::Completed, at: at(9) }, revision: 1, ..first };
+        let ended = Launch {
+            state: LaunchState::Ended { outcome: Outcome::Completed, at: at(9) },
+            revision: 1,
+            ..first
+        };
         made(&*store, vec![Change::Launch(ended.clone())]).await;
         store.commit(claim(&second)).await.unwrap();
         // Nor is a launch opened again beside it.
@@ -193,7 +211,9 @@ async fn of_many_concurrent_claims_one_wins() {
     on_each(|store| async move {
         let claims = (0..50).map(|n| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { commit(&*store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await })
+            tokio::spawn(async move {
+                commit(&*store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await
+            })
         });
         let results = futures::future::join_all(claims).await;
         assert_eq!(results.iter().filter(|result| result.as_ref().unwrap().is_ok()).count(), 1);
@@ -212,13 +232,26 @@ async fn facts_of_a_pair_are_all_there_is() {
         assert_eq!(facts.record, PairRecord::new(key.clone()));
 
         made(&*store, one_pair_with_work()).await;
-        let older = Task { status: TaskStatus::InProgress, status_since: at(3), ..task("t2", "p", Some("a")) };
+        let older = Task {
+            status: TaskStatus::InProgress,
+            status_since: at(3),
+            ..task("t2", "p", Some("a"))
+        };
         made(&*store, vec![Change::Task(older), Change::Pause(Some(at(1)))]).await;
-        made(&*store, vec![Change::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })]).await;
+        made(
+            &*store,
+            vec![Change::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })],
+        )
+        .await;
         made(&*store, vec![Change::Launch(launch("l", "a", "p"))]).await;
 
         let facts = store.pair_facts(&key).await.unwrap();
-        assert!(facts.agent.is_some() && facts.project.is_some() && facts.is_assigned && facts.is_paused);
+        assert!(
+            facts.agent.is_some()
+                && facts.project.is_some()
+                && facts.is_assigned
+                && facts.is_paused
+        );
         assert_eq!(facts.waiting_since, Some(at(3)));
         assert_eq!(facts.open.unwrap().id, id("l"));
         assert_eq!((facts.record.n_failures, facts.record.revision), (3, 1));
@@ -243,18 +276,25 @@ async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
         made(&*store, vec![Change::Project(project("p"))]).await;
         for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
             let since = 100 - i64::try_from(n).unwrap();
-            made(&*store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)]).await;
+            made(&*store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)])
+                .await;
             made(&*store, vec![Change::Assign(assignment("p", name))]).await;
         }
-        made(&*store, vec![Change::Launch(launch("l", "c", "p")), Change::Unassign(assignment("p", "d"))]).await;
+        made(
+            &*store,
+            vec![Change::Launch(launch("l", "c", "p")), Change::Unassign(assignment("p", "d"))],
+        )
+        .await;
         let names = async || -> Vec<String> {
             let startable = store.startable().await.unwrap();
             startable.iter().map(|facts| facts.key.agent.to_string()).collect()
         };
         assert_eq!(names().await, ["e", "b", "a"]);
 
-        let done =
-            Launch { state: LaunchState::Ended { outcome: Outcome::Failed, at: at(1) }, ..launch("l", "c", "p") };
+        let done = Launch {
+            state: LaunchState::Ended { outcome: Outcome::Failed, at: at(1) },
+            ..launch("l", "c", "p")
+        };
         made(&*store, vec![Change::Launch(Launch { revision: 1, ..done })]).await;
         made(&*store, vec![work("older", "a", 1)]).await;
         assert_eq!(names().await, ["a", "e", "c", "b"]);
@@ -268,21 +308,35 @@ async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
 async fn lists_have_their_filters_order_and_limit() {
     on_each(|store| async move {
         for (n, name) in ["l3", "l1", "l2"].into_iter().enumerate() {
-            let claimed = Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
+            let claimed =
+                Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
             made(&*store, vec![Change::Launch(claimed)]).await;
         }
-        let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, after: None, limit: 10 };
+        let all = LaunchFilter {
+            agent: None,
+            project: None,
+            purpose: None,
+            only_ended: false,
+            after: None,
+            limit: 10,
+        };
         let names = async |filter: LaunchFilter| -> Vec<String> {
             store.launches(&filter).await.unwrap().iter().map(|row| row.id.to_string()).collect()
         };
         assert_eq!(names(all.clone()).await, ["l2", "l1", "l3"]);
         assert_eq!(names(LaunchFilter { limit: 1, ..all.clone() }).await, ["l2"]);
         assert_eq!(names(LaunchFilter { agent: Some(id("l1")), ..all.clone() }).await, ["l1"]);
-        assert_eq!(names(LaunchFilter { purpose: Some(Purpose::Chat), ..all.clone() }).await, [""; 0]);
+        assert_eq!(
+            names(LaunchFilter { purpose: Some(Purpose::Chat), ..all.clone() }).await,
+            [""; 0]
+        );
 
         for (name, end) in [("l2", 50), ("l3", 60)] {
             let open = store.launch(&id(name)).await.unwrap().unwrap();
-            let ended = Launch { state: LaunchState::Ended { outcome: Outcome::Lost, at: at(end) }, ..open };
+            let ended = Launch {
+                state: LaunchState::Ended { outcome: Outcome::Lost, at: at(end) },
+                ..open
+            };
             made(&*store, vec![Change::Launch(ended)]).await;
         }
         assert_eq!(names(LaunchFilter { only_ended: true, ..all }).await, ["l3", "l2"]);
@@ -293,7 +347,11 @@ async fn lists_have_their_filters_order_and_limit() {
         made(&*store, vec![Change::Task(child), Change::Task(parent.clone())]).await;
         let of_parent = TaskFilter { parent: Some(parent.id), ..TaskFilter::default() };
         assert_eq!(store.tasks(&of_parent).await.unwrap().len(), 1);
-        let todo = TaskFilter { project: Some(id("p")), status: Some(TaskStatus::Todo), ..TaskFilter::default() };
+        let todo = TaskFilter {
+            project: Some(id("p")),
+            status: Some(TaskStatus::Todo),
+            ..TaskFilter::default()
+        };
         assert_eq!(store.tasks(&todo).await.unwrap().len(), 2);
     })
     .await;
@@ -303,7 +361,14 @@ async fn lists_have_their_filters_order_and_limit() {
 async fn a_launch_goes_through_its_whole_life_in_the_store() {
     on_each(|store| async move {
         made(&*store, one_pair_with_work()).await;
-        made(&*store, vec![Change::Launch(launch("l", "a", "p")), Change::Session(session("s", "l", "a", "p"))]).await;
+        made(
+            &*store,
+            vec![
+                Change::Launch(launch("l", "a", "p")),
+                Change::Session(session("s", "l", "a", "p")),
+            ],
+        )
+        .await;
         let events = [
             LaunchEvent::ProcessStarted { pid: 42, at: at(1) },
             LaunchEvent::Authenticated { session: id("s"), at: at(2) },
@@ -319,7 +384,10 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
         let open = store.open_sessions().await.unwrap().remove(0);
         made(&*store, vec![Change::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
         assert_eq!(store.open_sessions().await.unwrap(), []);
-        assert_eq!(store.sessions_of(&id("l")).await.unwrap()[0].ended, Some((at(4), SessionEndReason::LoggedOut)));
+        assert_eq!(
+            store.sessions_of(&id("l")).await.unwrap()[0].ended,
+            Some((at(4), SessionEndReason::LoggedOut))
+        );
     })
     .await;
 }

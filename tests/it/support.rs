@@ -9,14 +9,18 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::cgroup::Limits;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use agent_coordinator::domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
+use agent_coordinator::domain::{
+    AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret,
+};
 use agent_coordinator::domain::{Instance, Phase};
 use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
 use agent_coordinator::instance_dir::record::{self, Exit, Stop};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::process::{self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig};
+use agent_coordinator::process::{
+    self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
+};
 use agent_coordinator::sys::processes;
 use tempfile::TempDir;
 
@@ -92,12 +96,16 @@ impl Bed {
             files: 3,
             descriptors: None,
             cgroups: None,
-            temporary: TemporaryConfig { bases: vec![state.path().to_owned()], is_for_others: false },
+            temporary: TemporaryConfig {
+                bases: vec![state.path().to_owned()],
+                is_for_others: false,
+            },
             limits: Limits::default(),
         };
         change(&mut config);
         let work = tempfile::tempdir().unwrap();
-        let mut bed = Self { config, work, _state: state, table: None, n_launches: AtomicU32::new(0) };
+        let mut bed =
+            Self { config, work, _state: state, table: None, n_launches: AtomicU32::new(0) };
         bed.open().await;
         bed
     }
@@ -128,7 +136,10 @@ impl Bed {
     /// A start of the scripted agent with these steps.
     pub fn request(&self, steps: &[&str]) -> StartRequest {
         let n = self.n_launches.fetch_add(1, Ordering::Relaxed);
-        let arguments = steps.iter().map(|&step| step.to_owned()).chain(["-p".to_owned(), "a prompt".to_owned()]);
+        let arguments = steps
+            .iter()
+            .map(|&step| step.to_owned())
+            .chain(["-p".to_owned(), "a prompt".to_owned()]);
         StartRequest {
             launch: format!("lch_{n}").parse().unwrap(),
             key: key(&format!("agt_{n}")),
@@ -235,7 +246,8 @@ impl Drop for Bed {
 
 /// Ends whatever a test left running below this state directory: told to stop at once, a shim ends its whole tree.
 pub fn end_all(state_dir: &Path) {
-    let folders = std::fs::read_dir(instance_dir::instances(state_dir)).into_iter().flatten().flatten();
+    let folders =
+        std::fs::read_dir(instance_dir::instances(state_dir)).into_iter().flatten().flatten();
     for dir in folders.map(|entry| entry.path()) {
         let give_up_at = Instant::now() + DEADLINE;
         while let Ok(LockState::Held(shim)) = lock::look(&dir) {
@@ -266,18 +278,26 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder.starts_with(&folders))
     };
-    let living = processes::list().unwrap().into_iter().filter(|process| !process.is_zombie).map(|process| process.pid);
+    let living = processes::list()
+        .unwrap()
+        .into_iter()
+        .filter(|process| !process.is_zombie)
+        .map(|process| process.pid);
     living.filter(|&pid| is_marked(pid) || is_keeper(pid)).collect()
 }
 
 /// Ends agents whose folder a test took away; their shims end with them.
 fn end_marked(state_dir: &Path) {
-    let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else { return };
+    let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else {
+        return;
+    };
     let is_ours = |pid: i32| {
         let mark = processes::find_variable(pid, instance_dir::MARK_VARIABLE);
         mark.is_some_and(|mark| mark.starts_with(id.trim()))
     };
-    for process in processes::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid)) {
+    for process in
+        processes::list().unwrap_or_default().iter().filter(|process| is_ours(process.pid))
+    {
         process.send(rustix::process::Signal::KILL);
     }
 }
@@ -294,7 +314,10 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
 
 /// Descendants of `pid` now.
 pub fn tree_of(pid: i32) -> Vec<i32> {
-    processes::descendants(&processes::list().unwrap(), pid).iter().map(|process| process.pid).collect()
+    processes::descendants(&processes::list().unwrap(), pid)
+        .iter()
+        .map(|process| process.pid)
+        .collect()
 }
 
 /// The instances of a table, for those who only count.

@@ -16,7 +16,9 @@ const FILLS: &str = r#"run:mkdir -p "$TMPDIR/a/b" && echo x >"$TMPDIR/a/b/c" && 
 
 /// The folders of launches below a base.
 fn folders(base: &Path) -> Vec<PathBuf> {
-    let below = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let below = |folder: &Path| {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
     let is_common = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("ac-");
     below(base).into_iter().filter(is_common).flat_map(|common| below(&common)).collect()
 }
@@ -50,7 +52,9 @@ async fn a_later_daemon_keeps_the_files_of_the_living_and_removes_those_of_the_d
     let mut bed = Bed::new().await;
     let living = bed.start(&[FILLS, "sleep:600"]).await;
     let of_living = PathBuf::from(bed.written("named").trim());
-    let dead = bed.start(&["run:echo $TMPDIR >of_dead.draft; mv of_dead.draft of_dead", "wait-for:go"]).await;
+    let dead = bed
+        .start(&["run:echo $TMPDIR >of_dead.draft; mv of_dead.draft of_dead", "wait-for:go"])
+        .await;
     let of_dead = PathBuf::from(bed.written("of_dead").trim());
     bed.leave().await;
     fs::write(bed.file("go"), "").unwrap();
@@ -76,14 +80,16 @@ async fn temporary_files_of_another_user_are_removed_as_that_user() {
     let (base, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::set_permissions(base.path(), Permissions::from_mode(0o711)).unwrap();
     let bases = vec![base.path().to_owned()];
-    let bed = Bed::with(|config| config.temporary = TemporaryConfig { bases, is_for_others: true }).await;
+    let bed =
+        Bed::with(|config| config.temporary = TemporaryConfig { bases, is_for_others: true }).await;
     fs::write(outside.path().join("kept"), "x").unwrap();
     let script = format!(
         r#"mkdir -p "$TMPDIR/a/b/c"; ln -s {0} "$TMPDIR/a/link"; ln -s {0} "$TMPDIR/link"; chmod 0 "$TMPDIR/a/b"; : >"$TMPDIR/ready"; exec sleep 600"#,
         outside.path().display()
     );
     let mut request = bed.request_program("/bin/sh", &["-c", &script]);
-    request.command.run_as = Some(RunAs { name: "nobody".to_owned(), uid: USER, gid: USER, groups: vec![USER] });
+    request.command.run_as =
+        Some(RunAs { name: "nobody".to_owned(), uid: USER, gid: USER, groups: vec![USER] });
     request.command.working_directory = "/".into();
     let launch = bed.start_request(request).await;
     until("the agent has made its files", || {
@@ -99,6 +105,8 @@ async fn temporary_files_of_another_user_are_removed_as_that_user() {
     fs::write(folder.join("roots/file"), "x").unwrap();
     bed.stop(&launch).await;
     bed.until_ended(&launch);
-    until("what is the user's is gone", || !folder.join("a").exists() && !folder.join("link").exists());
+    until("what is the user's is gone", || {
+        !folder.join("a").exists() && !folder.join("link").exists()
+    });
     assert!(folder.join("roots/file").exists() && outside.path().join("kept").exists());
 }

@@ -51,8 +51,11 @@ fn systemd_is_more_patient_than_the_daemon() {
 
 #[test]
 fn every_service_reloads_by_its_own_command_and_is_watched() {
-    for unit in ["agent-coordinator.service", "agent-coordinator-supervise.service", "agent-coordinator-serve.service"]
-    {
+    for unit in [
+        "agent-coordinator.service",
+        "agent-coordinator-supervise.service",
+        "agent-coordinator-serve.service",
+    ] {
         assert_eq!(setting(unit, "Type"), "notify", "{unit}");
         assert_eq!(setting(unit, "ExecReload"), "/usr/bin/agent-coordinator reload", "{unit}");
         // A command that speaks for the daemon (sd_notify) would take its watchdog, too.
@@ -87,7 +90,10 @@ impl Plist {
 /// What stands between `<tag>` and `</tag>` at the beginning of `text`, and the rest.
 #[track_caller]
 fn element<'a>(text: &'a str, tag: &str) -> (&'a str, &'a str) {
-    let text = text.trim_start().strip_prefix(&format!("<{tag}>")).unwrap_or_else(|| panic!("no <{tag}>: {text}"));
+    let text = text
+        .trim_start()
+        .strip_prefix(&format!("<{tag}>"))
+        .unwrap_or_else(|| panic!("no <{tag}>: {text}"));
     text.split_once(&format!("</{tag}>")).unwrap_or_else(|| panic!("<{tag}> has no end"))
 }
 
@@ -131,7 +137,8 @@ fn plist(text: &str) -> (Plist, &str) {
 
 #[test]
 fn launchd_is_told_the_same_as_systemd() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("launchd/io.github.agent-coordinator.plist");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("launchd/io.github.agent-coordinator.plist");
     let text = fs::read_to_string(&file).unwrap();
     let body = text.split_once("<plist version=\"1.0\">").unwrap().1;
     let (plist, rest) = plist(body);
@@ -140,7 +147,10 @@ fn launchd_is_told_the_same_as_systemd() {
     let Plist::List(arguments) = plist.get("ProgramArguments") else { panic!("no list") };
     assert_eq!(arguments.last(), Some(&Plist::Text("run".to_owned())));
     assert_eq!(arguments.len(), 2);
-    assert_eq!(Plist::Text(file.file_stem().unwrap().to_str().unwrap().to_owned()), *plist.get("Label"));
+    assert_eq!(
+        Plist::Text(file.file_stem().unwrap().to_str().unwrap().to_owned()),
+        *plist.get("Label")
+    );
     // Its keepers are in groups of their own, and launchd leaves them alone: as KillMode=process.
     assert_eq!(plist.get("AbandonProcessGroup"), &Plist::Boolean(true));
     // As Restart=on-failure.
@@ -160,11 +170,15 @@ fn launchd_is_told_the_same_as_systemd() {
 #[test]
 fn every_setting_of_a_unit_has_its_reason() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
-    let files = fs::read_dir(&folder).unwrap().chain(fs::read_dir(folder.join("agent-coordinator.service.d")).unwrap());
+    let files = fs::read_dir(&folder)
+        .unwrap()
+        .chain(fs::read_dir(folder.join("agent-coordinator.service.d")).unwrap());
     for file in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let text = fs::read_to_string(&file).unwrap();
-        let settings = text.split_once("\n[Service]\n").or_else(|| text.split_once("\n[Socket]\n")).unwrap().1;
-        let first_lines = settings.split_once("\n[Install]\n").map_or(settings, |(settings, _)| settings).lines();
+        let settings =
+            text.split_once("\n[Service]\n").or_else(|| text.split_once("\n[Socket]\n")).unwrap().1;
+        let first_lines =
+            settings.split_once("\n[Install]\n").map_or(settings, |(settings, _)| settings).lines();
         // One comment may be for several lines; none stands without one above its group.
         let mut is_explained = false;
         for line in first_lines {

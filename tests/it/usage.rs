@@ -24,7 +24,9 @@ fn printing(name: &str, rest: &[&str]) -> Daemon {
 
 /// The launch once it is shown with its usage.
 fn until_used(daemon: &Daemon) -> Value {
-    until_some("its usage is known", || daemon.open("agt").into_iter().find(|launch| launch["usage"].is_object()))
+    until_some("its usage is known", || {
+        daemon.open("agt").into_iter().find(|launch| launch["usage"].is_object())
+    })
 }
 
 fn go_on(daemon: &Daemon) -> Value {
@@ -44,12 +46,23 @@ fn what_a_running_agent_takes_and_does_is_shown() {
     let daemon = printing("claude.jsonl", &["report:success"]);
     let launch = until_used(&daemon);
     assert_eq!(launch["usage"], claude_usage(), "{launch}");
-    assert_eq!((&launch["progress"], &launch["failure"]), (&"I am done.".into(), &Value::Null), "{launch}");
+    assert_eq!(
+        (&launch["progress"], &launch["failure"]),
+        (&"I am done.".into(), &Value::Null),
+        "{launch}"
+    );
     let status = daemon.done(&["status"]);
-    assert!(status.contains("3 turns, 662 tokens, $0.01") && status.contains("I am done."), "{status}");
+    assert!(
+        status.contains("3 turns, 662 tokens, $0.01") && status.contains("I am done."),
+        "{status}"
+    );
 
     let ended = go_on(&daemon);
-    assert_eq!((&ended["outcome"], &ended["usage"]), (&"completed".into(), &claude_usage()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["usage"]),
+        (&"completed".into(), &claude_usage()),
+        "{ended}"
+    );
     let task = daemon.json(&["task", "show", "tsk"]);
     assert_eq!(task["executions"][0]["usage"], claude_usage(), "{task}");
     let task = daemon.done(&["task", "show", "tsk"]);
@@ -66,11 +79,16 @@ fn ended_after(name: &str, exit: &str) -> Value {
 fn why_an_agent_went_without_a_report_is_kept() {
     let daemon = printing("claude_quota.jsonl", &["exit:1"]);
     let quota = json!({ "class": "quota", "resets_at": "2026-01-01T00:00:00.000Z" });
-    let told =
-        until_some("its trouble is known", || daemon.open("agt").into_iter().find(|it| it["failure"].is_object()));
+    let told = until_some("its trouble is known", || {
+        daemon.open("agt").into_iter().find(|it| it["failure"].is_object())
+    });
     assert_eq!(told["failure"], quota, "{told}");
     let ended = go_on(&daemon);
-    assert_eq!((&ended["outcome"], &ended["failure"]), (&"exited_without_report".into(), &quota), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["failure"]),
+        (&"exited_without_report".into(), &quota),
+        "{ended}"
+    );
     assert_eq!(ended["progress"], "API Error: Request rejected (429)", "{ended}");
     assert_eq!(daemon.json(&["task", "show", "tsk"])["executions"][0]["failure"], quota);
     let status = daemon.done(&["status"]);
@@ -90,9 +108,17 @@ fn an_agent_that_broke_without_a_word_crashed() {
 #[test]
 fn an_agent_that_left_in_peace_had_no_trouble() {
     let ended = ended_after("claude.jsonl", "exit:0");
-    assert_eq!((&ended["outcome"], &ended["failure"]), (&"exited_without_report".into(), &Value::Null), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["failure"]),
+        (&"exited_without_report".into(), &Value::Null),
+        "{ended}"
+    );
     let ended = ended_after("claude_overload.jsonl", "report:success");
-    assert_eq!((&ended["outcome"], &ended["failure"]), (&"completed".into(), &Value::Null), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["failure"]),
+        (&"completed".into(), &Value::Null),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -101,8 +127,7 @@ fn a_daemon_that_comes_back_knows_what_was_taken() {
     until_used(&daemon);
     daemon.kill();
     // Meanwhile the session went on: its total has what was before in it.
-    let more =
-        r#"{"type":"result","session_id":"5d0c2f4e-0000-4000-8000-000000000001","num_turns":5,"total_cost_usd":1}"#;
+    let more = r#"{"type":"result","session_id":"5d0c2f4e-0000-4000-8000-000000000001","num_turns":5,"total_cost_usd":1}"#;
     daemon.write("work/extra", format!("{more}\n"));
     daemon.start();
     assert_eq!(until_used(&daemon)["usage"], claude_usage());
@@ -132,14 +157,27 @@ fn what_was_printed_while_no_daemon_was_there_counts() {
     daemon.written_pid("gone");
     daemon.start();
     let ended = daemon.until_ended("agt");
-    assert_eq!((&ended["usage"]["turns"], &ended["usage"]["cost_usd_micros"]), (&2.into(), &540.into()), "{ended}");
+    assert_eq!(
+        (&ended["usage"]["turns"], &ended["usage"]["cost_usd_micros"]),
+        (&2.into(), &540.into()),
+        "{ended}"
+    );
 }
 
 #[test]
 fn a_flood_of_output_hides_nothing_that_comes_after_it() {
-    let daemon = Daemon::running("output: { max_file: 64 KiB, files: 2 }\nbackoff: { initial: 1h, max: 1h }");
+    let daemon = Daemon::running(
+        "output: { max_file: 64 KiB, files: 2 }\nbackoff: { initial: 1h, max: 1h }",
+    );
     let print = format!("run:cat {}", printed("claude.jsonl").display());
-    let steps = ["authenticate", "get-my-task", "chatter:3000000", "long-line:300000", &print, "report:success"];
+    let steps = [
+        "authenticate",
+        "get-my-task",
+        "chatter:3000000",
+        "long-line:300000",
+        &print,
+        "report:success",
+    ];
     daemon.with_one_task(&steps);
     assert_eq!(daemon.until_ended("agt")["usage"], claude_usage());
 }
@@ -168,7 +206,10 @@ fn a_coordinator_elsewhere_tells_its_server() {
     server.agent("agt", "prj", &["authenticate", "get-my-task", &print, "wait-for:go", "exit:1"]);
     server.task("tsk", "prj", "agt");
     let socket = format!("unix:{}", server.state().join("mcp.sock").display());
-    let mut coordinator = Daemon::supervising(&socket, "agents: { agt: { passkey: a-passkey } }\npolling_interval: 1s");
+    let mut coordinator = Daemon::supervising(
+        &socket,
+        "agents: { agt: { passkey: a-passkey } }\npolling_interval: 1s",
+    );
     coordinator.start();
     assert_eq!(until_used(&server)["usage"], claude_usage());
     // One that has forgotten what it was only told is told again.
@@ -176,7 +217,11 @@ fn a_coordinator_elsewhere_tells_its_server() {
     server.start();
     assert_eq!(until_used(&server)["usage"], claude_usage());
     let ended = go_on(&server);
-    assert_eq!((&ended["usage"], &ended["failure"]["class"]), (&claude_usage(), &"crash".into()), "{ended}");
+    assert_eq!(
+        (&ended["usage"], &ended["failure"]["class"]),
+        (&claude_usage(), &"crash".into()),
+        "{ended}"
+    );
     coordinator.until_nothing_is_left();
 }
 
@@ -192,7 +237,9 @@ fn totals_of_launches_are_shown_and_survive_a_restart() {
     until("both are counted", || totals()["projects"][0]["launches"] == 2);
     let mut shown = totals();
     let outcomes = json!({ "completed": 1, "failed": 1 });
-    for (group, name, id) in [("providers", "provider", "claude"), ("projects", "project_id", "prj")] {
+    for (group, name, id) in
+        [("providers", "provider", "claude"), ("projects", "project_id", "prj")]
+    {
         let total = shown[group][0].as_object_mut().unwrap();
         assert!(total.remove("run_time_seconds").unwrap().is_u64());
         let all = json!({
@@ -201,8 +248,16 @@ fn totals_of_launches_are_shown_and_survive_a_restart() {
         assert_eq!(shown[group], json!([all]));
     }
     let fails = &shown["agents"][1];
-    assert_eq!((&fails["agent_id"], &fails["outcomes"]), (&"agt_fails".into(), &json!({ "failed": 1 })), "{fails}");
-    assert_eq!((&fails["launches_with_usage"], &fails["reported_usage"]), (&0.into(), &Value::Null), "{fails}");
+    assert_eq!(
+        (&fails["agent_id"], &fails["outcomes"]),
+        (&"agt_fails".into(), &json!({ "failed": 1 })),
+        "{fails}"
+    );
+    assert_eq!(
+        (&fails["launches_with_usage"], &fails["reported_usage"]),
+        (&0.into(), &Value::Null),
+        "{fails}"
+    );
 
     let metrics = daemon.done(&["metrics"]);
     let pair = r#"provider="claude",agent_id="agt",project_id="prj""#;

@@ -13,7 +13,8 @@ use crate::daemon::Daemon;
 
 /// A daemon with a page, a project `prj` and its agents.
 fn daemon(agents: &[&str]) -> Daemon {
-    let daemon = Daemon::running("http: { listen: \"127.0.0.1:0\" }\nsession: { cleanup_interval: 1 }");
+    let daemon =
+        Daemon::running("http: { listen: \"127.0.0.1:0\" }\nsession: { cleanup_interval: 1 }");
     daemon.project("prj");
     for agent in agents {
         daemon.agent(agent, "prj", &["authenticate", "chat"]);

@@ -5,15 +5,30 @@ use std::path::Path;
 
 use super::{Applies, Changes, duration, optional_path};
 use crate::config::forge::{LABEL_KEYS, default_base_url, file_key, repositories_key};
-use crate::config::{ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook};
+use crate::config::{
+    ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
+};
 use crate::domain::Secret;
 use crate::domain::forge::{ForgeKind, LabelNames};
 
 /// A part that changes is started again with what is new.
 const NOW: Applies = Applies::Now;
 
-pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (new, new_dir): (&Forges, &Path)) {
-    let Forges { poll_interval, write_interval, dry_run, claims_from, webhook, hosts, task_stop, pause_resume } = old;
+pub(super) fn compare(
+    changes: &mut Changes,
+    (old, old_dir): (&Forges, &Path),
+    (new, new_dir): (&Forges, &Path),
+) {
+    let Forges {
+        poll_interval,
+        write_interval,
+        dry_run,
+        claims_from,
+        webhook,
+        hosts,
+        task_stop,
+        pause_resume,
+    } = old;
     changes.shown(NOW, "forge.poll_interval", (poll_interval, &new.poll_interval), duration);
     changes.shown(NOW, "forge.write_interval", (write_interval, &new.write_interval), duration);
     changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
@@ -21,7 +36,9 @@ pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (
         let logins: Vec<_> = logins.iter().map(String::as_str).collect();
         if logins.is_empty() { "none".to_owned() } else { logins.join(", ") }
     });
-    let parts = |webhook: &Option<Webhook>| webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip();
+    let parts = |webhook: &Option<Webhook>| {
+        webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip()
+    };
     let ((old_path, old_secret), (new_path, new_secret)) = (parts(webhook), parts(&new.webhook));
     changes.shown(NOW, "forge.webhook.path", (&old_path, &new_path), |text| or_none(text.as_ref()));
     changes.hidden(NOW, "forge.webhook.secret", (&old_secret, &new_secret));
@@ -35,13 +52,21 @@ pub(super) fn compare(changes: &mut Changes, (old, old_dir): (&Forges, &Path), (
     changes.shown(NOW, "task_stop.enabled", (enabled, &new.task_stop.enabled), bool::to_string);
     let intervals = (check_interval, &new.task_stop.check_interval);
     changes.shown(NOW, "task_stop.check_interval", intervals, u32::to_string);
-    let PauseResume { enabled, signal_file, check_interval, paused_task_expiry_days } = pause_resume;
+    let PauseResume { enabled, signal_file, check_interval, paused_task_expiry_days } =
+        pause_resume;
     let new = &new.pause_resume;
     changes.shown(NOW, "pause_resume.enabled", (enabled, &new.enabled), bool::to_string);
     // As it is written: it moves with `state_dir`, which is a change of its own.
     let (old_file, new_file) = (below(old_dir, signal_file), below(new_dir, &new.signal_file));
-    changes.shown(NOW, "pause_resume.signal_file", (&old_file, &new_file), |file| file.display().to_string());
-    changes.shown(NOW, "pause_resume.check_interval", (check_interval, &new.check_interval), u32::to_string);
+    changes.shown(NOW, "pause_resume.signal_file", (&old_file, &new_file), |file| {
+        file.display().to_string()
+    });
+    changes.shown(
+        NOW,
+        "pause_resume.check_interval",
+        (check_interval, &new.check_interval),
+        u32::to_string,
+    );
     let days = (paused_task_expiry_days, &new.paused_task_expiry_days);
     changes.shown(NOW, "pause_resume.paused_task_expiry_days", days, u32::to_string);
 }
@@ -78,26 +103,41 @@ fn of_host(changes: &mut Changes, section: &str, old: &ForgeHost, new: &ForgeHos
     let ForgeHost { kind, base_url, host: _, token, bot_name, labels, repositories } = old;
     changes.shown(NOW, format!("{section}.base_url"), (base_url, &new.base_url), Clone::clone);
     changes.hidden(NOW, format!("{section}.token"), (&given(token), &given(&new.token)));
-    changes.shown(NOW, format!("{section}.token_file"), (&file(token), &file(&new.token)), |file| optional_path(*file));
-    let name = |name: &String| if name.is_empty() { "none".to_owned() } else { name.clone() };
+    changes.shown(
+        NOW,
+        format!("{section}.token_file"),
+        (&file(token), &file(&new.token)),
+        |file| optional_path(*file),
+    );
+    let name = |name: &String| {
+        if name.is_empty() { "none".to_owned() } else { name.clone() }
+    };
     changes.shown(NOW, format!("{section}.bot_name"), (bot_name, &new.bot_name), name);
     for ((key, old), new) in LABEL_KEYS.into_iter().zip(labels.all()).zip(new.labels.all()) {
         changes.shown(NOW, format!("{section}.{key}"), (&old, &new), ToString::to_string);
     }
     let section = format!("{section}.{}", repositories_key(*kind));
-    let names: BTreeSet<_> = repositories.iter().chain(&new.repositories).map(|watched| &watched.name).collect();
+    let names: BTreeSet<_> =
+        repositories.iter().chain(&new.repositories).map(|watched| &watched.name).collect();
     for name in names {
         let of = |host: &ForgeHost| {
             let watched = host.repositories.iter().find(|watched| watched.name == *name);
             watched
-                .map(|WatchedRepository { name: _, project, agent }| (project.to_string(), agent.to_string()))
+                .map(|WatchedRepository { name: _, project, agent }| {
+                    (project.to_string(), agent.to_string())
+                })
                 .unzip()
         };
         let ((old_project, old_agent), (new_project, new_agent)) = (of(old), of(new));
-        changes.shown(NOW, format!("{section}.{name}.project_id"), (&old_project, &new_project), |text| {
+        changes.shown(
+            NOW,
+            format!("{section}.{name}.project_id"),
+            (&old_project, &new_project),
+            |text| or_none(text.as_ref()),
+        );
+        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), |text| {
             or_none(text.as_ref())
         });
-        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), |text| or_none(text.as_ref()));
     }
 }
 

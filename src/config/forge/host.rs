@@ -50,9 +50,12 @@ pub struct WatchedRepository {
 const fn words(kind: ForgeKind) -> (&'static str, &'static str, &'static str, &'static str) {
     match kind {
         ForgeKind::GitHub => ("github", "https://api.github.com", "repositories", "`owner/name`"),
-        ForgeKind::GitLab => {
-            ("gitlab", "https://gitlab.com", "projects", "the path of a project, such as `group/name`, or its number")
-        }
+        ForgeKind::GitLab => (
+            "gitlab",
+            "https://gitlab.com",
+            "projects",
+            "the path of a project, such as `group/name`, or its number",
+        ),
     }
 }
 
@@ -72,8 +75,15 @@ pub const fn default_base_url(kind: ForgeKind) -> &'static str {
 }
 
 /// The keys of the labels, in the order of [`LabelNames::all`].
-pub const LABEL_KEYS: [&str; 7] =
-    ["bot_label", "processing_label", "done_label", "paused_label", "stopped_label", "failed_label", "blocked_label"];
+pub const LABEL_KEYS: [&str; 7] = [
+    "bot_label",
+    "processing_label",
+    "done_label",
+    "paused_label",
+    "stopped_label",
+    "failed_label",
+    "blocked_label",
+];
 
 /// Repositories of all hosts so far.
 type Watched = BTreeSet<(ForgeKind, String, String)>;
@@ -100,12 +110,14 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
     let token = read_token(&mut section);
     let bot_name = section.required("bot_name").and_then(|field| read_login(&field));
     let labels = read_labels(kind, &mut section);
-    let host = base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
+    let host =
+        base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
     let repositories = section.named_sections(repositories_key(kind)).into_iter();
     // Of a host whose address is wrong, they are read all the same, for their own mistakes.
     let place = host.as_deref();
-    let repositories: Vec<_> =
-        repositories.map(|(name, section)| read_repository(kind, place, &name, section, watched)).collect();
+    let repositories: Vec<_> = repositories
+        .map(|(name, section)| read_repository(kind, place, &name, section, watched))
+        .collect();
     Some(ForgeHost {
         kind,
         host: host?,
@@ -118,8 +130,11 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
 }
 
 pub(super) fn read_login(field: &Field<'_, '_>) -> Option<String> {
-    let is_login = |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
-    field.parsed("the login of an account, without `@`", |text| is_login(text).then(|| text.to_owned()))
+    let is_login =
+        |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
+    field.parsed("the login of an account, without `@`", |text| {
+        is_login(text).then(|| text.to_owned())
+    })
 }
 
 fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Option<String> {
@@ -134,8 +149,12 @@ fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Optio
     let text = url.as_str().trim_end_matches('/').to_owned();
     let is_page = matches!(url.host_str(), Some("github.com" | "www.github.com"));
     let help = match kind {
-        ForgeKind::GitHub if is_page => "leave it out for github.com: the API is at https://api.github.com",
-        ForgeKind::GitLab if text.ends_with("/api/v4") => "leave out `/api/v4`, which is added by itself",
+        ForgeKind::GitHub if is_page => {
+            "leave it out for github.com: the API is at https://api.github.com"
+        }
+        ForgeKind::GitLab if text.ends_with("/api/v4") => {
+            "leave out `/api/v4`, which is added by itself"
+        }
         ForgeKind::GitHub | ForgeKind::GitLab => return Some(text),
     };
     let message = format!("`{section}.base_url` is not the one that is meant");
@@ -148,7 +167,8 @@ fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
     match (given, file) {
         (Some(given), None) => {
             given.note_secret_variables();
-            let is_token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+            let is_token =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
             // A variable that was filled from a file often ends with its line.
             let token = given.parsed("letters, digits and signs without spaces", |text| {
                 Some(text.trim()).filter(|text| is_token(text)).map(Secret::new)
@@ -157,9 +177,12 @@ fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
         }
         (None, Some(file)) => file.path().map(ForgeToken::File),
         (None, None) => {
-            let problem = Problem::new(format!("`{}` has no token", section.path()), section.span());
+            let problem =
+                Problem::new(format!("`{}` has no token", section.path()), section.span());
             let problem = problem.label("expected `token` or `token_file` in here");
-            section.reader().note(problem.help("better from a variable, `token: ${GITHUB_TOKEN}`, than written here"));
+            section.reader().note(
+                problem.help("better from a variable, `token: ${GITHUB_TOKEN}`, than written here"),
+            );
             None
         }
         (Some(given), Some(_)) => {
@@ -190,7 +213,9 @@ fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
     let mut read: Vec<(String, Option<Field<'_, '_>>)> = Vec::new();
     for (key, default) in LABEL_KEYS.into_iter().zip(defaults.all()) {
         let field = section.field(key);
-        let label = field.as_ref().map(|field| field.parsed(what, |text| is_label(text).then(|| text.to_owned())));
+        let label = field
+            .as_ref()
+            .map(|field| field.parsed(what, |text| is_label(text).then(|| text.to_owned())));
         read.push((label.flatten().unwrap_or_else(|| default.to_owned()), field));
     }
     for (i, (label, field)) in read.iter().enumerate() {
@@ -198,8 +223,15 @@ fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
         // The later of the two that stands in the file: a default is nobody's mistake.
         let place = field.as_ref().or_else(|| read[twin?].1.as_ref());
         if let (Some(twin), Some(place)) = (twin, place) {
-            let message = format!("`{path}` has the same label for `{}` and `{}`", LABEL_KEYS[twin], LABEL_KEYS[i]);
-            place.note(Problem::new(message, place.span()).label("here").help("each says something else of an item"));
+            let message = format!(
+                "`{path}` has the same label for `{}` and `{}`",
+                LABEL_KEYS[twin], LABEL_KEYS[i]
+            );
+            place.note(
+                Problem::new(message, place.span())
+                    .label("here")
+                    .help("each says something else of an item"),
+            );
         }
     }
     let [bot, processing, done, paused, stopped, failed, blocked] =
@@ -223,21 +255,32 @@ fn read_repository(
     if !is_repository(kind, &name.text) {
         return problem(format!("`{}` is not valid: expected {}", section.path(), words(kind).3));
     }
-    let is_new = host.is_none_or(|host| watched.insert((kind, host.to_owned(), name.text.to_lowercase())));
+    let is_new =
+        host.is_none_or(|host| watched.insert((kind, host.to_owned(), name.text.to_lowercase())));
     if !is_new {
-        return problem(format!("`{}` is watched twice: an item has one project and one agent", section.path()));
+        return problem(format!(
+            "`{}` is watched twice: an item has one project and one agent",
+            section.path()
+        ));
     }
     Some(WatchedRepository { name: name.text.clone(), project: project?, agent: agent? })
 }
 
 fn is_repository(kind: ForgeKind, name: &str) -> bool {
-    let is_sign =
-        |c: char| if c.is_ascii() { c.is_ascii_alphanumeric() || "._-".contains(c) } else { c.is_alphanumeric() };
+    let is_sign = |c: char| {
+        if c.is_ascii() {
+            c.is_ascii_alphanumeric() || "._-".contains(c)
+        } else {
+            c.is_alphanumeric()
+        }
+    };
     let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(is_sign);
     let n_parts = name.split('/').count();
     match kind {
         ForgeKind::GitHub => n_parts == 2 && name.split('/').all(is_part),
-        ForgeKind::GitLab if name.bytes().all(|byte| byte.is_ascii_digit()) => name.parse().is_ok_and(|id: u64| id > 0),
+        ForgeKind::GitLab if name.bytes().all(|byte| byte.is_ascii_digit()) => {
+            name.parse().is_ok_and(|id: u64| id > 0)
+        }
         ForgeKind::GitLab => n_parts >= 2 && name.split('/').all(is_part),
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn find<'a>(graph: &Graph<'a>) -> Vec<Cycle<'a>> {
         let mut way: Vec<(&'a TaskId, usize)> = vec![(start, 0)];
         marks.insert(start, Mark::OnTheWay);
         while let Some((task, n_followed)) = way.last_mut() {
-            let Some(reference) = graph.get(task).and_then(|references| references.get(*n_followed)) else {
+            let Some(reference) =
+                graph.get(task).and_then(|references| references.get(*n_followed))
+            else {
                 marks.insert(task, Mark::Done);
                 way.pop();
                 continue;
@@ -48,8 +50,11 @@ pub(super) fn find<'a>(graph: &Graph<'a>) -> Vec<Cycle<'a>> {
             match marks.get(&reference.value) {
                 Some(Mark::Done) => {}
                 Some(Mark::OnTheWay) => {
-                    let tasks =
-                        way.iter().map(|(task, _)| *task).skip_while(|task| **task != reference.value).collect();
+                    let tasks = way
+                        .iter()
+                        .map(|(task, _)| *task)
+                        .skip_while(|task| **task != reference.value)
+                        .collect();
                     cycles.push(Cycle { tasks, closed_at: reference.at });
                     if cycles.len() == MAX_CYCLES {
                         return cycles;

@@ -7,7 +7,8 @@ fn environment() -> Environment {
 }
 
 fn try_parse(text: &str) -> Result<Manifest, String> {
-    parse(&Source::new("manifest.yaml", "/plans", text), &environment()).map_err(|report| report.to_string())
+    parse(&Source::new("manifest.yaml", "/plans", text), &environment())
+        .map_err(|report| report.to_string())
 }
 
 #[track_caller]
@@ -50,10 +51,16 @@ fn what_is_left_out_has_a_default() {
     )
     .expect("a valid manifest");
     let (agent, project, task) = (&manifest.agents[0], &manifest.projects[0], &manifest.tasks[0]);
-    assert_eq!((agent.name.as_str(), agent.ai_type.as_str(), agent.status), ("a", "claude", AgentStatus::Active));
+    assert_eq!(
+        (agent.name.as_str(), agent.ai_type.as_str(), agent.status),
+        ("a", "claude", AgentStatus::Active)
+    );
     assert_eq!((project.name.as_str(), project.status), ("p", ProjectStatus::Active));
     assert_eq!(project.working_directory.value, PathBuf::from("/plans/apps/p"));
-    assert_eq!((task.status.value, task.priority, task.description.as_str()), (TaskStatus::Todo, Priority::Medium, ""));
+    assert_eq!(
+        (task.status.value, task.priority, task.description.as_str()),
+        (TaskStatus::Todo, Priority::Medium, "")
+    );
     assert!(try_parse("").expect("an empty manifest").tasks.is_empty());
 }
 

@@ -22,8 +22,15 @@ fn the_first_file_found_counts() {
         ("xdg/agent-coordinator/coordinator_config.yaml", "max_concurrent: 15"),
     ]);
     let at = |name: &str| folder.path().join(name).to_str().expect("a UTF-8 path").to_owned();
-    let check = |path: Option<&str>, here: &str, variables: &[(&str, String)], expected: usize, source: &str| {
-        let environment = Environment::new(at(here), variables.iter().map(|(name, value)| (*name, value.as_str())));
+    let check = |path: Option<&str>,
+                 here: &str,
+                 variables: &[(&str, String)],
+                 expected: usize,
+                 source: &str| {
+        let environment = Environment::new(
+            at(here),
+            variables.iter().map(|(name, value)| (*name, value.as_str())),
+        );
         let loaded = load(path.map(Path::new), &environment).expect("a valid file");
         assert_eq!(loaded.config.max_concurrent, expected);
         assert_eq!(loaded.source, Some(PathBuf::from(at(source))));
@@ -70,7 +77,8 @@ fn no_file_at_all_is_said() {
 #[test]
 fn relative_paths_start_at_the_folder_of_the_file() {
     let folder = folder_with(&[("sub/c.yaml", "state_dir: ../state\nmanifest: m.yaml\n")]);
-    let loaded = load(Some(Path::new("sub/c.yaml")), &Environment::new(folder.path(), [])).expect("a valid file");
+    let loaded = load(Some(Path::new("sub/c.yaml")), &Environment::new(folder.path(), []))
+        .expect("a valid file");
     assert_eq!(loaded.config.state_dir, folder.path().join("sub/../state"));
     assert_eq!(loaded.config.manifest, Some(folder.path().join("sub/m.yaml")));
 }
@@ -81,12 +89,21 @@ fn files_that_are_no_configuration_are_refused() {
     let environment = Environment::new(folder.path(), []);
     let check = |bytes: &[u8], expected: &str| {
         std::fs::write(folder.path().join("c.yaml"), bytes).expect("a file");
-        let report = load(Some(Path::new("c.yaml")), &environment).expect_err("no configuration").to_string();
+        let report = load(Some(Path::new("c.yaml")), &environment)
+            .expect_err("no configuration")
+            .to_string();
         assert!(report.contains(expected), "{report}");
     };
     check(&vec![b'#'; 1024 * 1024 + 1], "c.yaml: larger than 1 MiB");
     check(b"# \xff\xfe", "c.yaml:1:3: not a text in UTF-8 from here on");
-    check("max_concurrent: 1".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice(), "c.yaml:1:");
+    check(
+        "max_concurrent: 1"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect::<Vec<_>>()
+            .as_slice(),
+        "c.yaml:1:",
+    );
     check(&vec![b'['; 1024 * 1024], "nested too deeply");
 }
 

@@ -63,9 +63,17 @@ pub(super) fn of_the_example() -> Forges {
     };
     let file = PathBuf::from("/home/me/.config/agent-coordinator/gitlab_token");
     Forges {
-        webhook: Some(Webhook { path: "/webhooks/forge".to_owned(), secret: Secret::new("hook-hunter2") }),
+        webhook: Some(Webhook {
+            path: "/webhooks/forge".to_owned(),
+            secret: Secret::new("hook-hunter2"),
+        }),
         hosts: vec![
-            host(ForgeKind::GitHub, "api.github.com", ForgeToken::Given(Secret::new("gh-hunter2")), "acme/shop"),
+            host(
+                ForgeKind::GitHub,
+                "api.github.com",
+                ForgeToken::Given(Secret::new("gh-hunter2")),
+                "acme/shop",
+            ),
             host(ForgeKind::GitLab, "gitlab.com", ForgeToken::File(file), "acme/web/shop"),
         ],
         ..defaults().forges
@@ -78,9 +86,15 @@ fn a_list_is_several_hosts_and_nothing_is_none() {
                - { token: b, bot_name: y, base_url: https://ghe.example/api/v3 , repositories: { o/r: { project_id: p, agent: a } } }\n\
                - { token: c, bot_name: z, repositories: { o/s: { project_id: p, agent: a } } }\n";
     let hosts = valid(two).forges.hosts;
-    let places: Vec<_> = hosts.iter().map(|host| (host.host.as_str(), host.bot_name.as_str())).collect();
-    assert_eq!(places, [("api.github.com", "x"), ("ghe.example/api/v3", "y"), ("api.github.com", "z")]);
-    for none in ["github:\ngitlab:\nforge: { webhook: }\n", "github: []\n", "task_stop:\npause_resume:\n"] {
+    let places: Vec<_> =
+        hosts.iter().map(|host| (host.host.as_str(), host.bot_name.as_str())).collect();
+    assert_eq!(
+        places,
+        [("api.github.com", "x"), ("ghe.example/api/v3", "y"), ("api.github.com", "z")]
+    );
+    for none in
+        ["github:\ngitlab:\nforge: { webhook: }\n", "github: []\n", "task_stop:\npause_resume:\n"]
+    {
         assert_eq!(valid(none).forges, defaults().forges, "{none}");
     }
 }
@@ -132,7 +146,10 @@ task_stop: { check_interval: 0, enable: false }
 pause_resume: { signal_file: "", check_interval: 1001, paused_task_expiry_days: never }
 "#
     ));
-    insta::assert_snapshot!("paths_of_others", report("forge: { webhook: { path: /api/forge, secret: hunter2 } }"));
+    insta::assert_snapshot!(
+        "paths_of_others",
+        report("forge: { webhook: { path: /api/forge, secret: hunter2 } }")
+    );
 }
 
 #[test]
@@ -142,7 +159,8 @@ fn changes_of_hosts_are_told_without_their_secrets() {
         assert!(changes.iter().all(|change| change.applies == Applies::Now));
         changes.iter().map(ToString::to_string).collect()
     };
-    let host = "{ token: hunter2, bot_name: x, repositories: { o/r: { project_id: p, agent: a } } }";
+    let host =
+        "{ token: hunter2, bot_name: x, repositories: { o/r: { project_id: p, agent: a } } }";
     let added = [
         "github.token: changed",
         "github.bot_name: none → x",
@@ -151,13 +169,23 @@ fn changes_of_hosts_are_told_without_their_secrets() {
     ];
     assert_eq!(changes("", &format!("github: {host}")), added);
     assert_eq!(changes(&format!("github: {host}"), &format!("github: [{host}]")), [""; 0]);
-    let changed = format!("github:\n- {}\n- {{ token_file: /t, bot_name: y }}", host.replace("agent: a", "agent: b"));
-    assert_eq!(
-        changes(&format!("github: {host}"), &changed),
-        ["github[0].repositories.o/r.agent: a → b", "github[1].token_file: none → /t", "github[1].bot_name: none → y",]
+    let changed = format!(
+        "github:\n- {}\n- {{ token_file: /t, bot_name: y }}",
+        host.replace("agent: a", "agent: b")
     );
     assert_eq!(
-        changes("forge: { webhook: { secret: hunter2 } }", "forge: { webhook: { secret: hunter3 } }"),
+        changes(&format!("github: {host}"), &changed),
+        [
+            "github[0].repositories.o/r.agent: a → b",
+            "github[1].token_file: none → /t",
+            "github[1].bot_name: none → y",
+        ]
+    );
+    assert_eq!(
+        changes(
+            "forge: { webhook: { secret: hunter2 } }",
+            "forge: { webhook: { secret: hunter3 } }"
+        ),
         ["forge.webhook.secret: changed"]
     );
     assert_eq!(changes("", "forge: { claims_from: [b, a] }"), ["forge.claims_from: none → a, b"]);

@@ -14,11 +14,21 @@ fn changes(old: &str, new: &str) -> Vec<String> {
 fn changes_are_told_with_both_values_and_when_they_count() {
     assert_eq!(changes(SEED, SEED), [""; 0]);
     assert_eq!(changes("", "max_concurrent: 1"), ["max_concurrent: 3 → 1 (now)"]);
-    assert_eq!(changes("http: { listen: off }", ""), ["http.listen: off → 127.0.0.1:7420 (after a restart)"]);
-    assert_eq!(changes("stop: { leak_grace: 0 }", ""), ["stop.leak_grace: 0s → 2s (to new starts)"]);
-    let (old, new) = ("{ preset: claude, cli_args: [-a] }", "{ cli_command: mine, cli_args: [-b] }");
     assert_eq!(
-        changes(&format!("ai_providers: {{ x: {old} }}"), &format!("ai_providers: {{ x: {new}, y: {new} }}")),
+        changes("http: { listen: off }", ""),
+        ["http.listen: off → 127.0.0.1:7420 (after a restart)"]
+    );
+    assert_eq!(
+        changes("stop: { leak_grace: 0 }", ""),
+        ["stop.leak_grace: 0s → 2s (to new starts)"]
+    );
+    let (old, new) =
+        ("{ preset: claude, cli_args: [-a] }", "{ cli_command: mine, cli_args: [-b] }");
+    assert_eq!(
+        changes(
+            &format!("ai_providers: {{ x: {old} }}"),
+            &format!("ai_providers: {{ x: {new}, y: {new} }}")
+        ),
         [
             "ai_providers.x.preset: claude → none (to new starts)",
             "ai_providers.x.cli_command: none → mine (to new starts)",
@@ -56,11 +66,15 @@ fn every_key_that_is_known_is_compared() {
     let (all, environment) = (Source::new("all", "/etc/ac", EVERY_SETTING), environment());
     let reader = Reader::new(&all, &environment);
     let (config, _) = reader.read(Config::read).expect("a valid file");
-    let is_of_entry = |setting: &str| NAMED.iter().any(|named| setting.starts_with(&format!("{named}.")));
+    let is_of_entry =
+        |setting: &str| NAMED.iter().any(|named| setting.starts_with(&format!("{named}.")));
     // Of the two, a host has one.
     let is_other_token = |setting: &str| matches!(setting, "github.token_file" | "gitlab.token");
-    let known: BTreeSet<_> =
-        reader.known_keys().into_iter().filter(|key| !is_of_entry(key) && !is_other_token(key)).collect();
+    let known: BTreeSet<_> = reader
+        .known_keys()
+        .into_iter()
+        .filter(|key| !is_of_entry(key) && !is_other_token(key))
+        .collect();
     // Those that have their default there.
     let session = Session { default_timeout: Duration::from_secs(1), ..Session::default() };
     let shutdown = Shutdown { sigterm: AtShutdown::Stop, sigint: AtShutdown::Keep };
@@ -80,15 +94,18 @@ fn what_needs_a_restart_waits_and_the_rest_counts() {
     let reloaded = live.take(loaded(EVERY_SETTING), at(1));
     let is_restart = |change: &Change| change.applies == Applies::AfterRestart;
     assert!(reloaded.changes.len() > 30 && reloaded.waiting.iter().all(is_restart), "{reloaded:?}");
-    let of_changes: Vec<_> = reloaded.changes.iter().filter(|change| is_restart(change)).cloned().collect();
+    let of_changes: Vec<_> =
+        reloaded.changes.iter().filter(|change| is_restart(change)).cloned().collect();
     assert_eq!(reloaded.waiting, of_changes);
     let left = diff(live.in_use(), &valid(EVERY_SETTING));
     assert_eq!(left, reloaded.waiting, "everything else is in use");
     // Other settings change, and these still wait; taken back, they don't.
-    let again = live.take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(2));
+    let again = live
+        .take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(2));
     assert_eq!((again.changes.len(), &again.waiting, again.is_news()), (1, &left, true));
     // Whoever asks later is told the same.
-    let later = live.take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(9));
+    let later = live
+        .take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(9));
     assert_eq!((&later.changes, later.since, later.is_news()), (&again.changes, at(2), false));
     assert_eq!(live.take(loaded(""), at(10)).waiting, []);
     assert_eq!(live.in_use(), &valid(""));
@@ -98,13 +115,17 @@ fn what_needs_a_restart_waits_and_the_rest_counts() {
 fn an_entry_for_another_user_waits_as_a_whole() {
     let at = Timestamp::from_millis;
     let entry = |rest: &str| format!("ai_providers: {{ claude: {{ preset: claude{rest} }} }}");
-    let user_of = |live: &Live| live.in_use().providers.get("claude").map(|entry| entry.run_as.clone());
+    let user_of =
+        |live: &Live| live.in_use().providers.get("claude").map(|entry| entry.run_as.clone());
     let mut live = Live::new(loaded(""), at(0));
     live.take(loaded(&entry(", run_as: worker")), at(1));
     let waits = |live: &Live| live.in_use().providers["claude"].waits_for_restart;
     assert!(waits(&live), "nobody is started as the daemon's user instead");
     live.take(loaded(&entry(", run_as: worker, model: m")), at(2));
-    assert!(waits(&live) && !live.standing().waiting.is_empty(), "it is not forgotten by the next file");
+    assert!(
+        waits(&live) && !live.standing().waiting.is_empty(),
+        "it is not forgotten by the next file"
+    );
     live.take(loaded(&entry("")), at(3));
     assert!(!waits(&live));
     let mut live = Live::new(loaded(&entry(", run_as: worker")), at(0));
@@ -133,7 +154,8 @@ fn a_bad_file_changes_nothing_until_a_good_one_comes() {
 #[test]
 fn a_report_has_a_form_for_one_line() {
     let text = "max_concurent: 2\nlanguage: fr\nsession: { default_timeout: \"${NOBODY_SET_THIS}\" }\nx: 1\ny: 2\n";
-    let error = read(&Source::new("file.yaml", "/", text), &environment()).expect_err("a file with problems");
+    let error = read(&Source::new("file.yaml", "/", text), &environment())
+        .expect_err("a file with problems");
     insta::assert_snapshot!(error.on_one_line());
 }
 

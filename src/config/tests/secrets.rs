@@ -31,7 +31,13 @@ fn every_secret_setting_is_known() {
     );
     assert_eq!(
         texts(&secrets.redacted()),
-        ["dev-hunter2-/home/me", "a long passkey", "glpat-01234567", "a webhook secret", "the key of an agent"]
+        [
+            "dev-hunter2-/home/me",
+            "a long passkey",
+            "glpat-01234567",
+            "a webhook secret",
+            "the key of an agent"
+        ]
     );
     assert_eq!(secrets.too_short().collect::<Vec<_>>(), ["agents.agt_a.passkey", "github.token"]);
     assert_eq!(Vec::from_iter(secrets.variables()), ["DEV_PASSKEY", "GITHUB_TOKEN", "HOME"]);

@@ -36,7 +36,9 @@ pub(super) struct Claimed {
 impl ShouldStart {
     pub(super) fn claimed(self) -> Option<Claimed> {
         self.should_start.then(|| Claimed {
-            ai_type: self.ai_type.unwrap_or_else(|| crate::domain::agent::DEFAULT_AI_TYPE.to_owned()),
+            ai_type: self
+                .ai_type
+                .unwrap_or_else(|| crate::domain::agent::DEFAULT_AI_TYPE.to_owned()),
             launch: self.launch_id,
             deadline: self.start_deadline,
             ticket: self.launch_ticket.map(Secret::new),
@@ -68,7 +70,11 @@ pub(super) struct ActiveProject {
 }
 
 /// The tool that takes a report, and its arguments.
-pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &ProcessReport) -> (&'static str, Value) {
+pub(super) fn report(
+    coordinator: &CoordinatorId,
+    launch: &LaunchId,
+    report: &ProcessReport,
+) -> (&'static str, Value) {
     let mut arguments = json!({ "coordinator_id": coordinator, "launch_id": launch });
     let tool = match report {
         ProcessReport::Started { pid, at, shim } => {
@@ -110,7 +116,11 @@ pub(super) fn report(coordinator: &CoordinatorId, launch: &LaunchId, report: &Pr
 }
 
 /// The arguments of `report_activity`.
-pub(super) fn activity(coordinator: &CoordinatorId, launch: &LaunchId, activity: &Activity) -> Value {
+pub(super) fn activity(
+    coordinator: &CoordinatorId,
+    launch: &LaunchId,
+    activity: &Activity,
+) -> Value {
     let Activity { usage, progress, failure } = activity;
     json!({
         "coordinator_id": coordinator,

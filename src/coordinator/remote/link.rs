@@ -138,7 +138,9 @@ impl Link {
         let mut attempt = self.attempt.lock().await;
         let token = self.token.borrow().clone();
         match &*attempt {
-            Attempt::Connected(client, with) if !client.is_closed() && *with == token => return Ok(Arc::clone(client)),
+            Attempt::Connected(client, with) if !client.is_closed() && *with == token => {
+                return Ok(Arc::clone(client));
+            }
             Attempt::Failed { at, problem } if at.elapsed() < ATTEMPT_COUNTS_FOR => {
                 return Err(LinkError::JustFailed(problem.clone()));
             }
@@ -154,7 +156,8 @@ impl Link {
             Err(error) => {
                 let error = LinkError::from(error);
                 self.note(Some(&error));
-                *attempt = Attempt::Failed { at: Instant::now(), problem: ErrorChain(&error).to_string() };
+                *attempt =
+                    Attempt::Failed { at: Instant::now(), problem: ErrorChain(&error).to_string() };
                 Err(error)
             }
         }
@@ -168,12 +171,16 @@ impl Link {
         arguments: Value,
         patience: Duration,
     ) -> Result<T, LinkError> {
-        let Value::Object(mut arguments) = arguments else { unreachable!("arguments are an object") };
+        let Value::Object(mut arguments) = arguments else {
+            unreachable!("arguments are an object")
+        };
         self.identify(client, tool, &mut arguments);
         // Another server may mean anything by the word.
         let says_its_start = arguments.contains_key(INCARNATION);
         let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
-            CallError::Refused { code, .. } if code == NOT_LET_IN => LinkError::NotLetIn(self.token.borrow().advice()),
+            CallError::Refused { code, .. } if code == NOT_LET_IN => {
+                LinkError::NotLetIn(self.token.borrow().advice())
+            }
             CallError::Refused { code, .. } if code == SUPERSEDED && says_its_start => {
                 self.superseded.cancel();
                 LinkError::Superseded
@@ -188,7 +195,8 @@ impl Link {
             Err(error) => {
                 self.note(Some(error));
                 let mut attempt = self.attempt.lock().await;
-                if matches!(&*attempt, Attempt::Connected(current, _) if Arc::ptr_eq(current, client)) {
+                if matches!(&*attempt, Attempt::Connected(current, _) if Arc::ptr_eq(current, client))
+                {
                     *attempt = Attempt::None;
                 }
             }
@@ -198,7 +206,9 @@ impl Link {
 
     fn identify(&self, client: &McpClient, tool: &str, arguments: &mut Map<String, Value>) {
         // A socket knows its peers; a token that happens to lie in the state directory may be another server's.
-        if let (ServerAddress::Socket(_), Token::Given(token)) = (&self.server, &*self.token.borrow()) {
+        if let (ServerAddress::Socket(_), Token::Given(token)) =
+            (&self.server, &*self.token.borrow())
+        {
             arguments.insert("coordinator_token".to_owned(), token.reveal().into());
         }
         if arguments.contains_key("coordinator_id") {

@@ -20,7 +20,9 @@ use crate::domain::launch::{ProcessEnd, Verdict};
 use crate::domain::pair::{PairRecord, StartLimit, StartReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::plan::slots::Slots;
-use crate::domain::{Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
+use crate::domain::{
+    Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp,
+};
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
 
@@ -87,10 +89,22 @@ impl RemoteControlPlane {
             slots.take(&launch.key, &launch.ai_type);
         }
         let is_full = slots.keeping_all(Purpose::Task).is_some();
-        let startable = if is_full { Vec::new() } else { self.ask_for_starts(client, instances, slots).await? };
+        let startable = if is_full {
+            Vec::new()
+        } else {
+            self.ask_for_starts(client, instances, slots).await?
+        };
         let (linger_ms, start_timeout_ms, session_maximum_ms) = (None, None, None);
         let run = String::new();
-        Ok(ServerView { at: self.now(), linger_ms, start_timeout_ms, session_maximum_ms, run, startable, launches })
+        Ok(ServerView {
+            at: self.now(),
+            linger_ms,
+            start_timeout_ms,
+            session_maximum_ms,
+            run,
+            startable,
+            launches,
+        })
     }
 
     async fn ask_for_starts(
@@ -99,8 +113,11 @@ impl RemoteControlPlane {
         instances: &[Instance],
         slots: Slots<'_>,
     ) -> Result<Vec<Candidate>, LinkError> {
-        let live: BTreeSet<&InstanceKey> =
-            instances.iter().filter(|instance| instance.is_live()).map(|instance| &instance.key).collect();
+        let live: BTreeSet<&InstanceKey> = instances
+            .iter()
+            .filter(|instance| instance.is_live())
+            .map(|instance| &instance.key)
+            .collect();
         let mut pairs = self.pairs(client).await?;
         let config = self.config();
         pairs.retain(|(key, _)| !live.contains(key) && config.passkeys.contains_key(&key.agent));
@@ -115,7 +132,9 @@ impl RemoteControlPlane {
         let mut to_ask = Vec::new();
         for (key, working_directory) in pairs {
             // A grant that can't be used would keep others from it.
-            if let Some(reason) = slots.keeping(&key, "").find(|reason| *reason != StartReason::ProviderLimit) {
+            if let Some(reason) =
+                slots.keeping(&key, "").find(|reason| *reason != StartReason::ProviderLimit)
+            {
                 startable.push(candidate(key, working_directory, String::new(), reason, now));
                 continue;
             }
@@ -139,12 +158,20 @@ impl RemoteControlPlane {
         let mut n_asked = 0;
         let mut n_granted = 0;
         while n_granted < n_free {
-            let Some((key, working_directory, claimed)) = answers.next().await else { break };
+            let Some((key, working_directory, claimed)) = answers.next().await else {
+                break;
+            };
             n_asked += 1;
             if let Some(claimed) = claimed? {
                 n_granted += 1;
                 let ai_type = claimed.ai_type.clone();
-                startable.push(candidate(key.clone(), working_directory, ai_type, StartReason::Ready, now));
+                startable.push(candidate(
+                    key.clone(),
+                    working_directory,
+                    ai_type,
+                    StartReason::Ready,
+                    now,
+                ));
                 self.seed.kept().granted.insert(key, claimed);
             }
         }
@@ -153,7 +180,10 @@ impl RemoteControlPlane {
     }
 
     /// All pairs of active projects and agents, page by page.
-    async fn pairs(&self, client: &Arc<McpClient>) -> Result<Vec<(InstanceKey, PathBuf)>, LinkError> {
+    async fn pairs(
+        &self,
+        client: &Arc<McpClient>,
+    ) -> Result<Vec<(InstanceKey, PathBuf)>, LinkError> {
         let mut pairs = Vec::new();
         let mut n_pages = 0;
         let mut cursor: Option<String> = None;
@@ -162,13 +192,20 @@ impl RemoteControlPlane {
             if let Some(cursor) = &cursor {
                 arguments["cursor"] = cursor.as_str().into();
             }
-            let page: ActiveProjects =
-                self.link.call(client, "list_active_projects_with_agents", arguments, PATIENCE).await?;
+            let page: ActiveProjects = self
+                .link
+                .call(client, "list_active_projects_with_agents", arguments, PATIENCE)
+                .await?;
             for project in page.projects {
                 // Without one there is nowhere to start an agent.
-                let Some(directory) = project.working_directory else { continue };
+                let Some(directory) = project.working_directory else {
+                    continue;
+                };
                 pairs.extend(project.agents.into_iter().map(|agent| {
-                    (InstanceKey::new(agent, project.project_id.clone(), Purpose::Task), directory.clone())
+                    (
+                        InstanceKey::new(agent, project.project_id.clone(), Purpose::Task),
+                        directory.clone(),
+                    )
                 }));
             }
             if page.next_cursor.is_none() {
@@ -187,10 +224,14 @@ impl RemoteControlPlane {
         let mut kept = self.seed.kept();
         kept.told.retain(|launch| instances.iter().any(|instance| instance.launch == *launch));
         let known = std::mem::take(&mut kept.keys);
-        let ai_type = |launch: &LaunchId| known.get(launch).map(|(_, ai_type)| ai_type.clone()).unwrap_or_default();
+        let ai_type = |launch: &LaunchId| {
+            known.get(launch).map(|(_, ai_type)| ai_type.clone()).unwrap_or_default()
+        };
         kept.keys = instances
             .iter()
-            .map(|instance| (instance.launch.clone(), (instance.key.clone(), ai_type(&instance.launch))))
+            .map(|instance| {
+                (instance.launch.clone(), (instance.key.clone(), ai_type(&instance.launch)))
+            })
             .collect();
         let open = instances.iter().filter(|instance| !kept.told.contains(&instance.launch));
         open.map(|instance| LaunchFacts {
@@ -214,9 +255,12 @@ impl RemoteControlPlane {
         launch: &LaunchId,
         report: &ProcessReport,
     ) -> Result<(), LinkError> {
-        let ProcessReport::Ended { end, .. } = report else { return Ok(()) };
+        let ProcessReport::Ended { end, .. } = report else {
+            return Ok(());
+        };
         let key = self.seed.kept().keys.get(launch).map(|(key, _)| key.clone());
-        let (tool, mut arguments) = super::answers::report(&self.config().coordinator, launch, report);
+        let (tool, mut arguments) =
+            super::answers::report(&self.config().coordinator, launch, report);
         if let (Some(key), false) = (&key, client.takes(tool, "launch_id")) {
             arguments = json!({
                 "agent_id": key.agent, "project_id": key.project, "exit_code": end.exit().and_then(|exit| exit.exit_code)
@@ -249,17 +293,27 @@ fn candidate(
     reason: StartReason,
     waiting_since: Timestamp,
 ) -> Candidate {
-    Candidate { key, ai_type, working_directory, waiting_since, reason, until: None, is_probe: false }
+    Candidate {
+        key,
+        ai_type,
+        working_directory,
+        waiting_since,
+        reason,
+        until: None,
+        is_probe: false,
+    }
 }
 
 /// What the server would say of it, as far as the loop goes by that.
 fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
     match (&instance.phase, instance.stop) {
         (Phase::Exited { .. } | Phase::Ended { .. }, _) => LaunchState::Ending,
-        (Phase::Starting | Phase::Running { .. }, Some(reason)) => LaunchState::Stopping { reason, ladder_at: now },
-        (Phase::Starting | Phase::Running { .. }, None) => {
-            LaunchState::Running { session: NO_SESSION.parse().expect("a literal in the grammar of ids") }
+        (Phase::Starting | Phase::Running { .. }, Some(reason)) => {
+            LaunchState::Stopping { reason, ladder_at: now }
         }
+        (Phase::Starting | Phase::Running { .. }, None) => LaunchState::Running {
+            session: NO_SESSION.parse().expect("a literal in the grammar of ids"),
+        },
     }
 }
 

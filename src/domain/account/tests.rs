@@ -14,13 +14,23 @@ fn quota(resets_at: Option<Timestamp>) -> Failure {
 /// A launch of a coordinator, claimed then.
 fn claimed(n: u32, at: Timestamp) -> Launch {
     let key = InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
-    let launch = Launch::claimed(format!("lch_{n}").parse().unwrap(), key, "claude".to_owned(), at, at + MINUTE);
+    let launch = Launch::claimed(
+        format!("lch_{n}").parse().unwrap(),
+        key,
+        "claude".to_owned(),
+        at,
+        at + MINUTE,
+    );
     Launch { coordinator: Some("crd".parse::<CoordinatorId>().unwrap()), ..launch }
 }
 
 fn ended(launch: Launch, failure: Option<Failure>, at: Timestamp) -> Launch {
     let activity = crate::domain::Activity { failure, ..launch.activity.clone() };
-    Launch { activity, state: LaunchState::Ended { outcome: Outcome::ExitedWithoutReport, at }, ..launch }
+    Launch {
+        activity,
+        state: LaunchState::Ended { outcome: Outcome::ExitedWithoutReport, at },
+        ..launch
+    }
 }
 
 fn authenticated(launch: Launch, at: Timestamp) -> Launch {
@@ -65,7 +75,10 @@ fn only_auth_and_quota_park_and_only_at_an_end() {
         let is_parked = matches!(class, FailureClass::Auth | FailureClass::Quota);
         assert_eq!(account.parked.is_some(), is_parked, "{class}");
     }
-    let running = Launch { activity: ended(claimed(1, NOW), Some(quota(None)), NOW).activity, ..claimed(1, NOW) };
+    let running = Launch {
+        activity: ended(claimed(1, NOW), Some(quota(None)), NOW).activity,
+        ..claimed(1, NOW)
+    };
     assert_eq!(fresh().after(&running, NOW, PARKING), fresh());
 }
 
@@ -76,7 +89,10 @@ fn agents_that_fail_together_are_one_failure() {
     assert_eq!(account.clone().after(&other, NOW + MINUTE, PARKING), account);
     // One of them knows when it is over.
     let knowing = ended(claimed(3, NOW), Some(quota(Some(NOW + 101 * MINUTE))), NOW + MINUTE);
-    let until = account.after(&knowing, NOW + MINUTE, PARKING).parked.map(|parked| (parked.until, parked.n_failures));
+    let until = account
+        .after(&knowing, NOW + MINUTE, PARKING)
+        .parked
+        .map(|parked| (parked.until, parked.n_failures));
     assert_eq!(until, Some((NOW + 111 * MINUTE, 1)));
 }
 
@@ -104,7 +120,8 @@ fn who_was_started_before_or_by_hand_says_nothing_of_a_parked_account() {
     let account = parked();
     let earlier = authenticated(claimed(2, NOW), NOW + MINUTE);
     assert_eq!(account.clone().after(&earlier, NOW + MINUTE, PARKING), account);
-    let by_hand = Launch { coordinator: None, ..authenticated(claimed(3, NOW + MINUTE), NOW + MINUTE) };
+    let by_hand =
+        Launch { coordinator: None, ..authenticated(claimed(3, NOW + MINUTE), NOW + MINUTE) };
     assert_eq!(account.clone().after(&by_hand, NOW + MINUTE, PARKING), account);
 }
 
@@ -127,7 +144,8 @@ fn a_wrong_clock_parks_nobody_for_longer_than_was_decided() {
     assert_eq!(seen.standing(back + 5 * MINUTE), Standing::MayBeTried);
     assert_eq!(account.clone().seen_at(NOW + MINUTE), account, "what is past stays");
     assert_eq!(account.standing(NOW + year), Standing::MayBeTried);
-    let far = Account { parked: account.parked.map(|it| Parked { until: NOW + year, ..it }), ..fresh() };
+    let far =
+        Account { parked: account.parked.map(|it| Parked { until: NOW + year, ..it }), ..fresh() };
     assert_eq!(far.standing(NOW), Standing::Parked(NOW + MAX_PARKING));
 }
 

@@ -30,12 +30,18 @@ fn check_usage(facts: impl IntoIterator<Item = OutputFact>, expected: Usage) {
 
 #[test]
 fn a_step_counts_once_with_the_greatest_word_on_it() {
-    check_usage([step("s", "a", usage(5, 1)), step("s", "a", usage(5, 3)), step("s", "b", usage(2, 2))], usage(7, 5));
+    check_usage(
+        [step("s", "a", usage(5, 1)), step("s", "a", usage(5, 3)), step("s", "b", usage(2, 2))],
+        usage(7, 5),
+    );
 }
 
 #[test]
 fn a_total_has_its_steps_in_it() {
-    check_usage([step("s", "a", usage(5, 1)), total("s", usage(6, 9)), step("s", "b", usage(2, 2))], usage(7, 9));
+    check_usage(
+        [step("s", "a", usage(5, 1)), total("s", usage(6, 9)), step("s", "b", usage(2, 2))],
+        usage(7, 9),
+    );
 }
 
 #[test]
@@ -47,15 +53,23 @@ fn a_total_after_a_resumption_has_the_earlier_one_in_it() {
 #[test]
 fn what_is_told_apart_is_limited_and_what_is_counted_is_not() {
     let n = 3 * MAX_STEPS as u64;
-    let tally = (0..n).map(|n| step("s", &n.to_string(), usage(1, 0))).fold(Tally::default(), Tally::heard);
-    assert_eq!((tally.activity().usage, tally.steps.len(), tally.order.len()), (usage(n, 0), MAX_STEPS, MAX_STEPS));
-    let tally = (0..n).map(|n| step(&n.to_string(), "", usage(1, 0))).fold(Tally::default(), Tally::heard);
+    let tally =
+        (0..n).map(|n| step("s", &n.to_string(), usage(1, 0))).fold(Tally::default(), Tally::heard);
+    assert_eq!(
+        (tally.activity().usage, tally.steps.len(), tally.order.len()),
+        (usage(n, 0), MAX_STEPS, MAX_STEPS)
+    );
+    let tally =
+        (0..n).map(|n| step(&n.to_string(), "", usage(1, 0))).fold(Tally::default(), Tally::heard);
     assert_eq!((tally.activity().usage, tally.sessions.len()), (usage(n, 0), MAX_SESSIONS + 1));
 }
 
 #[test]
 fn numbers_without_bounds_stay_in_theirs() {
-    check_usage([total("s", usage(u64::MAX, 1)), total("t", usage(u64::MAX, 1))], usage(u64::MAX, 2));
+    check_usage(
+        [total("s", usage(u64::MAX, 1)), total("t", usage(u64::MAX, 1))],
+        usage(u64::MAX, 2),
+    );
     assert_eq!(usage(u64::MAX, 7).tokens(), u64::MAX);
 }
 
@@ -64,14 +78,19 @@ fn trouble_lasts_until_it_goes_on() {
     let overload = failed(FailureClass::Overload, None);
     assert_eq!(heard([overload.clone()]).failure, Some(FailureClass::Overload.into()));
     assert_eq!(heard([overload.clone(), OutputFact::Recovered]).failure, None);
-    assert_eq!(heard([overload, failed(FailureClass::Auth, None)]).failure, Some(FailureClass::Auth.into()));
+    assert_eq!(
+        heard([overload, failed(FailureClass::Auth, None)]).failure,
+        Some(FailureClass::Auth.into())
+    );
 }
 
 #[test]
 fn the_end_of_a_quota_is_kept_when_the_refusal_is_told_again() {
-    let known = heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Quota, None)]).failure;
+    let known =
+        heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Quota, None)]).failure;
     assert_eq!(known.and_then(|failure| failure.resets_at), Some(Timestamp::from_millis(7)));
-    let other = heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Auth, None)]).failure;
+    let other =
+        heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Auth, None)]).failure;
     assert_eq!(other, Some(FailureClass::Auth.into()));
 }
 
@@ -86,8 +105,11 @@ fn progress_is_the_last_thing_it_did_in_one_line() {
 
 #[test]
 fn usage_of_a_newer_word_never_shrinks() {
-    let earlier =
-        Activity { usage: usage(9, 1), progress: Some("a".to_owned()), failure: Some(FailureClass::Auth.into()) };
+    let earlier = Activity {
+        usage: usage(9, 1),
+        progress: Some("a".to_owned()),
+        failure: Some(FailureClass::Auth.into()),
+    };
     let newer = Activity { usage: usage(3, 4), progress: None, failure: None };
     let expected = Activity { usage: usage(9, 4), progress: Some("a".to_owned()), failure: None };
     assert_eq!(newer.after(earlier), expected);
@@ -117,7 +139,13 @@ fn what_was_seen_explains_an_end_without_report() {
     check_end(auth, &Outcome::ExitedWithoutReport, CRASHED, None, auth);
     check_end(quota, &Outcome::NeverAuthenticated, WENT, None, quota);
     check_end(auth, &Outcome::NeverAuthenticated, KILLED, Some(StopReason::StartTimeout), auth);
-    check_end(quota, &Outcome::Stopped(StopReason::Person), KILLED, Some(StopReason::Person), quota);
+    check_end(
+        quota,
+        &Outcome::Stopped(StopReason::Person),
+        KILLED,
+        Some(StopReason::Person),
+        quota,
+    );
 }
 
 #[test]

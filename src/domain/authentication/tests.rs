@@ -32,7 +32,8 @@ fn project() -> Project {
 }
 
 fn launch(id: &str, purpose: Purpose, state: LaunchState) -> Launch {
-    let key = InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), purpose);
+    let key =
+        InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), purpose);
     let claim = Launch::claimed(id.parse().expect("an id"), key, "claude".to_owned(), NOW, NOW);
     Launch { state, ..claim }
 }
@@ -105,14 +106,20 @@ fn an_agent_that_is_not_assigned_or_not_active_is_refused() {
             is_chat_wanted: false,
         })
     };
-    assert!(matches!(decide_for(agent(AgentStatus::Active), false), Err(Refusal::NotAssigned { .. })));
+    assert!(matches!(
+        decide_for(agent(AgentStatus::Active), false),
+        Err(Refusal::NotAssigned { .. })
+    ));
     assert_eq!(decide_for(agent(AgentStatus::Inactive), true), Err(Refusal::Inactive));
 }
 
 #[test]
 fn a_passkey_takes_a_starting_launch_else_opens_its_own() {
     let claimed = launch("lch_1", Purpose::Task, starting());
-    assert_eq!(decide_with(Proof::Passkey, std::slice::from_ref(&claimed)), Ok(Grant::On(Box::new(claimed))));
+    assert_eq!(
+        decide_with(Proof::Passkey, std::slice::from_ref(&claimed)),
+        Ok(Grant::On(Box::new(claimed)))
+    );
     assert_eq!(decide_with(Proof::Passkey, &[]), Ok(Grant::OnNewLaunch(Purpose::Task)));
 }
 
@@ -148,7 +155,8 @@ fn a_ticket_opens_its_launch_until_that_is_stopped() {
     {
         let ticketed = launch("lch_1", Purpose::Task, state);
         let decision = decide_with(Proof::Ticket(Box::new(ticketed.clone())), &[]);
-        let expected = if is_granted { Ok(Grant::On(Box::new(ticketed))) } else { Err(Refusal::LaunchEnded) };
+        let expected =
+            if is_granted { Ok(Grant::On(Box::new(ticketed))) } else { Err(Refusal::LaunchEnded) };
         assert_eq!(decision, expected);
     }
 }
@@ -157,7 +165,10 @@ fn a_ticket_opens_its_launch_until_that_is_stopped() {
 fn a_ticket_of_somebody_else_is_no_proof() {
     let mut ticketed = launch("lch_1", Purpose::Task, starting());
     ticketed.key.agent = "agt_other".parse().expect("an id");
-    assert_eq!(decide_with(Proof::Ticket(Box::new(ticketed)), &[]), Err(Refusal::InvalidCredentials));
+    assert_eq!(
+        decide_with(Proof::Ticket(Box::new(ticketed)), &[]),
+        Err(Refusal::InvalidCredentials)
+    );
 }
 
 #[test]

@@ -42,7 +42,9 @@ impl Claimants {
         let mut first: Option<(u64, ItemId)> = None;
         let mut ignored = Vec::new();
         for comment in comments.iter().filter(|comment| comment.id > after) {
-            let Some(marker) = Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM) else {
+            let Some(marker) =
+                Marker::find(&comment.body).filter(|marker| marker.number == Marker::CLAIM)
+            else {
                 continue;
             };
             // If the forge does not say whose token it is, our claim is known by its item alone.
@@ -70,7 +72,11 @@ mod tests {
     }
 
     fn claimants() -> Claimants {
-        Claimants { own: Some(user(5, "ann")), bot: user(6, "Robot"), others: ["Android".to_owned()].into() }
+        Claimants {
+            own: Some(user(5, "ann")),
+            bot: user(6, "Robot"),
+            others: ["Android".to_owned()].into(),
+        }
     }
 
     /// A claim of the item `theirs`, or of `ours`.
@@ -82,7 +88,11 @@ mod tests {
     #[track_caller]
     fn check(claimants: &Claimants, comments: &[Comment], is_of_another: bool, n_ignored: usize) {
         let claims = claimants.judge(comments, &item("ours"), 10);
-        assert_eq!((claims.is_of_another, claims.ignored.len()), (is_of_another, n_ignored), "{comments:?}");
+        assert_eq!(
+            (claims.is_of_another, claims.ignored.len()),
+            (is_of_another, n_ignored),
+            "{comments:?}"
+        );
     }
 
     #[test]
@@ -94,7 +104,8 @@ mod tests {
             check(&claimants(), &by(25, Some(accepted.clone())), false, 0);
             check(&claimants(), &by(10, Some(accepted)), false, 0);
         }
-        for other in [Some(user(8, "mallory")), Some(user(8, "robot")), Some(user(8, "ann")), None] {
+        for other in [Some(user(8, "mallory")), Some(user(8, "robot")), Some(user(8, "ann")), None]
+        {
             check(&claimants(), &by(15, other), false, 1);
         }
     }

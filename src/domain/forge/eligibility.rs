@@ -89,7 +89,9 @@ impl Rules {
     /// those that were put aside, it is with whoever did so: the bot's label asks them.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
         let LabelNames { processing, paused, blocked, failed, .. } = &self.labels;
-        let is_held = |label: &String| [processing, paused, blocked, failed].iter().any(|held| is_same(label, held));
+        let is_held = |label: &String| {
+            [processing, paused, blocked, failed].iter().any(|held| is_same(label, held))
+        };
         self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
     }
 
@@ -125,15 +127,24 @@ mod tests {
     #[test]
     fn the_bot_is_found_among_all_assignees_without_case_and_by_its_number() {
         let labels = ["coding agent"];
-        check(&item(&labels, &[user(None, "ann"), user(None, "ROBOT")]), None, Eligibility::Eligible);
+        check(
+            &item(&labels, &[user(None, "ann"), user(None, "ROBOT")]),
+            None,
+            Eligibility::Eligible,
+        );
         check(&item(&labels, &[user(Some(5), "renamed")]), None, Eligibility::Eligible);
-        check(&item(&labels, &[user(Some(6), "robot")]), None, Eligibility::Not(StopCause::Unassigned));
+        check(
+            &item(&labels, &[user(Some(6), "robot")]),
+            None,
+            Eligibility::Not(StopCause::Unassigned),
+        );
         check(&item(&labels, &[]), None, Eligibility::Not(StopCause::Unassigned));
     }
 
     #[test]
     fn a_closed_item_is_closed_whoever_is_assigned() {
-        let closed = ItemFacts { is_open: false, ..item(&["coding agent"], &[user(Some(5), "robot")]) };
+        let closed =
+            ItemFacts { is_open: false, ..item(&["coding agent"], &[user(Some(5), "robot")]) };
         check(&closed, None, Eligibility::Not(StopCause::Closed));
     }
 
@@ -142,7 +153,11 @@ mod tests {
         let bot = [user(Some(5), "robot")];
         let blocked = ItemState::Active(Standing::Blocked);
         check(&item(&["coding agent blocked"], &bot), Some(&blocked), Eligibility::Eligible);
-        check(&item(&["coding agent blocked"], &bot), None, Eligibility::Not(StopCause::Unlabelled));
+        check(
+            &item(&["coding agent blocked"], &bot),
+            None,
+            Eligibility::Not(StopCause::Unlabelled),
+        );
         check(&item(&["bug"], &bot), Some(&blocked), Eligibility::Not(StopCause::Unlabelled));
     }
 
@@ -155,7 +170,10 @@ mod tests {
         assert!(!rules.is_free(&item(&["coding agent processing"], &bot)));
         for held in ["paused", "blocked", "failed"] {
             let held = format!("coding agent {held}");
-            assert!(!rules.is_free(&item(&["coding agent", &held], &bot)), "{held}: whoever has it is asked again");
+            assert!(
+                !rules.is_free(&item(&["coding agent", &held], &bot)),
+                "{held}: whoever has it is asked again"
+            );
         }
         for over in ["coding agent stopped", "coding agent done"] {
             assert!(rules.is_free(&item(&["coding agent", over], &bot)), "{over}");

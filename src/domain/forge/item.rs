@@ -199,13 +199,17 @@ impl ItemState {
     /// The label that says so; `None` where none is owed.
     pub const fn label(&self) -> Option<LabelState> {
         match self {
-            Self::Claiming { .. } | Self::Active(Standing::Processing) | Self::Pausing => Some(LabelState::Processing),
+            Self::Claiming { .. } | Self::Active(Standing::Processing) | Self::Pausing => {
+                Some(LabelState::Processing)
+            }
             Self::Active(Standing::Blocked) => Some(LabelState::Blocked),
             Self::Active(Standing::Failed) => Some(LabelState::Failed),
             Self::Paused { .. } => Some(LabelState::Paused),
             Self::Stopping(cause) if cause.leaves_an_item() => Some(LabelState::Processing),
             Self::Ended(ItemEnd::Done) => Some(LabelState::Done),
-            Self::Ended(ItemEnd::Stopped(cause)) if cause.leaves_an_item() => Some(LabelState::Stopped),
+            Self::Ended(ItemEnd::Stopped(cause)) if cause.leaves_an_item() => {
+                Some(LabelState::Stopped)
+            }
             Self::Ended(ItemEnd::Expired) => Some(LabelState::Stopped),
             Self::Stopping(_) | Self::Ended(ItemEnd::Stopped(_) | ItemEnd::Elsewhere) => None,
         }
@@ -214,7 +218,14 @@ impl ItemState {
 
 impl ForgeItem {
     /// What is to be claimed: nothing of it is sure yet.
-    pub fn new(id: ItemId, task: TaskId, key: ItemKey, agent: AgentId, project: ProjectId, now: Timestamp) -> Self {
+    pub fn new(
+        id: ItemId,
+        task: TaskId,
+        key: ItemKey,
+        agent: AgentId,
+        project: ProjectId,
+        now: Timestamp,
+    ) -> Self {
         Self {
             id,
             key,
@@ -271,14 +282,25 @@ impl ForgeItem {
         }
         let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
-        Self { n_attempts: 0, n_refusals: 0, retry_at: None, last_error: given_up, ended_at, ..self }
+        Self {
+            n_attempts: 0,
+            n_refusals: 0,
+            retry_at: None,
+            last_error: given_up,
+            ended_at,
+            ..self
+        }
     }
 
     /// How long to wait after one more failure: from a second to five minutes, not the same for all.
     pub fn delay(&self) -> Duration {
         let seconds = 1_u64 << self.n_attempts.min(9);
-        let jitter =
-            self.id.as_str().bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 20;
+        let jitter = self
+            .id
+            .as_str()
+            .bytes()
+            .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+            % 20;
         Duration::from_millis(seconds.min(300) * (1_000 + jitter * 10))
     }
 

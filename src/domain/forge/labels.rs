@@ -81,7 +81,15 @@ impl From<Standing> for LabelState {
 impl LabelNames {
     /// All of them, the bot's first.
     pub fn all(&self) -> [&str; 7] {
-        [&self.bot, &self.processing, &self.done, &self.paused, &self.stopped, &self.failed, &self.blocked]
+        [
+            &self.bot,
+            &self.processing,
+            &self.done,
+            &self.paused,
+            &self.stopped,
+            &self.failed,
+            &self.blocked,
+        ]
     }
 
     pub fn of(&self, state: LabelState) -> &str {
@@ -98,8 +106,11 @@ impl LabelNames {
     /// What it takes that of our labels the item has the one of `state` alone. Where `labels` is not known, everything is said.
     pub fn delta(&self, state: LabelState, labels: Option<&[String]>) -> LabelDelta {
         let wanted = self.of(state);
-        let has = |label: &str| labels.is_none_or(|labels| labels.iter().any(|other| is_same(other, label)));
-        let add = if labels.is_some() && has(wanted) { Vec::new() } else { vec![wanted.to_owned()] };
+        let has = |label: &str| {
+            labels.is_none_or(|labels| labels.iter().any(|other| is_same(other, label)))
+        };
+        let add =
+            if labels.is_some() && has(wanted) { Vec::new() } else { vec![wanted.to_owned()] };
         let remove = self.all().into_iter().filter(|label| !is_same(label, wanted) && has(label));
         LabelDelta { add, remove: remove.map(str::to_owned).collect() }
     }

@@ -24,7 +24,8 @@ impl Marker {
     /// The marker of a comment, if it has one: the last line that is one.
     pub fn find(body: &str) -> Option<Self> {
         body.lines().rev().find_map(|line| {
-            let (item, number) = line.trim().strip_prefix(BEGIN)?.strip_suffix(END)?.split_once(' ')?;
+            let (item, number) =
+                line.trim().strip_prefix(BEGIN)?.strip_suffix(END)?.split_once(' ')?;
             Some(Self { item: item.parse().ok()?, number: number.parse().ok()? })
         })
     }

@@ -32,7 +32,9 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
     let item = item.clone();
     match item.state {
         ItemState::Claiming { .. } | ItemState::Ended(_) => None,
-        ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } if status == Some(TaskStatus::Done) => {
+        ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. }
+            if status == Some(TaskStatus::Done) =>
+        {
             // Who reported it may still print its last words.
             (!work.is_alive).then(|| ended(item, ItemEnd::Done, work, texts, now))
         }
@@ -52,14 +54,20 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
             let reason = work.task.and_then(|task| task.blocked_reason.as_deref());
             Some(match standing {
                 Standing::Processing => item,
-                Standing::Blocked | Standing::Failed => item.saying(texts.put_aside(standing, reason, work.last, now)),
+                Standing::Blocked | Standing::Failed => {
+                    item.saying(texts.put_aside(standing, reason, work.last, now))
+                }
             })
         }
-        ItemState::Stopping(cause) => (!work.is_alive).then(|| ended(item, ItemEnd::Stopped(cause), work, texts, now)),
+        ItemState::Stopping(cause) => {
+            (!work.is_alive).then(|| ended(item, ItemEnd::Stopped(cause), work, texts, now))
+        }
         ItemState::Pausing if !work.is_alive => {
             let item = ForgeItem { state: ItemState::Paused { since: now }, ..item };
             let item = item.owing(Owed::Folder { place: Place::Running });
-            let item = item.owing(Owed::Label { state: LabelState::Paused }).saying(texts.paused(work.last, now));
+            let item = item
+                .owing(Owed::Label { state: LabelState::Paused })
+                .saying(texts.paused(work.last, now));
             Some(item.owing(Owed::Folder { place: Place::Paused }))
         }
         ItemState::Pausing | ItemState::Paused { .. } => None,
@@ -73,7 +81,8 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
             Some(ForgeItem { state: ItemState::Stopping(cause), ..item.clone() })
         }
         ItemState::Claiming { after_comment } => {
-            let mut item = ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
+            let mut item =
+                ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
             // Nothing was done yet: what was said of it is taken back, if anything was.
             item.owed = Vec::new();
             Some(if cause.leaves_an_item() && after_comment.is_some() {
@@ -93,8 +102,15 @@ pub fn pausing(item: &ForgeItem) -> Option<ForgeItem> {
 }
 
 /// The item when the pause file is gone and the forge says what it says now; `None` while it isn't paused.
-pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timestamp) -> Option<ForgeItem> {
-    let ItemState::Paused { .. } = item.state else { return None };
+pub fn resumed(
+    item: &ForgeItem,
+    judged: Eligibility,
+    texts: Texts,
+    now: Timestamp,
+) -> Option<ForgeItem> {
+    let ItemState::Paused { .. } = item.state else {
+        return None;
+    };
     match judged {
         Eligibility::Not(cause) => stopping(item, cause, now),
         Eligibility::Eligible => {
@@ -104,7 +120,10 @@ pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timesta
                 ..item.clone()
             };
             let item = item.owing(Owed::Folder { place: Place::Running });
-            Some(item.owing(Owed::Label { state: LabelState::Processing }).saying(texts.resumed(now)))
+            Some(
+                item.owing(Owed::Label { state: LabelState::Processing })
+                    .saying(texts.resumed(now)),
+            )
         }
     }
 }
@@ -113,12 +132,17 @@ pub fn resumed(item: &ForgeItem, judged: Eligibility, texts: Texts, now: Timesta
 pub fn won(item: &ForgeItem) -> ForgeItem {
     let mut item = ForgeItem { state: ItemState::Active(Standing::Processing), ..item.clone() };
     item.owed.retain(|owed| *owed != Owed::Claim);
-    item.owing(Owed::Folder { place: Place::Running }).owing(Owed::Label { state: LabelState::Processing })
+    item.owing(Owed::Folder { place: Place::Running })
+        .owing(Owed::Label { state: LabelState::Processing })
 }
 
 /// The item when somebody else was first.
 pub fn lost(item: &ForgeItem) -> ForgeItem {
-    ForgeItem { state: ItemState::Ended(ItemEnd::Elsewhere), owed: vec![Owed::Withdraw], ..item.clone() }
+    ForgeItem {
+        state: ItemState::Ended(ItemEnd::Elsewhere),
+        owed: vec![Owed::Withdraw],
+        ..item.clone()
+    }
 }
 
 /// The item when it was paused for too long.
@@ -131,7 +155,8 @@ fn standing(work: Work<'_>) -> Option<Standing> {
     match work.task?.status {
         TaskStatus::Blocked if work.is_alive => None,
         TaskStatus::Blocked => {
-            let has_failed = work.last.is_some_and(|work| work.result == Some(ReportResult::Failed));
+            let has_failed =
+                work.last.is_some_and(|work| work.result == Some(ReportResult::Failed));
             Some(if has_failed { Standing::Failed } else { Standing::Blocked })
         }
         // Put back by a person: it waits for one.
@@ -141,10 +166,22 @@ fn standing(work: Work<'_>) -> Option<Standing> {
     }
 }
 
-fn ended(mut item: ForgeItem, end: ItemEnd, work: Work<'_>, texts: Texts, now: Timestamp) -> ForgeItem {
+fn ended(
+    mut item: ForgeItem,
+    end: ItemEnd,
+    work: Work<'_>,
+    texts: Texts,
+    now: Timestamp,
+) -> ForgeItem {
     // What was to be said of it on the way is not news any more.
     item.owed.retain(|owed| matches!(owed, Owed::Comment { .. }));
-    let item = ForgeItem { state: ItemState::Ended(end), n_attempts: 0, n_refusals: 0, retry_at: None, ..item };
+    let item = ForgeItem {
+        state: ItemState::Ended(end),
+        n_attempts: 0,
+        n_refusals: 0,
+        retry_at: None,
+        ..item
+    };
     let item = item.owing(Owed::Folder { place: Place::Running });
     let told = match end {
         ItemEnd::Done => Some((LabelState::Done, texts.finished(work.last, now))),

@@ -35,7 +35,8 @@ pub fn description(key: &ItemKey, item: &ItemFacts, comments: &[Comment]) -> Str
         .iter()
         .filter(|comment| Marker::find(&comment.body).is_none())
         .map(|comment| {
-            let author = comment.author.as_ref().map_or("a deleted account", |author| author.login.as_str());
+            let author =
+                comment.author.as_ref().map_or("a deleted account", |author| author.login.as_str());
             format!(
                 "\n\n--- Comment by {author}, {}:\n{}",
                 comment.created_at,
@@ -63,7 +64,10 @@ fn cut(text: &str, most: usize, url: &str) -> String {
         return text.to_owned();
     }
     let kept: String = text.chars().take(most).collect();
-    format!("{kept}\n[cut here: {} of {length} characters are left out; all of it is at {url}]", length - most)
+    format!(
+        "{kept}\n[cut here: {} of {length} characters are left out; all of it is at {url}]",
+        length - most
+    )
 }
 
 #[cfg(test)]
@@ -92,7 +96,11 @@ mod tests {
     #[test]
     fn a_description_has_all_that_people_said_and_nothing_of_ours() {
         let ours = comment(2, "Started\n\n<!-- agent-coordinator 019aa 0 -->");
-        let text = description(&ItemKey::example(), &item("Login", "It fails."), &[comment(1, "Since Monday."), ours]);
+        let text = description(
+            &ItemKey::example(),
+            &item("Login", "It fails."),
+            &[comment(1, "Since Monday."), ours],
+        );
         let expected = "issue acme/shop#7: https://forge.example/acme/shop/issues/7\nAuthor: a deleted account\nLabels: bug, coding agent\n\n\
                         It fails.\n\n--- Comment by ann, 2026-01-02T03:04:05Z:\nSince Monday.";
         assert_eq!(text, expected);
@@ -101,9 +109,14 @@ mod tests {
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let comments: Vec<Comment> = (0..100).map(|id| comment(id, &"c".repeat(5_000))).collect();
-        let text = description(&ItemKey::example(), &item("Login", &"b".repeat(1_000_000)), &comments);
+        let text =
+            description(&ItemKey::example(), &item("Login", &"b".repeat(1_000_000)), &comments);
         assert!(limits::DESCRIPTION.take(&text).is_ok());
         assert!(text.contains("[cut here: 970000 of 1000000 characters are left out"));
-        assert!(text.contains("[96 earlier comments are left out]"), "{}", &text[text.len() - 300..]);
+        assert!(
+            text.contains("[96 earlier comments are left out]"),
+            "{}",
+            &text[text.len() - 300..]
+        );
     }
 }

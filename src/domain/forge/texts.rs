@@ -27,7 +27,8 @@ impl Texts {
             "This is being worked on. Unassign the bot to stop it.",
             "処理を開始します。停止するにはボットのアサインを解除してください。",
         );
-        let (agent_word, project_word) = self.0.either(("Agent", "Project"), ("エージェント", "プロジェクト"));
+        let (agent_word, project_word) =
+            self.0.either(("Agent", "Project"), ("エージェント", "プロジェクト"));
         format!(
             "{title}\n\n{text}\n\n- {agent_word}: `{agent}`\n- {project_word}: `{project}`\n{}",
             self.line(("Started", "開始時刻"), &at.to_string())
@@ -66,7 +67,8 @@ impl Texts {
         );
         let said = work.and_then(|work| work.summary.as_deref());
         let reason = reason.filter(|reason| Some(*reason) != said);
-        let reason = reason.map_or_else(String::new, |reason| self.quoted(("Reason", "理由"), reason));
+        let reason =
+            reason.map_or_else(String::new, |reason| self.quoted(("Reason", "理由"), reason));
         let time = self.line(("Since", "発生時刻"), &at.to_string());
         format!("{title}\n\n{text}\n\n{time}{reason}{}\n\n{again}", self.report(work))
     }
@@ -83,18 +85,22 @@ impl Texts {
                 "The bot's labels were removed, so the task was stopped.",
                 "ボットのラベルが外されたため、タスクを停止しました。",
             ),
-            StopCause::Closed => {
-                self.0.either("This was closed, so the task was stopped.", "クローズされたため、タスクを停止しました。")
-            }
-            StopCause::Gone => self
-                .0
-                .either("This is gone, so the task was stopped.", "見つからなくなったため、タスクを停止しました。"),
-            StopCause::Moved => {
-                self.0.either("This was moved, so the task was stopped.", "移動されたため、タスクを停止しました。")
-            }
-            StopCause::Cancelled => {
-                self.0.either("The task was cancelled, so it was stopped.", "取り消されたため、タスクを停止しました。")
-            }
+            StopCause::Closed => self.0.either(
+                "This was closed, so the task was stopped.",
+                "クローズされたため、タスクを停止しました。",
+            ),
+            StopCause::Gone => self.0.either(
+                "This is gone, so the task was stopped.",
+                "見つからなくなったため、タスクを停止しました。",
+            ),
+            StopCause::Moved => self.0.either(
+                "This was moved, so the task was stopped.",
+                "移動されたため、タスクを停止しました。",
+            ),
+            StopCause::Cancelled => self.0.either(
+                "The task was cancelled, so it was stopped.",
+                "取り消されたため、タスクを停止しました。",
+            ),
         };
         self.ended(title, text, work, at)
     }
@@ -132,7 +138,9 @@ impl Texts {
     /// It goes on.
     pub fn resumed(self, at: Timestamp) -> String {
         let title = self.0.either("## ▶️ Task resumed", "## ▶️ タスク再開");
-        let text = self.0.either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
+        let text = self
+            .0
+            .either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
         format!("{title}\n\n{text}\n\n{}", self.line(("Resumed", "再開時刻"), &at.to_string()))
     }
 
@@ -142,18 +150,28 @@ impl Texts {
 
     /// The agent's last word.
     fn report(self, work: Option<&Execution>) -> String {
-        let Some(work) = work else { return String::new() };
+        let Some(work) = work else {
+            return String::new();
+        };
         let summary = work.summary.as_deref().map(|text| self.quoted(("Summary", "概要"), text));
-        let next = work.next_steps.as_deref().map(|text| self.quoted(("Next steps", "次のステップ"), text));
+        let next = work
+            .next_steps
+            .as_deref()
+            .map(|text| self.quoted(("Next steps", "次のステップ"), text));
         [summary, next].into_iter().flatten().collect()
     }
 
     /// How far it had come, as far as it said so.
     fn progress(self, work: Option<&Execution>) -> String {
-        let Some(work) = work else { return String::new() };
+        let Some(work) = work else {
+            return String::new();
+        };
         let progress = work.summary.as_deref().or(work.progress.as_deref());
         let progress = progress.map(|text| self.quoted(("Progress", "進捗"), text));
-        let next = work.next_steps.as_deref().map(|text| self.quoted(("Next steps", "次のステップ"), text));
+        let next = work
+            .next_steps
+            .as_deref()
+            .map(|text| self.quoted(("Next steps", "次のステップ"), text));
         [progress, next].into_iter().flatten().collect()
     }
 

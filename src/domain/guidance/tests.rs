@@ -4,12 +4,20 @@ use super::*;
 use crate::domain::key::Purpose;
 
 fn key() -> InstanceKey {
-    InstanceKey::new("agt_x".parse().expect("an id"), "prj_a".parse().expect("an id"), Purpose::Task)
+    InstanceKey::new(
+        "agt_x".parse().expect("an id"),
+        "prj_a".parse().expect("an id"),
+        Purpose::Task,
+    )
 }
 
 #[test]
 fn the_japanese_prompt_is_the_seeds() {
-    let prompt = Guidance::new(Language::Japanese).prompt(&key(), Path::new("/proj_a"), Some(&Secret::new("k")));
+    let prompt = Guidance::new(Language::Japanese).prompt(
+        &key(),
+        Path::new("/proj_a"),
+        Some(&Secret::new("k")),
+    );
     insta::assert_snapshot!(prompt, @r#"
 
     Agent ID: agt_x
@@ -126,7 +134,9 @@ fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
     ] {
         add(format!("next_of_task {step:?}"), guidance.next_of_task(&step));
     }
-    for step in [ChatStep::GetPendingMessages, ChatStep::WaitForMessages, ChatStep::LogOut, ChatStep::Exit] {
+    for step in
+        [ChatStep::GetPendingMessages, ChatStep::WaitForMessages, ChatStep::LogOut, ChatStep::Exit]
+    {
         add(format!("next_of_chat {step:?}"), guidance.next_of_chat(step));
     }
     all
@@ -134,11 +144,13 @@ fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
 
 #[test]
 fn every_text_is_known_in_both_languages() {
-    let (english, japanese) = (texts(Guidance::new(Language::English)), texts(Guidance::new(Language::Japanese)));
-    let shown: String = english.iter().zip(&japanese).fold(String::new(), |mut shown, ((name, en), (_, ja))| {
-        let _ = write!(shown, "{name}\n{en}\n{ja}\n\n");
-        shown
-    });
+    let (english, japanese) =
+        (texts(Guidance::new(Language::English)), texts(Guidance::new(Language::Japanese)));
+    let shown: String =
+        english.iter().zip(&japanese).fold(String::new(), |mut shown, ((name, en), (_, ja))| {
+            let _ = write!(shown, "{name}\n{en}\n{ja}\n\n");
+            shown
+        });
     insta::assert_snapshot!("texts", shown);
     // A text stands in the source exactly once, so as many are listed above as there are.
     let n_written = include_str!("../guidance.rs").matches(".either(").count();

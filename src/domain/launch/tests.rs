@@ -9,7 +9,11 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LINGER: Duration = Duration::from_secs(30);
 
 fn launch(is_kept: bool) -> Launch {
-    let key = InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task);
+    let key = InstanceKey::new(
+        "agt".parse().expect("an id"),
+        "prj".parse().expect("an id"),
+        Purpose::Task,
+    );
     let id = "lch_1".parse().expect("an id");
     Launch {
         coordinator: is_kept.then(|| "crd_1".parse().expect("an id")),
@@ -36,7 +40,9 @@ fn ended(exit_code: i32) -> LaunchEvent {
 
 #[track_caller]
 fn check(events: &[LaunchEvent], expected: &Outcome) {
-    let launch = events.iter().fold(launch(true), |launch, event| launch.on(event).expect("a possible event"));
+    let launch = events
+        .iter()
+        .fold(launch(true), |launch, event| launch.on(event).expect("a possible event"));
     match launch.state {
         LaunchState::Ended { outcome, .. } => assert_eq!(outcome, *expected),
         state => panic!("not ended but {state:?}"),
@@ -51,7 +57,10 @@ fn ends_are_told_apart() {
     check(&[authenticated(), ended(0)], &Outcome::ExitedWithoutReport);
     check(&[ended(0)], &Outcome::NeverAuthenticated);
     check(&[stop(StopReason::StartTimeout), ended(143)], &Outcome::NeverAuthenticated);
-    check(&[authenticated(), stop(StopReason::Person), ended(143)], &Outcome::Stopped(StopReason::Person));
+    check(
+        &[authenticated(), stop(StopReason::Person), ended(143)],
+        &Outcome::Stopped(StopReason::Person),
+    );
     check(
         &[authenticated(), stop(StopReason::SessionMaximum), ended(143)],
         &Outcome::TimedOut(TimeLimit::SessionMaximum),
@@ -86,10 +95,17 @@ fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
         .on(&authenticated())
         .and_then(|launch| launch.on(&reported(ReportResult::Success)))
         .and_then(|launch| {
-            launch.on(&LaunchEvent::StopWanted { reason: StopReason::Person, at: NOW, patience: Duration::ZERO })
+            launch.on(&LaunchEvent::StopWanted {
+                reason: StopReason::Person,
+                at: NOW,
+                patience: Duration::ZERO,
+            })
         })
         .expect("possible events");
-    assert_eq!(launch.state, LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW });
+    assert_eq!(
+        launch.state,
+        LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW }
+    );
 }
 
 #[test]
@@ -97,15 +113,28 @@ fn people_end_a_chat_also_while_its_agent_is_on_its_way_out() {
     let chat_ended = LaunchEvent::ChatEnded { at: NOW, patience: LINGER };
     let exited = LaunchEvent::Exited { exit: ExitStatus::default() };
     let ended_by = |before: Option<LaunchEvent>| {
-        let events = [Some(authenticated()), before, Some(chat_ended.clone()), Some(stop(StopReason::Person))];
+        let events = [
+            Some(authenticated()),
+            before,
+            Some(chat_ended.clone()),
+            Some(stop(StopReason::Person)),
+        ];
         let events = events.into_iter().flatten().chain([ended(1)]);
         events.fold(launch(true), |launch, event| launch.on(&event).expect("a possible event"))
     };
     let stopped = |reason| Some(Outcome::Stopped(reason));
     for (before, stop_reason, outcome) in [
         (None, Some(StopReason::ChatEnded), Some(Outcome::Completed)),
-        (Some(stop(StopReason::Shutdown)), Some(StopReason::Shutdown), stopped(StopReason::Shutdown)),
-        (Some(stop(StopReason::StartTimeout)), Some(StopReason::StartTimeout), Some(Outcome::NeverAuthenticated)),
+        (
+            Some(stop(StopReason::Shutdown)),
+            Some(StopReason::Shutdown),
+            stopped(StopReason::Shutdown),
+        ),
+        (
+            Some(stop(StopReason::StartTimeout)),
+            Some(StopReason::StartTimeout),
+            Some(Outcome::NeverAuthenticated),
+        ),
         (Some(exited), None, Some(Outcome::ExitedWithoutReport)),
     ] {
         let launch = ended_by(before);
@@ -134,8 +163,9 @@ fn without_a_keeper_the_report_is_the_end() {
 fn a_claim_lapses_when_its_process_would_be_gone_and_never_one_that_is_known() {
     let second = Duration::from_secs(1);
     let limits = LapseLimits { start: 10 * second, stop: 5 * second, margin: second };
-    let has_lapsed =
-        |launch: &Launch, claimed: u32, ladder: u32| launch.has_lapsed(limits, claimed * second, ladder * second);
+    let has_lapsed = |launch: &Launch, claimed: u32, ladder: u32| {
+        launch.has_lapsed(limits, claimed * second, ladder * second)
+    };
     let starting = launch(true);
     assert!(!has_lapsed(&starting, 16, 0) && has_lapsed(&starting, 17, 0));
     let known = Launch { pid: Some(7), ..starting.clone() };
@@ -145,7 +175,11 @@ fn a_claim_lapses_when_its_process_would_be_gone_and_never_one_that_is_known() {
     let at = NOW + 100 * second;
     let report = LaunchEvent::Reported { result: ReportResult::Success, at, linger: 30 * second };
     let lingering = running.on(&report).expect("a possible event");
-    assert!(!has_lapsed(&lingering, 136, 6) && has_lapsed(&lingering, 137, 7) && !has_lapsed(&lingering, 16, 7));
+    assert!(
+        !has_lapsed(&lingering, 136, 6)
+            && has_lapsed(&lingering, 137, 7)
+            && !has_lapsed(&lingering, 16, 7)
+    );
     let lapsed = lingering.on(&LaunchEvent::ClaimLapsed { at }).expect("a possible event");
     assert_eq!(lapsed.state, LaunchState::Ended { outcome: Outcome::Completed, at });
 }

@@ -84,7 +84,12 @@ fn an_agent_works_through_its_subtasks_and_then_ends() {
     check(InProgress, &[task("a", Todo, MINE), urgent], &[], &execute("b"));
     let after_b = Task { dependencies: vec![id("b")], ..task("a", Todo, MINE) };
     check(InProgress, &[after_b.clone(), task("b", Todo, MINE)], &["b"], &execute("b"));
-    check(InProgress, &[after_b.clone(), task("b", InProgress, Some("other"))], &["b"], &TaskStep::WaitForSubtasks);
+    check(
+        InProgress,
+        &[after_b.clone(), task("b", InProgress, Some("other"))],
+        &["b"],
+        &TaskStep::WaitForSubtasks,
+    );
     check(InProgress, &[after_b, task("b", Done, Some("other"))], &[], &execute("a"));
     check(InProgress, &[task("a", InProgress, Some("other"))], &[], &TaskStep::WaitForSubtasks);
     check(InProgress, &[task("a", Blocked, Some("other"))], &[], &report(ReportResult::Blocked));
@@ -92,7 +97,12 @@ fn an_agent_works_through_its_subtasks_and_then_ends() {
     // What others can do is begun before its own, and waited for when that is done.
     let start = TaskStep::StartSubtask(id("b"));
     check(InProgress, &[task("a", Todo, MINE), task("b", Todo, Some("other"))], &[], &start);
-    check(InProgress, &[task("a", Todo, MINE), task("b", InProgress, Some("other"))], &[], &execute("a"));
+    check(
+        InProgress,
+        &[task("a", Todo, MINE), task("b", InProgress, Some("other"))],
+        &[],
+        &execute("a"),
+    );
     let after_a = Task { dependencies: vec![id("a")], ..task("b", Todo, Some("other")) };
     check(InProgress, &[task("a", Todo, MINE), after_a], &["a"], &execute("a"));
     check(Done, &[], &[], &report(ReportResult::Success));
@@ -103,7 +113,10 @@ fn an_agent_works_through_its_subtasks_and_then_ends() {
 #[test]
 fn the_parts_of_a_subtask_come_before_it() {
     use TaskStatus::{Done, InProgress, Todo};
-    let part = |name: &str, status, assignee| Task { parent: Some(id("a")), ..task(name, status, assignee) };
+    let part = |name: &str, status, assignee| Task {
+        parent: Some(id("a")),
+        ..task(name, status, assignee)
+    };
     let execute = |name: &str| TaskStep::ExecuteSubtask(id(name));
     check(InProgress, &[task("a", InProgress, MINE), part("a1", Todo, MINE)], &[], &execute("a1"));
     check(InProgress, &[task("a", InProgress, MINE), part("a1", Done, MINE)], &[], &execute("a"));
@@ -120,16 +133,31 @@ fn a_notice_comes_before_everything_but_the_end() {
     let check = |launch: &Launch, notices: &[Notice], expected: TaskStep| {
         let (unfinished, task) = (BTreeSet::new(), task("tsk", TaskStatus::InProgress, MINE));
         let (task, subtasks) = (Some(&task), &[][..]);
-        let facts = TaskFacts { launch, notices, task, subtasks, unfinished: &unfinished, has_other_task: false };
+        let facts = TaskFacts {
+            launch,
+            notices,
+            task,
+            subtasks,
+            unfinished: &unfinished,
+            has_other_task: false,
+        };
         assert_eq!(task_step(facts), expected);
     };
     let launch = running(Some("tsk"));
     let of = |action, is_read| [notice(action, NoticeDemand::End, is_read)];
     check(&launch, &of(NoticeAction::Blocked, unread), TaskStep::GetNotifications);
-    check(&launch, &of(NoticeAction::Blocked, read), TaskStep::ReportCompleted(ReportResult::Blocked));
+    check(
+        &launch,
+        &of(NoticeAction::Blocked, read),
+        TaskStep::ReportCompleted(ReportResult::Blocked),
+    );
     check(&launch, &of(NoticeAction::Paused, read), TaskStep::LogOut);
     let stopping = LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW };
-    check(&Launch { state: stopping, ..launch }, &of(NoticeAction::Blocked, unread), TaskStep::Exit);
+    check(
+        &Launch { state: stopping, ..launch },
+        &of(NoticeAction::Blocked, unread),
+        TaskStep::Exit,
+    );
 }
 
 #[test]
@@ -150,7 +178,10 @@ fn an_agent_without_a_task_fetches_one_or_leaves() {
 #[track_caller]
 fn check_chat(unread: Option<i64>, is_idle: bool, is_overdue: bool, expected: ChatStep) {
     let launch = running(None);
-    assert_eq!(chat_step(ChatFacts { launch: &launch, unread, handed_out: 5, is_idle, is_overdue }), expected);
+    assert_eq!(
+        chat_step(ChatFacts { launch: &launch, unread, handed_out: 5, is_idle, is_overdue }),
+        expected
+    );
 }
 
 #[test]
@@ -165,8 +196,15 @@ fn messages_come_before_the_idle_limit_and_once_given_are_waited_for() {
 #[test]
 fn an_agent_whose_chat_has_ended_by_silence_logs_out() {
     let step = |reason| {
-        let launch = Launch { state: LaunchState::Stopping { reason, ladder_at: NOW }, ..running(None) };
-        chat_step(ChatFacts { launch: &launch, unread: None, handed_out: 5, is_idle: true, is_overdue: false })
+        let launch =
+            Launch { state: LaunchState::Stopping { reason, ladder_at: NOW }, ..running(None) };
+        chat_step(ChatFacts {
+            launch: &launch,
+            unread: None,
+            handed_out: 5,
+            is_idle: true,
+            is_overdue: false,
+        })
     };
     assert_eq!(step(StopReason::ChatIdle), ChatStep::LogOut);
     assert_eq!(step(StopReason::ChatEnded), ChatStep::Exit);
@@ -184,9 +222,12 @@ fn state() -> impl Strategy<Value = LaunchState> {
 
 fn any_task(name: &'static str) -> impl Strategy<Value = Task> {
     let assignee = select(vec![None, Some("me"), Some("other")]);
-    (select(TaskStatus::ALL), assignee, select(vec!["a", "b", "c"])).prop_map(move |(status, assignee, dependency)| {
-        Task { dependencies: vec![id(dependency)], ..task(name, status, assignee) }
-    })
+    (select(TaskStatus::ALL), assignee, select(vec!["a", "b", "c"])).prop_map(
+        move |(status, assignee, dependency)| Task {
+            dependencies: vec![id(dependency)],
+            ..task(name, status, assignee)
+        },
+    )
 }
 
 proptest! {

@@ -67,10 +67,16 @@ fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
 
 /// What Ann is told when a task that was in progress and hers is like this now.
 #[track_caller]
-fn check(name: &str, status: TaskStatus, assignee: &str, expected: Option<(NoticeAction, NoticeDemand)>) {
+fn check(
+    name: &str,
+    status: TaskStatus,
+    assignee: &str,
+    expected: Option<(NoticeAction, NoticeDemand)>,
+) {
     let before = Box::new(task(name, TaskStatus::InProgress, "ann"));
     let change = WorkChange::Task { before, after: Box::new(task(name, status, assignee)) };
-    let expected = expected.map(|(action, demand)| Meaning::Tell { task: Some(id(name)), action, demand });
+    let expected =
+        expected.map(|(action, demand)| Meaning::Tell { task: Some(id(name)), action, demand });
     assert_eq!(change.means(&launch(Purpose::Task)), expected);
     assert_eq!(change.means(&launch(Purpose::Chat)), None);
     let ended = LaunchState::Ended { outcome: Outcome::Lost, at: NOW };
@@ -91,7 +97,8 @@ fn who_works_on_a_task_is_told_what_becomes_of_it() {
 
 #[test]
 fn what_is_given_back_takes_the_notice_back() {
-    let (before, after) = (task("tsk", TaskStatus::Blocked, "ann"), task("tsk", TaskStatus::InProgress, "ann"));
+    let (before, after) =
+        (task("tsk", TaskStatus::Blocked, "ann"), task("tsk", TaskStatus::InProgress, "ann"));
     let change = WorkChange::Task { before: Box::new(before), after: Box::new(after) };
     assert_eq!(change.means(&launch(Purpose::Task)), Some(Meaning::TakeBackTask(id("tsk"))));
     let active = WorkChange::Project { project: id("prj"), status: ProjectStatus::Active };
@@ -100,8 +107,12 @@ fn what_is_given_back_takes_the_notice_back() {
 
 #[test]
 fn a_project_that_rests_ends_its_chats_and_tells_its_agents() {
-    let rests = |project: &str| WorkChange::Project { project: id(project), status: ProjectStatus::Inactive };
-    let told = Meaning::Tell { task: None, action: NoticeAction::Paused, demand: NoticeDemand::End };
+    let rests = |project: &str| WorkChange::Project {
+        project: id(project),
+        status: ProjectStatus::Inactive,
+    };
+    let told =
+        Meaning::Tell { task: None, action: NoticeAction::Paused, demand: NoticeDemand::End };
     assert_eq!(rests("prj").means(&launch(Purpose::Task)), Some(told));
     assert_eq!(rests("prj_2").means(&launch(Purpose::Task)), None);
     assert!(rests("prj").ends_chat(&launch(Purpose::Chat)));

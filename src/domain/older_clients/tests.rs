@@ -45,11 +45,20 @@ fn check_start(pairs: Vec<PairFacts>, expected: Option<&str>) {
 #[test]
 fn a_start_without_a_project_is_where_work_waits_longest() {
     check_start(vec![], None);
-    check_start(vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)], Some("c"));
+    check_start(
+        vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)],
+        Some("c"),
+    );
     check_start(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), None)], Some("b"));
     check_start(vec![pair("a", None, None), pair("b", Some(10), Some(running()))], Some("b"));
-    check_start(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), Some(STARTING))], Some("b"));
-    let held = PairFacts { record: PairRecord::new(key("a", Purpose::Task)).held(NOW), ..pair("a", Some(10), None) };
+    check_start(
+        vec![pair("a", Some(10), Some(running())), pair("b", Some(20), Some(STARTING))],
+        Some("b"),
+    );
+    let held = PairFacts {
+        record: PairRecord::new(key("a", Purpose::Task)).held(NOW),
+        ..pair("a", Some(10), None)
+    };
     check_start(vec![held.clone(), pair("b", Some(20), None)], Some("b"));
     check_start(vec![pair("b", None, None), held], Some("a"));
 }
@@ -66,11 +75,16 @@ fn a_session_without_a_project_is_where_the_agent_is_starting_or_awaited() {
     check_enter(vec![pair("a", None, None)], Some("a"));
     check_enter(vec![pair("a", None, None), pair("b", None, None)], None);
     check_enter(vec![pair("a", Some(10), None), pair("b", Some(20), Some(STARTING))], Some("b"));
-    check_enter(vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)], Some("c"));
+    check_enter(
+        vec![pair("a", None, None), pair("b", Some(20), None), pair("c", Some(10), None)],
+        Some("c"),
+    );
     check_enter(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), None)], Some("b"));
     check_enter(vec![pair("a", Some(10), Some(running())), pair("b", None, None)], Some("a"));
-    let asleep =
-        PairFacts { project: Some((ProjectStatus::Archived, PathBuf::from("dir"))), ..pair("a", Some(10), None) };
+    let asleep = PairFacts {
+        project: Some((ProjectStatus::Archived, PathBuf::from("dir"))),
+        ..pair("a", Some(10), None)
+    };
     check_enter(vec![asleep, pair("b", Some(20), None)], Some("b"));
 }
 
@@ -82,14 +96,26 @@ fn launch(id: &str, purpose: Purpose, pid: Option<i32>, coordinator: Option<&str
 }
 
 fn ended(launch: Launch) -> Launch {
-    Launch { state: LaunchState::Ended { outcome: Outcome::Stopped(StopReason::Person), at: NOW }, ..launch }
+    Launch {
+        state: LaunchState::Ended { outcome: Outcome::Stopped(StopReason::Person), at: NOW },
+        ..launch
+    }
 }
 
 /// What a report about agent `agt` in project `prj` is about.
-fn find(launches: &[Launch], pid: Option<i32>, coordinator: Option<&str>) -> Result<String, Refusal> {
+fn find(
+    launches: &[Launch],
+    pid: Option<i32>,
+    coordinator: Option<&str>,
+) -> Result<String, Refusal> {
     let coordinator = coordinator.map(|id| id.parse::<CoordinatorId>().expect("an id"));
     let key = key("prj", Purpose::Task);
-    let by = ReportedBy { agent: &key.agent, project: &key.project, pid, coordinator: coordinator.as_ref() };
+    let by = ReportedBy {
+        agent: &key.agent,
+        project: &key.project,
+        pid,
+        coordinator: coordinator.as_ref(),
+    };
     launch_to_report(launches, by).map(|id| id.to_string())
 }
 
@@ -111,8 +137,16 @@ fn a_report_is_about_the_only_launch_that_fits() {
     check_found(std::slice::from_ref(&task), Some(7), "lch_t");
     check_found(&[task.clone(), ended(chat.clone())], None, "lch_t");
     check_refused(&[], None, "No launch of agt in prj is open");
-    check_refused(&[ended(task.clone())], Some(7), "No launch of agt in prj is open that process 7 could be of");
-    check_refused(&[task, chat], None, "More than one launch of agt in prj fits: lch_t (task), lch_c (chat)");
+    check_refused(
+        &[ended(task.clone())],
+        Some(7),
+        "No launch of agt in prj is open that process 7 could be of",
+    );
+    check_refused(
+        &[task, chat],
+        None,
+        "More than one launch of agt in prj fits: lch_t (task), lch_c (chat)",
+    );
 }
 
 #[test]
@@ -144,9 +178,17 @@ fn a_report_after_that_of_the_agent_is_about_the_launch_that_the_agent_has_ended
     let open = launch("lch_open", Purpose::Task, None, None);
     check_found(&[both[0].clone(), open.clone()], None, "lch_open");
     check_refused(&[both[0].clone(), ended(open)], None, "No launch of agt in prj is open");
-    check_refused(&[reported("lch", Some("crd_keeper"), 1)], None, "No launch of agt in prj is open");
+    check_refused(
+        &[reported("lch", Some("crd_keeper"), 1)],
+        None,
+        "No launch of agt in prj is open",
+    );
     let of_process = Launch { pid: Some(8), ..reported("lch", None, 1) };
-    check_refused(&[of_process], Some(7), "No launch of agt in prj is open that process 7 could be of");
+    check_refused(
+        &[of_process],
+        Some(7),
+        "No launch of agt in prj is open that process 7 could be of",
+    );
 }
 
 #[test]
@@ -168,6 +210,11 @@ fn a_launch_that_another_coordinator_keeps_is_not_ended_by_its_process_either() 
 
 #[test]
 fn launches_of_other_pairs_are_not_looked_at() {
-    let elsewhere = Launch { key: key("prj_2", Purpose::Task), ..launch("lch", Purpose::Task, Some(7), None) };
-    check_refused(&[elsewhere], Some(7), "No launch of agt in prj is open that process 7 could be of");
+    let elsewhere =
+        Launch { key: key("prj_2", Purpose::Task), ..launch("lch", Purpose::Task, Some(7), None) };
+    check_refused(
+        &[elsewhere],
+        Some(7),
+        "No launch of agt in prj is open that process 7 could be of",
+    );
 }

@@ -48,8 +48,14 @@ fn each_rule_has_its_reason() {
     check(&PairFacts { agent: None, ..ready() }, StartReason::Unknown);
     check(&PairFacts { project: None, ..ready() }, StartReason::Unknown);
     check(&PairFacts { is_assigned: false, ..ready() }, StartReason::NotAssigned);
-    check(&PairFacts { agent: Some((AgentStatus::Inactive, String::new())), ..ready() }, StartReason::Inactive);
-    check(&PairFacts { project: Some((ProjectStatus::Archived, PathBuf::new())), ..ready() }, StartReason::Inactive);
+    check(
+        &PairFacts { agent: Some((AgentStatus::Inactive, String::new())), ..ready() },
+        StartReason::Inactive,
+    );
+    check(
+        &PairFacts { project: Some((ProjectStatus::Archived, PathBuf::new())), ..ready() },
+        StartReason::Inactive,
+    );
     check(&PairFacts { waiting_since: None, ..ready() }, StartReason::NoWork);
     check(&PairFacts { is_paused: true, ..ready() }, StartReason::Paused);
     check(&PairFacts { record: PairRecord::new(key()).held(NOW), ..ready() }, StartReason::Held);
@@ -60,7 +66,8 @@ fn each_rule_has_its_reason() {
 /// An account that is parked until five minutes from `NOW`.
 fn parked() -> Account {
     let until = NOW + Duration::from_mins(5);
-    let parked = Parked { class: FailureClass::Quota, since: NOW, until, n_failures: 1, probe: None };
+    let parked =
+        Parked { class: FailureClass::Quota, since: NOW, until, n_failures: 1, probe: None };
     Account { parked: Some(parked), ..Account::new("claude".to_owned()) }
 }
 
@@ -79,7 +86,10 @@ fn a_parked_account_keeps_its_pairs_until_its_time_and_then_one_tries_it() {
 #[test]
 fn an_end_by_the_account_says_nothing_of_the_pair() {
     let failed = failed(PairRecord::new(key()), 0, 1);
-    assert_eq!(failed.clone().after_end(Verdict::AccountFailed, NOW, NOW + Duration::from_secs(9), LIMIT), failed);
+    assert_eq!(
+        failed.clone().after_end(Verdict::AccountFailed, NOW, NOW + Duration::from_secs(9), LIMIT),
+        failed
+    );
 }
 
 #[test]
@@ -94,15 +104,20 @@ fn a_pair_that_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
 fn an_open_launch_counts_before_everything_that_may_change() {
     let starting = open(LaunchState::Starting { deadline: NOW });
     check(&PairFacts { open: Some(starting), is_paused: true, ..ready() }, StartReason::Starting);
-    check(&PairFacts { open: Some(open(LaunchState::Ending)), waiting_since: None, ..ready() }, StartReason::Stopping);
+    check(
+        &PairFacts { open: Some(open(LaunchState::Ending)), waiting_since: None, ..ready() },
+        StartReason::Stopping,
+    );
 }
 
 #[test]
 fn a_candidate_is_judged_by_its_server() {
     let failed = self::failed(PairRecord::new(key()), 0, 0);
-    let waits = PairFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    let waits =
+        PairFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
     assert_eq!((waits.reason, waits.until), (StartReason::Backoff, BACKOFF.until(&failed, NOW)));
-    let held = PairFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    let held =
+        PairFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
     assert_eq!((held.reason, held.until), (StartReason::Held, None));
     assert_eq!(PairFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, NOW), None);
 }
@@ -127,7 +142,8 @@ fn an_end_in_the_future_holds_nobody_back() {
 
 #[test]
 fn too_many_failures_in_a_short_time_suspend_a_pair_until_a_person_says_otherwise() {
-    let often = (0..3).fold(PairRecord::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
+    let often =
+        (0..3).fold(PairRecord::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
     assert_eq!(often.suspended_since, Some(NOW + Duration::from_secs(201)));
     check(&PairFacts { record: often.clone(), ..ready() }, StartReason::Suspended);
     check(
@@ -135,11 +151,18 @@ fn too_many_failures_in_a_short_time_suspend_a_pair_until_a_person_says_otherwis
         StartReason::Suspended,
     );
     check(&PairFacts { record: often.released(), ..ready() }, StartReason::Ready);
-    let seldom = (0..9).fold(PairRecord::new(key()), |record, n| failed(record, 301 * n, 301 * n + 1));
+    let seldom =
+        (0..9).fold(PairRecord::new(key()), |record, n| failed(record, 301 * n, 301 * n + 1));
     assert_eq!((seldom.n_failures, seldom.suspended_since), (9, None));
     let unlimited = StartLimit { failures: 0, ..LIMIT };
-    let any = (0..99).fold(PairRecord::new(key()), |record, _| record.after_end(Verdict::Failure, NOW, NOW, unlimited));
-    assert_eq!((any.suspended_since, any.failed_at.len()), (None, 0), "nothing is kept that nobody counts");
+    let any = (0..99).fold(PairRecord::new(key()), |record, _| {
+        record.after_end(Verdict::Failure, NOW, NOW, unlimited)
+    });
+    assert_eq!(
+        (any.suspended_since, any.failed_at.len()),
+        (None, 0),
+        "nothing is kept that nobody counts"
+    );
 }
 
 #[test]

@@ -41,7 +41,8 @@ fn observed(processes: &[Process]) -> Ancestry {
     let mut ancestry = Ancestry::UNKNOWN;
     for (start_ticks, process) in (0..).zip(processes) {
         if !process.is_readable {
-            ancestry.top = if process.role == Role::OtherUser { Top::OtherUser } else { Top::Unknown };
+            ancestry.top =
+                if process.role == Role::OtherUser { Top::OtherUser } else { Top::Unknown };
             return ancestry;
         }
         let (id, executable) = match process.role {
@@ -51,7 +52,12 @@ fn observed(processes: &[Process]) -> Ancestry {
             Role::Ordinary | Role::OtherUser | Role::Shim => (id(start_ticks), process.executable),
         };
         let is_of_daemons_user = process.role != Role::OtherUser;
-        ancestry.chain.push(Ancestor { id, name: process.name.clone(), is_of_daemons_user, executable });
+        ancestry.chain.push(Ancestor {
+            id,
+            name: process.name.clone(),
+            is_of_daemons_user,
+            executable,
+        });
     }
     ancestry.top = Top::Root;
     ancestry
@@ -69,7 +75,12 @@ fn standing_of(processes: &[Process]) -> Standing {
 }
 
 fn ordinary(name: &[u8]) -> Process {
-    Process { name: name.to_vec(), role: Role::Ordinary, executable: Executable::Other, is_readable: true }
+    Process {
+        name: name.to_vec(),
+        role: Role::Ordinary,
+        executable: Executable::Other,
+        is_readable: true,
+    }
 }
 
 fn of_other_user() -> Process {
@@ -77,7 +88,11 @@ fn of_other_user() -> Process {
 }
 
 fn shim() -> Process {
-    Process { role: Role::Shim, executable: Executable::Unreadable, ..ordinary(SHIM_COMM.as_bytes()) }
+    Process {
+        role: Role::Shim,
+        executable: Executable::Unreadable,
+        ..ordinary(SHIM_COMM.as_bytes())
+    }
 }
 
 fn daemon() -> Process {
@@ -114,13 +129,17 @@ fn a_script_that_is_named_like_the_daemon_is_an_operators() {
         let ours = Process { name: name.to_vec(), ..executing(Executable::Ours) };
         check(&[ordinary(b"curl"), ours, of_other_user()], Standing::Agent);
     }
-    check(&[ordinary(b"curl"), executing(Executable::Unreadable), of_other_user()], Standing::Agent);
+    check(
+        &[ordinary(b"curl"), executing(Executable::Unreadable), of_other_user()],
+        Standing::Agent,
+    );
     let sshd = Process { executable: Executable::Unreadable, ..ordinary(b"sshd-session") };
     check(&[ordinary(b"bash"), sshd, of_other_user()], Standing::Operator);
 }
 
 #[test]
-fn a_chain_that_ends_in_an_unreadable_process_is_an_operators_only_if_another_user_owns_the_process() {
+fn a_chain_that_ends_in_an_unreadable_process_is_an_operators_only_if_another_user_owns_the_process()
+ {
     let shell = ordinary(b"bash");
     let hidden = |process: Process| Process { is_readable: false, ..process };
     check(&[shell.clone(), hidden(of_other_user())], Standing::Operator);
@@ -136,7 +155,9 @@ fn a_process_of_an_agents_user_must_be_below_a_shim_of_the_daemon() {
     let forged = Process { name: SHIM_COMM.as_bytes().to_vec(), ..of_other_user() };
     let below = |shim: Process| [agent.clone(), shim, daemon()];
     assert_eq!(of_agents(&below(shim())), Standing::Agent);
-    for chain in [&below(forged.clone())[..], &below(agent.clone()), &[agent.clone(), agent.clone()]] {
+    for chain in
+        [&below(forged.clone())[..], &below(agent.clone()), &[agent.clone(), agent.clone()]]
+    {
         assert_eq!(of_agents(chain), Standing::Stranger, "{chain:?}");
     }
     // It may have put one of its own in between.
@@ -150,12 +171,16 @@ fn an_agent_can_not_put_another_outermost_shim_above_itself() {
     let forged = ordinary(SHIM_COMM.as_bytes());
     let outermost = |processes: &[Process]| outermost_shim(&observed(processes));
     assert_eq!(outermost(&[ordinary(b"sh"), shim(), daemon()]), Some(id(1)));
-    assert_eq!(outermost(&[ordinary(b"sh"), forged.clone(), forged, shim(), daemon()]), Some(id(3)));
+    assert_eq!(
+        outermost(&[ordinary(b"sh"), forged.clone(), forged, shim(), daemon()]),
+        Some(id(3))
+    );
     assert_eq!(outermost(&[ordinary(b"sh"), daemon()]), None);
 }
 
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
-    let known = select(vec![&b"bash"[..], SHIM_COMM.as_bytes(), OWN_NAME, b"\xff\xfe", b"a) R 1 (b", b""]);
+    let known =
+        select(vec![&b"bash"[..], SHIM_COMM.as_bytes(), OWN_NAME, b"\xff\xfe", b"a) R 1 (b", b""]);
     prop_oneof![known.prop_map(<[u8]>::to_vec), proptest::collection::vec(any::<u8>(), 0..16)]
 }
 
@@ -184,7 +209,9 @@ fn is_agents(processes: &[Process]) -> bool {
     let plain: Vec<Process> = processes
         .iter()
         .map(|process| match process.role {
-            Role::Ordinary | Role::OtherUser => Process { name: b"bash".to_vec(), ..process.clone() },
+            Role::Ordinary | Role::OtherUser => {
+                Process { name: b"bash".to_vec(), ..process.clone() }
+            }
             Role::Shim | Role::Daemon | Role::Coordinator | Role::OtherDaemon => process.clone(),
         })
         .collect();

@@ -24,7 +24,13 @@ pub struct Closed {
 pub fn closed(limits: &Limits, free: Resources) -> Option<Closed> {
     let gates = [
         (StartReason::LowDisk, limits.min_free_disk, free.disk, "of disk", "limits.min_free_disk"),
-        (StartReason::LowMemory, limits.min_free_memory, free.memory, "of memory", "limits.min_free_memory"),
+        (
+            StartReason::LowMemory,
+            limits.min_free_memory,
+            free.memory,
+            "of memory",
+            "limits.min_free_memory",
+        ),
     ];
     gates.into_iter().find_map(|(reason, least, free, what, key)| {
         let (least, free) = least.zip(free)?;

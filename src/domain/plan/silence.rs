@@ -46,7 +46,11 @@ pub fn is_work(used: Duration, within: Duration) -> bool {
 }
 
 /// How long a silent agent has until it is to be looked at again, or ended; `None` without a limit.
-pub fn time_left(elapsed: &Elapsed, launch: &LaunchFacts, limits: SilenceLimits) -> Option<Duration> {
+pub fn time_left(
+    elapsed: &Elapsed,
+    launch: &LaunchFacts,
+    limits: SilenceLimits,
+) -> Option<Duration> {
     let limit = limits.of(elapsed)?;
     if let Some(suspected) = elapsed.suspected {
         return Some(SECOND_LOOK.saturating_sub(suspected));

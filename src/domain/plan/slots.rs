@@ -36,14 +36,26 @@ impl fmt::Display for Slots<'_> {
 impl<'a> Slots<'a> {
     pub fn none(limits: Limits) -> Self {
         let (projects, agents, providers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { limits, n_chats: 0, n_tasks: 0, projects, agents, providers, n_unknown: 0, probes: BTreeSet::new() }
+        Self {
+            limits,
+            n_chats: 0,
+            n_tasks: 0,
+            projects,
+            agents,
+            providers,
+            n_unknown: 0,
+            probes: BTreeSet::new(),
+        }
     }
 
     /// Those of each open launch of this coordinator, and of each live process that the server doesn't know.
     pub fn of(snapshot: &'a Snapshot) -> Self {
         let mut slots = Self::none(snapshot.limits);
         let mut counted: BTreeSet<&LaunchId> = BTreeSet::new();
-        let mine = snapshot.launches.iter().filter(|launch| launch.coordinator.as_ref() == Some(&snapshot.coordinator));
+        let mine = snapshot
+            .launches
+            .iter()
+            .filter(|launch| launch.coordinator.as_ref() == Some(&snapshot.coordinator));
         for launch in mine {
             counted.insert(&launch.id);
             slots.take(&launch.key, &launch.ai_type);
@@ -108,9 +120,14 @@ impl<'a> Slots<'a> {
     }
 
     /// The limits that a start of `key` would exceed, in the order in which they count; an empty `ai_type` is one that nobody knows.
-    pub fn keeping<'s>(&'s self, key: &InstanceKey, ai_type: &str) -> impl Iterator<Item = StartReason> + use<'s, 'a> {
-        let is_reached =
-            |limit: Option<usize>, n: Option<&usize>| limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit);
+    pub fn keeping<'s>(
+        &'s self,
+        key: &InstanceKey,
+        ai_type: &str,
+    ) -> impl Iterator<Item = StartReason> + use<'s, 'a> {
+        let is_reached = |limit: Option<usize>, n: Option<&usize>| {
+            limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit)
+        };
         let Limits { per_project, per_agent, per_provider, .. } = self.limits;
         let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
         let own = [

@@ -91,11 +91,16 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
 fn a_fuse_is_disarmed_only_for_a_process_that_the_server_hears_of() {
     let check = |phase: Phase, pid: Option<i32>, expected: bool| {
         let state = LaunchState::Running { session: "ses_1".parse().expect("an id") };
-        let launch = LaunchFacts { pid, is_authenticated: true, ..launch("lch_1", key(1, 1), state) };
-        let snapshot =
-            Snapshot { instances: vec![instance(&launch, phase.clone())], launches: vec![launch], ..snapshot(1) };
+        let launch =
+            LaunchFacts { pid, is_authenticated: true, ..launch("lch_1", key(1, 1), state) };
+        let snapshot = Snapshot {
+            instances: vec![instance(&launch, phase.clone())],
+            launches: vec![launch],
+            ..snapshot(1)
+        };
         let actions = plan(&snapshot).actions;
-        let is_disarmed = actions.iter().any(|action| matches!(action, Action::MarkAuthenticated { .. }));
+        let is_disarmed =
+            actions.iter().any(|action| matches!(action, Action::MarkAuthenticated { .. }));
         assert_eq!(is_disarmed, expected, "{phase:?} {pid:?}");
     };
     check(Phase::Running { pid: 7, started_at: NOW }, None, true);
@@ -123,7 +128,8 @@ fn a_stop_that_only_its_keeper_was_told_of_is_told_to_the_server_before_the_end(
     let session: SessionId = "ses_1".parse().expect("an id");
     let running = launch("lch_1", key(1, 1), LaunchState::Running { session });
     let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(9) });
-    let ended = Phase::Ended { pid: None, started_at: None, end: end.clone(), at: NOW, n_leaked: 0 };
+    let ended =
+        Phase::Ended { pid: None, started_at: None, end: end.clone(), at: NOW, n_leaked: 0 };
     let stopped = Instance { stop: Some(StopReason::Shutdown), ..instance(&running, ended) };
     let launch = running.id.clone();
     let plan = plan(&Snapshot { launches: vec![running], instances: vec![stopped], ..snapshot(3) });
@@ -152,11 +158,18 @@ fn starts_go_round_the_projects_the_longest_waiting_first() {
 /// The reasons of those that wait, with their keys.
 fn kept(plan: &Plan) -> Vec<(String, StartReason)> {
     let kept = plan.deferred.iter();
-    kept.map(|deferred| (format!("{}/{}", deferred.key.agent, deferred.key.project), deferred.reason)).collect()
+    kept.map(|deferred| {
+        (format!("{}/{}", deferred.key.agent, deferred.key.project), deferred.reason)
+    })
+    .collect()
 }
 
 fn running_launch(n: usize, key: InstanceKey) -> LaunchFacts {
-    launch(&format!("lch_{n}"), key, LaunchState::Running { session: "ses_1".parse().expect("an id") })
+    launch(
+        &format!("lch_{n}"),
+        key,
+        LaunchState::Running { session: "ses_1".parse().expect("an id") },
+    )
 }
 
 /// What waits beside two that run: agent 1 in project 1, and agent 2 in project 2.
@@ -175,10 +188,24 @@ fn of_several_limits_all_are_told() {
     let launches = vec![running_launch(1, key(1, 1)), running_launch(2, key(2, 2))];
     let instances = launches.iter().map(|launch| instance(launch, running())).collect();
     let one = Some(1);
-    let limits = Limits { per_project: one, per_agent: one, per_provider: one, ..Limits::of(2, Duration::ZERO) };
-    let plan = plan(&Snapshot { startable: vec![waiting(key(1, 2), 0)], launches, instances, limits, ..snapshot(0) });
+    let limits = Limits {
+        per_project: one,
+        per_agent: one,
+        per_provider: one,
+        ..Limits::of(2, Duration::ZERO)
+    };
+    let plan = plan(&Snapshot {
+        startable: vec![waiting(key(1, 2), 0)],
+        launches,
+        instances,
+        limits,
+        ..snapshot(0)
+    });
     assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
-    assert_eq!(plan.deferred[0].also, [StartReason::ProjectLimit, StartReason::AgentLimit, StartReason::ProviderLimit]);
+    assert_eq!(
+        plan.deferred[0].also,
+        [StartReason::ProjectLimit, StartReason::AgentLimit, StartReason::ProviderLimit]
+    );
     assert_eq!(plan.deferred[0].detail.as_deref(), Some("tasks use 2 and chats use 0 of 2 slots"));
 }
 
@@ -213,8 +240,17 @@ fn a_process_of_unknown_kind_counts_for_every_provider() {
 #[test]
 fn chats_go_first_and_tasks_leave_them_their_slots() {
     let chat = |n| InstanceKey { purpose: Purpose::Chat, ..key(n, n) };
-    let startable = vec![waiting(key(1, 1), 0), waiting(key(2, 2), 1), waiting(chat(3), 50), waiting(chat(4), 60)];
-    let plan = plan(&Snapshot { startable, limits: Limits { chat_reserve: 2, ..snapshot(3).limits }, ..snapshot(3) });
+    let startable = vec![
+        waiting(key(1, 1), 0),
+        waiting(key(2, 2), 1),
+        waiting(chat(3), 50),
+        waiting(chat(4), 60),
+    ];
+    let plan = plan(&Snapshot {
+        startable,
+        limits: Limits { chat_reserve: 2, ..snapshot(3).limits },
+        ..snapshot(3)
+    });
     assert_eq!(starts(&plan), ["agt_3/prj_3", "agt_4/prj_4", "agt_1/prj_1"]);
     assert_eq!(kept(&plan), [("agt_2/prj_2".to_owned(), StartReason::NoFreeSlot)]);
 }
@@ -230,7 +266,12 @@ fn who_waits_for_a_limit_of_its_own_keeps_nobody_else() {
 #[test]
 fn one_start_of_a_plan_tries_an_account() {
     let probe = |key, since| Candidate { is_probe: true, ..waiting(key, since) };
-    let startable = vec![probe(key(1, 1), 10), probe(key(2, 2), 20), probe(key(3, 3), 30), waiting(key(4, 4), 40)];
+    let startable = vec![
+        probe(key(1, 1), 10),
+        probe(key(2, 2), 20),
+        probe(key(3, 3), 30),
+        waiting(key(4, 4), 40),
+    ];
     let plan = plan(&Snapshot { startable, ..snapshot(9) });
     // Agents 1 and 2 have one account, 3 and 4 another.
     assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_3", "agt_4/prj_4"]);
@@ -239,13 +280,17 @@ fn one_start_of_a_plan_tries_an_account() {
 
 #[test]
 fn a_closed_gate_keeps_all_and_names_the_figures() {
-    let limits =
-        Limits { min_free_disk: Some(5 << 30), min_free_memory: Some(1 << 20), ..Limits::of(9, Duration::ZERO) };
+    let limits = Limits {
+        min_free_disk: Some(5 << 30),
+        min_free_memory: Some(1 << 20),
+        ..Limits::of(9, Duration::ZERO)
+    };
     let check = |disk: Option<u64>, memory: Option<u64>, expected: Option<(StartReason, &str)>| {
         let free = Resources { disk, memory };
         let startable = vec![waiting(key(1, 1), 0)];
         let plan = plan(&Snapshot { startable, limits, free, ..snapshot(0) });
-        let kept = plan.deferred.first().map(|it| (it.reason, it.detail.as_deref().unwrap_or_default()));
+        let kept =
+            plan.deferred.first().map(|it| (it.reason, it.detail.as_deref().unwrap_or_default()));
         assert_eq!(kept, expected);
         assert_eq!(
             (starts(&plan).len(), plan.wake_at),
@@ -264,14 +309,22 @@ fn a_closed_gate_keeps_all_and_names_the_figures() {
 #[test]
 fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
     let all: Vec<LaunchFacts> = (0..5).map(|n| running_launch(n, key(n, n))).collect();
-    let lowered = [Limits::of(2, Duration::ZERO), Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) }];
+    let lowered = [
+        Limits::of(2, Duration::ZERO),
+        Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) },
+    ];
     for limits in lowered {
         for n_left in (0..=5).rev() {
             let launches = all[..n_left].to_vec();
             let instances = launches.iter().map(|launch| instance(launch, running())).collect();
             let startable = vec![waiting(key(1, 9), 0)];
             let plan = plan(&Snapshot { startable, launches, instances, limits, ..snapshot(0) });
-            assert!(!plan.actions.iter().any(|it| matches!(it, Action::Stop { .. } | Action::WantStop { .. })));
+            assert!(
+                !plan
+                    .actions
+                    .iter()
+                    .any(|it| matches!(it, Action::Stop { .. } | Action::WantStop { .. }))
+            );
             let has_room = n_left < limits.per_provider.unwrap_or(limits.max_concurrent);
             assert_eq!(!starts(&plan).is_empty(), has_room, "{n_left} left, {limits:?}");
         }
@@ -280,19 +333,30 @@ fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() 
 
 #[test]
 fn launches_that_start_or_end_take_slots() {
-    let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
+    let starting = launch(
+        "lch_1",
+        key(1, 1),
+        LaunchState::Starting { deadline: NOW + Duration::from_secs(9) },
+    );
     let ending = launch("lch_2", key(2, 1), LaunchState::Ending);
     let instances = vec![instance(&starting, Phase::Starting), instance(&ending, running())];
-    let snapshot =
-        Snapshot { startable: vec![waiting(key(3, 2), 0)], launches: vec![starting, ending], instances, ..snapshot(2) };
+    let snapshot = Snapshot {
+        startable: vec![waiting(key(3, 2), 0)],
+        launches: vec![starting, ending],
+        instances,
+        ..snapshot(2)
+    };
     assert_eq!(starts(&plan(&snapshot)), [""; 0]);
 }
 
 #[test]
 fn a_key_with_a_live_process_is_not_started_whatever_the_server_says() {
     let gone = launch("lch_1", key(1, 1), LaunchState::Ending);
-    let snapshot =
-        Snapshot { startable: vec![waiting(key(1, 1), 0)], instances: vec![instance(&gone, running())], ..snapshot(5) };
+    let snapshot = Snapshot {
+        startable: vec![waiting(key(1, 1), 0)],
+        instances: vec![instance(&gone, running())],
+        ..snapshot(5)
+    };
     let plan = plan(&snapshot);
     assert_eq!(plan.actions, [Action::Stop { launch: gone.id, reason: StopReason::Unknown }]);
     assert_eq!(plan.deferred[0].reason, StartReason::Stopping);
@@ -306,16 +370,30 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
     assert_eq!(plan.wake_at, until);
     assert_eq!(
         plan.deferred,
-        [Deferred { key: key(1, 1), reason: StartReason::Backoff, until, detail: None, also: Vec::new() }]
+        [Deferred {
+            key: key(1, 1),
+            reason: StartReason::Backoff,
+            until,
+            detail: None,
+            also: Vec::new()
+        }]
     );
 }
 
 #[test]
 fn a_claim_without_a_process_is_given_back_at_once() {
-    let claim = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(9) });
-    let other = LaunchFacts { coordinator: Some("crd_other".parse().expect("an id")), ..claim.clone() };
+    let claim = launch(
+        "lch_1",
+        key(1, 1),
+        LaunchState::Starting { deadline: NOW + Duration::from_secs(9) },
+    );
+    let other =
+        LaunchFacts { coordinator: Some("crd_other".parse().expect("an id")), ..claim.clone() };
     let mine = plan(&Snapshot { launches: vec![claim], ..snapshot(1) });
-    assert!(matches!(&mine.actions[..], [Action::Report { report: ProcessReport::Ended { .. }, .. }]));
+    assert!(matches!(
+        &mine.actions[..],
+        [Action::Report { report: ProcessReport::Ended { .. }, .. }]
+    ));
     assert_eq!(plan(&Snapshot { launches: vec![other], ..snapshot(1) }).actions, []);
 }
 
@@ -324,7 +402,10 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
     let late = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW });
     let instances = vec![instance(&late, Phase::Starting)];
     let plan = plan(&Snapshot { launches: vec![late.clone()], instances, ..snapshot(1) });
-    assert_eq!(plan.actions, [Action::WantStop { launch: late.id, reason: StopReason::StartTimeout }]);
+    assert_eq!(
+        plan.actions,
+        [Action::WantStop { launch: late.id, reason: StopReason::StartTimeout }]
+    );
 }
 
 /// What a plan does with one that runs, by these limits and clocks.
@@ -336,11 +417,21 @@ fn check_time(
     expected: Result<Option<Duration>, StopReason>,
 ) {
     let idle_ms = idle.map(|idle| u64::try_from(idle.as_millis()).expect("not that long"));
-    let launch = LaunchFacts { idle_ms, pid: Some(7), is_authenticated: true, ..running_launch(1, key(1, 1)) };
+    let launch = LaunchFacts {
+        idle_ms,
+        pid: Some(7),
+        is_authenticated: true,
+        ..running_launch(1, key(1, 1))
+    };
     let marked = Instance { is_marked_authenticated: true, ..instance(&launch, running()) };
     let elapsed = BTreeMap::from([(launch.id.clone(), elapsed)]);
-    let plan =
-        plan(&Snapshot { instances: vec![marked], launches: vec![launch.clone()], elapsed, limits, ..snapshot(1) });
+    let plan = plan(&Snapshot {
+        instances: vec![marked],
+        launches: vec![launch.clone()],
+        elapsed,
+        limits,
+        ..snapshot(1)
+    });
     let actions = expected.err().map(|reason| Action::Stop { launch: launch.id, reason });
     assert_eq!(plan.actions, Vec::from_iter(actions));
     assert_eq!(plan.wake_at, expected.unwrap_or(None).map(|left| NOW + left));
@@ -352,23 +443,42 @@ fn an_agent_ends_when_it_ran_for_too_long() {
     let none = Limits::of(1, Duration::ZERO);
     let ran = |ran| Elapsed { ran: Some(ran), ..Elapsed::default() };
     check_time(none, ran(1000 * minute), None, Ok(None));
-    let limits = Limits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
+    let limits =
+        Limits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
     check_time(limits, ran(9 * minute), None, Ok(Some(minute)));
     check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
     check_time(limits, Elapsed::default(), None, Ok(None));
-    check_time(Limits { max_runtime: None, ..limits }, ran(20 * minute), None, Err(StopReason::SessionMaximum));
+    check_time(
+        Limits { max_runtime: None, ..limits },
+        ran(20 * minute),
+        None,
+        Err(StopReason::SessionMaximum),
+    );
 }
 
 #[test]
 fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
-    let limits = Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
+    let limits =
+        Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
     let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
-        let starting = launch("lch_1", key(1, 1), LaunchState::Starting { deadline: NOW + Duration::from_secs(20) });
-        let until_deadline = Some(Duration::from_secs(20).saturating_sub(Duration::from_secs(known)));
+        let starting = launch(
+            "lch_1",
+            key(1, 1),
+            LaunchState::Starting { deadline: NOW + Duration::from_secs(20) },
+        );
+        let until_deadline =
+            Some(Duration::from_secs(20).saturating_sub(Duration::from_secs(known)));
         let elapsed = Elapsed { until_deadline, ..Elapsed::default() };
         let elapsed = BTreeMap::from([(starting.id.clone(), elapsed)]);
         let instances = vec![instance(&starting, Phase::Starting)];
-        let plan = plan(&Snapshot { now, launches: vec![starting], instances, elapsed, limits, ..snapshot(1) });
+        let plan = plan(&Snapshot {
+            now,
+            launches: vec![starting],
+            instances,
+            elapsed,
+            limits,
+            ..snapshot(1)
+        });
         let wanted = plan.actions.iter().filter_map(|action| match action {
             Action::WantStop { reason, .. } => Some(*reason),
             _ => None,
@@ -376,16 +486,23 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
         assert_eq!(wanted.collect::<Vec<_>>(), expected);
     };
     let year = Duration::from_hours(24 * 365);
-    let lingering = LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW + Duration::from_secs(30) };
+    let lingering = LaunchState::Stopping {
+        reason: StopReason::Reported,
+        ladder_at: NOW + Duration::from_secs(30),
+    };
     let lingering = launch("lch_1", key(1, 1), lingering);
     let now = NOW + year;
     // The second had more time than is given now.
     for left in [7, 3_600].map(Duration::from_secs) {
         let elapsed = Elapsed { until_ladder: Some(left), ..Elapsed::default() };
         let elapsed = BTreeMap::from([(lingering.id.clone(), elapsed)]);
-        let (launches, instances) = (vec![lingering.clone()], vec![instance(&lingering, running())]);
+        let (launches, instances) =
+            (vec![lingering.clone()], vec![instance(&lingering, running())]);
         let lingers = plan(&Snapshot { now, launches, instances, elapsed, ..snapshot(1) });
-        assert!(!lingers.actions.iter().any(|action| matches!(action, Action::Stop { .. })), "{lingers:?}");
+        assert!(
+            !lingers.actions.iter().any(|action| matches!(action, Action::Stop { .. })),
+            "{lingers:?}"
+        );
         assert_eq!(lingers.wake_at, Some(now + left));
     }
     check(NOW + year, 19, &[]);
@@ -400,15 +517,20 @@ fn the_keeper_is_told_to_stop_once_and_not_before_its_time() {
     let due = launch("lch_2", key(2, 1), stopping(NOW));
     let told = launch("lch_3", key(3, 1), stopping(NOW));
     let mut instances = vec![instance(&patient, Phase::Starting), instance(&due, Phase::Starting)];
-    instances.push(Instance { stop: Some(StopReason::Reported), ..instance(&told, Phase::Starting) });
-    let plan = plan(&Snapshot { launches: vec![patient, due.clone(), told], instances, ..snapshot(3) });
+    instances
+        .push(Instance { stop: Some(StopReason::Reported), ..instance(&told, Phase::Starting) });
+    let plan =
+        plan(&Snapshot { launches: vec![patient, due.clone(), told], instances, ..snapshot(3) });
     assert_eq!(plan.actions, [Action::Stop { launch: due.id, reason: StopReason::Reported }]);
     assert_eq!(plan.wake_at, Some(NOW + Duration::from_secs(30)));
 }
 
 #[test]
 fn a_clock_set_back_prolongs_no_stop() {
-    let far = LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW + Duration::from_hours(1) };
+    let far = LaunchState::Stopping {
+        reason: StopReason::Reported,
+        ladder_at: NOW + Duration::from_hours(1),
+    };
     let lingering = launch("lch_1", key(1, 1), far);
     let instances = vec![instance(&lingering, Phase::Starting)];
     let plan = plan(&Snapshot { launches: vec![lingering.clone()], instances, ..snapshot(1) });
@@ -421,7 +543,11 @@ fn an_end_is_reported_until_the_server_knows_it_and_only_then_forgotten() {
     let end = ProcessEnd::Exited(ExitStatus { exit_code: Some(3), signal: None });
     let over = Phase::Ended { pid: Some(7), started_at: Some(NOW), end, at: NOW, n_leaked: 0 };
     let instances = vec![instance(&open, over)];
-    let before = plan(&Snapshot { launches: vec![open.clone()], instances: instances.clone(), ..snapshot(1) });
+    let before = plan(&Snapshot {
+        launches: vec![open.clone()],
+        instances: instances.clone(),
+        ..snapshot(1)
+    });
     assert!(before.actions.iter().any(|action| matches!(action, Action::Report { .. })));
     assert!(!before.actions.iter().any(|action| matches!(action, Action::Forget { .. })));
     let after = plan(&Snapshot { instances, ..snapshot(1) });
@@ -508,19 +634,25 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
         let n = |key: &InstanceKey| all.iter().filter(|(other, _)| is_same(key, other)).count();
         limit.is_some_and(|limit| started.iter().any(|key| n(key) > limit))
     };
-    let Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } = snapshot.limits;
-    let of_provider =
-        |key: &InstanceKey| all.iter().filter(|(_, kind)| kind.is_empty() || *kind == provider(key)).count();
+    let Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } =
+        snapshot.limits;
+    let of_provider = |key: &InstanceKey| {
+        all.iter().filter(|(_, kind)| kind.is_empty() || *kind == provider(key)).count()
+    };
     let n_tasks = all.iter().filter(|(key, _)| key.purpose == Purpose::Task).count();
     let starts_task = started.iter().any(|key| key.purpose == Purpose::Task);
-    let lives =
-        |key: &InstanceKey| snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key);
+    let lives = |key: &InstanceKey| {
+        snapshot.instances.iter().any(|instance| instance.is_live() && instance.key == *key)
+    };
     let is_claimed = |key: &InstanceKey| snapshot.launches.iter().any(|launch| launch.key == *key);
     let found = [
         ("more than the limit", !started.is_empty() && all.len() > max_concurrent),
         ("more of a project", exceeds(per_project, &|a, b| a.project == b.project)),
         ("more of an agent", exceeds(per_agent, &|a, b| a.agent == b.agent)),
-        ("more of a provider", per_provider.is_some_and(|limit| started.iter().any(|key| of_provider(key) > limit))),
+        (
+            "more of a provider",
+            per_provider.is_some_and(|limit| started.iter().any(|key| of_provider(key) > limit)),
+        ),
         ("a slot for chats", starts_task && n_tasks > max_concurrent.saturating_sub(chat_reserve)),
         ("one key twice", started.iter().collect::<BTreeSet<_>>().len() < started.len()),
         ("a key that lives", started.iter().copied().any(lives)),
@@ -551,13 +683,20 @@ const FORGOTTEN: [(&str, Forget); 4] = [
 
 #[test]
 fn planners_that_are_wrong_are_found() {
-    check_is_found(|snapshot| plan(&Snapshot { instances: Vec::new(), ..snapshot.clone() }), "a key that lives");
     check_is_found(
-        |snapshot| plan(&Snapshot { launches: Vec::new(), instances: Vec::new(), ..snapshot.clone() }),
+        |snapshot| plan(&Snapshot { instances: Vec::new(), ..snapshot.clone() }),
+        "a key that lives",
+    );
+    check_is_found(
+        |snapshot| {
+            plan(&Snapshot { launches: Vec::new(), instances: Vec::new(), ..snapshot.clone() })
+        },
         "more than the limit",
     );
     for (what, forget) in FORGOTTEN {
-        let mutant = |snapshot: &Snapshot| plan(&Snapshot { limits: forget(snapshot.limits), ..snapshot.clone() });
+        let mutant = |snapshot: &Snapshot| {
+            plan(&Snapshot { limits: forget(snapshot.limits), ..snapshot.clone() })
+        };
         check_is_found(mutant, what);
     }
     check_is_found(
@@ -570,7 +709,8 @@ fn planners_that_are_wrong_are_found() {
     );
     check_is_found(
         |snapshot| {
-            let twice = snapshot.startable.iter().cloned().chain(snapshot.startable.clone()).collect();
+            let twice =
+                snapshot.startable.iter().cloned().chain(snapshot.startable.clone()).collect();
             plan(&Snapshot { startable: twice, ..snapshot.clone() })
         },
         "one key twice",

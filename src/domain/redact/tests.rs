@@ -44,7 +44,9 @@ fn texts_lose_long_secrets_and_whole_tokens() {
     check(&format!("sess_{random}, sess_socket_{random}"), "sess_…, sess_…");
     check(&format!("tkt_{}.", "0".repeat(40)), "tkt_….");
     check(&format!("a\\nop_{random}"), "a\\nop_…");
-    for word in ["loop_counter_increment_value_of_all", "op_count_of_all_the_things_there_are", "op_"] {
+    for word in
+        ["loop_counter_increment_value_of_all", "op_count_of_all_the_things_there_are", "op_"]
+    {
         check(word, word);
     }
     let longer = format!("xop_{random} op_{random}0");
@@ -53,7 +55,16 @@ fn texts_lose_long_secrets_and_whole_tokens() {
 
 #[test]
 fn what_only_looks_like_an_escape_is_left_alone() {
-    for line in [r"C:\users\u00", r"\", r"\\\", r"\ud83d\u0041", r"\ud83d", r#"\"\/\'"#, "\u{fffd} é", r"\uzzzz"] {
+    for line in [
+        r"C:\users\u00",
+        r"\",
+        r"\\\",
+        r"\ud83d\u0041",
+        r"\ud83d",
+        r#"\"\/\'"#,
+        "\u{fffd} é",
+        r"\uzzzz",
+    ] {
         check(line, &["hunter22", r"\\secret"], line);
     }
 }
@@ -87,7 +98,11 @@ fn usual(text: &str) -> String {
 
 /// As Go and JavaScript do for HTML.
 fn for_html(text: &str) -> String {
-    usual(text).replace('<', r"\u003c").replace('>', r"\u003E").replace('&', r"\u0026").replace('/', r"\/")
+    usual(text)
+        .replace('<', r"\u003c")
+        .replace('>', r"\u003E")
+        .replace('&', r"\u0026")
+        .replace('/', r"\/")
 }
 
 /// As Python does: ASCII only.
@@ -96,7 +111,9 @@ fn for_ascii(text: &str) -> String {
         if c.is_ascii() {
             escaped.push(c);
         } else {
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| write!(escaped, "\\u{unit:04x}").unwrap());
+            c.encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| write!(escaped, "\\u{unit:04x}").unwrap());
         }
         escaped
     })
@@ -145,12 +162,19 @@ fn no_secret_is_left_in_what_agent_clis_print() {
                 let (twice, token_twice) = (usual(&once), usual(&token));
                 let printed = line.replace("<<1>>", &twice).replace("<<2>>", &token_twice);
                 let printed = printed.replace("<1>", &once).replace("<2>", &token);
-                assert_eq!(serde_json::from_str::<Value>(&printed).err().map(|error| error.to_string()), None);
+                assert_eq!(
+                    serde_json::from_str::<Value>(&printed).err().map(|error| error.to_string()),
+                    None
+                );
 
                 let redacted = redactor.redact(printed.as_bytes()).into_owned();
                 let redacted = String::from_utf8(redacted).unwrap();
                 let expected = line.replace("<<1>>", "[redacted]").replace("<<2>>", "sess_…");
-                assert_eq!(redacted, expected.replace("<1>", "[redacted]").replace("<2>", "sess_…"), "of {printed}");
+                assert_eq!(
+                    redacted,
+                    expected.replace("<1>", "[redacted]").replace("<2>", "sess_…"),
+                    "of {printed}"
+                );
             }
         }
     }

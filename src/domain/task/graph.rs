@@ -19,7 +19,9 @@ impl TaskGraph {
     /// Takes `task` in, in the place of the one with its id.
     pub fn insert(&mut self, task: Task) {
         let before = self.tasks.insert(task.id.clone(), task.clone());
-        if let Some(parts) = before.and_then(|before| before.parent).and_then(|parent| self.parts.get_mut(&parent)) {
+        if let Some(parts) =
+            before.and_then(|before| before.parent).and_then(|parent| self.parts.get_mut(&parent))
+        {
             parts.remove(&task.id);
         }
         if let Some(parent) = task.parent {
@@ -45,7 +47,9 @@ impl TaskGraph {
     pub fn ancestors(&self, task: &Task) -> Vec<&Task> {
         let (mut above, mut seen) = (Vec::new(), BTreeSet::new());
         let mut next = task.parent.as_ref();
-        while let Some(parent) = next.and_then(|id| self.tasks.get(id)).filter(|parent| seen.insert(&parent.id)) {
+        while let Some(parent) =
+            next.and_then(|id| self.tasks.get(id)).filter(|parent| seen.insert(&parent.id))
+        {
             above.push(parent);
             next = parent.parent.as_ref();
         }
@@ -58,7 +62,9 @@ impl TaskGraph {
         let mut seen: BTreeSet<&TaskId> = below.iter().map(|task| &task.id).collect();
         let mut n_looked_at = 0;
         while let Some(task) = below.get(n_looked_at).copied() {
-            below.extend(self.subtasks(&task.id).filter(|part| part.id != *id && seen.insert(&part.id)));
+            below.extend(
+                self.subtasks(&task.id).filter(|part| part.id != *id && seen.insert(&part.id)),
+            );
             n_looked_at += 1;
         }
         below
@@ -72,7 +78,8 @@ impl TaskGraph {
             for next in self.waits_for(id) {
                 if next == start {
                     let back = std::iter::successors(Some(id), |id| came_from.get(*id).copied());
-                    let mut way: Vec<TaskId> = std::iter::once(start).chain(back).cloned().collect();
+                    let mut way: Vec<TaskId> =
+                        std::iter::once(start).chain(back).cloned().collect();
                     way.reverse();
                     return Some(way);
                 }

@@ -35,7 +35,12 @@ fn graph<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> TaskGraph {
 }
 
 /// What it takes to give the first of `tasks` this status.
-fn change_status(tasks: &[Task], to: TaskStatus, reason: Option<&str>, actor: Actor<'_>) -> Result<Vec<Task>, Refusal> {
+fn change_status(
+    tasks: &[Task],
+    to: TaskStatus,
+    reason: Option<&str>,
+    actor: Actor<'_>,
+) -> Result<Vec<Task>, Refusal> {
     let before = &tasks[0];
     let after = Task { status: to, blocked_reason: reason.map(str::to_owned), ..before.clone() };
     let graph = graph(tasks.iter().skip(1).chain([&after]));
@@ -98,7 +103,10 @@ fn nothing_open_comes_to_be_part_of_what_is_closed() {
         let moved = Task { parent: None, ..new.clone() };
         assert_eq!(change(Some(&moved), &new, Actor::Person, &around, NOW), Err(refused.clone()));
         let over = part_of("tsk", task("old", TaskStatus::Done));
-        assert_eq!(change_status(&[over.clone(), parent.clone()], TaskStatus::Todo, None, Actor::Person), Err(refused));
+        assert_eq!(
+            change_status(&[over.clone(), parent.clone()], TaskStatus::Todo, None, Actor::Person),
+            Err(refused)
+        );
         assert!(change(None, &over, Actor::Person, &graph([&parent, &over]), NOW).is_ok());
     }
 }
@@ -108,20 +116,27 @@ fn work_begins_with_an_assignee_and_finished_dependencies() {
     let nobodys = Task { assignee: None, ..task("tsk", TaskStatus::Todo) };
     let begin = |task: &Task, dependencies: &[Task]| {
         let dependencies = dependencies.iter();
-        let task = Task { dependencies: dependencies.clone().map(|other| other.id.clone()).collect(), ..task.clone() };
+        let task = Task {
+            dependencies: dependencies.clone().map(|other| other.id.clone()).collect(),
+            ..task.clone()
+        };
         let tasks: Vec<Task> = [task].iter().chain(dependencies).cloned().collect();
         change_status(&tasks, TaskStatus::InProgress, None, Actor::Person)
     };
     assert!(matches!(begin(&nobodys, &[]), Err(Refusal::NeedsAssignee { .. })));
     let mine = task("tsk", TaskStatus::Todo);
-    assert!(matches!(begin(&mine, &[task("dep", TaskStatus::Cancelled)]), Err(Refusal::DependenciesOpen { .. })));
+    assert!(matches!(
+        begin(&mine, &[task("dep", TaskStatus::Cancelled)]),
+        Err(Refusal::DependenciesOpen { .. })
+    ));
     assert!(begin(&mine, &[task("dep", TaskStatus::Done)]).is_ok());
 }
 
 /// A tree of three levels, one of whose leaves was blocked before.
 fn tree(status: TaskStatus) -> [Task; 7] {
     use TaskStatus::{Backlog, Blocked, Done, InProgress, Todo};
-    let blocked = Task { blocked_reason: Some("a reason of its own".to_owned()), ..task("sub_4", Blocked) };
+    let blocked =
+        Task { blocked_reason: Some("a reason of its own".to_owned()), ..task("sub_4", Blocked) };
     [
         task("tsk", status),
         part_of("tsk", task("sub_1", InProgress)),
@@ -140,11 +155,16 @@ fn names(tasks: &[Task]) -> Vec<&str> {
 #[test]
 fn blocking_a_parent_blocks_what_could_go_on_below_it_until_it_goes_on_itself() {
     let tree = tree(TaskStatus::InProgress);
-    let blocked = change_status(&tree, TaskStatus::Blocked, Some("a reason"), Actor::Person).unwrap();
+    let blocked =
+        change_status(&tree, TaskStatus::Blocked, Some("a reason"), Actor::Person).unwrap();
     assert_eq!(names(&blocked), ["tsk", "sub_1", "sub_1a", "sub_2a"]);
     assert!(blocked.iter().all(|task| task.status == TaskStatus::Blocked));
     assert_eq!(blocked[0].blocked_reason.as_deref(), Some("a reason"));
-    assert!(blocked[1..].iter().all(|task| task.blocked_reason.as_deref() == Some("parent task tsk is blocked")));
+    assert!(
+        blocked[1..]
+            .iter()
+            .all(|task| task.blocked_reason.as_deref() == Some("parent task tsk is blocked"))
+    );
 
     let mut after = graph(&tree);
     after.extend(blocked.iter().cloned());
@@ -152,23 +172,37 @@ fn blocking_a_parent_blocks_what_could_go_on_below_it_until_it_goes_on_itself() 
     after.insert(resumed.clone());
     let freed = change(Some(&blocked[0]), &resumed, Actor::Person, &after, NOW).unwrap();
     assert_eq!(names(&freed), ["tsk", "sub_1", "sub_1a", "sub_2a"]);
-    assert!(freed[1..].iter().all(|task| task.status == TaskStatus::Todo && task.blocked_reason.is_none()));
+    assert!(
+        freed[1..]
+            .iter()
+            .all(|task| task.status == TaskStatus::Todo && task.blocked_reason.is_none())
+    );
 }
 
 #[test]
 fn cancelling_a_parent_cancels_all_that_is_open_below_it() {
-    let cancelled = change_status(&tree(TaskStatus::Todo), TaskStatus::Cancelled, None, Actor::Person).unwrap();
+    let cancelled =
+        change_status(&tree(TaskStatus::Todo), TaskStatus::Cancelled, None, Actor::Person).unwrap();
     assert_eq!(names(&cancelled), ["tsk", "sub_1", "sub_2", "sub_4", "sub_1a", "sub_2a"]);
-    assert!(cancelled.iter().all(|task| task.status == TaskStatus::Cancelled && task.blocked_reason.is_none()));
+    assert!(
+        cancelled
+            .iter()
+            .all(|task| task.status == TaskStatus::Cancelled && task.blocked_reason.is_none())
+    );
 }
 
 #[test]
 fn agents_change_what_is_theirs_and_what_is_part_of_that() {
     let theirs = agent("agt_other");
     let top = Task { assignee: Some(theirs.clone()), ..task("top", TaskStatus::InProgress) };
-    let tree =
-        [part_of("mid", task("tsk", TaskStatus::InProgress)), part_of("top", task("mid", TaskStatus::Todo)), top];
-    let by = |agent: &AgentId, tasks: &[Task]| change_status(tasks, TaskStatus::Todo, None, Actor::Agent(agent));
+    let tree = [
+        part_of("mid", task("tsk", TaskStatus::InProgress)),
+        part_of("top", task("mid", TaskStatus::Todo)),
+        top,
+    ];
+    let by = |agent: &AgentId, tasks: &[Task]| {
+        change_status(tasks, TaskStatus::Todo, None, Actor::Agent(agent))
+    };
     assert!(matches!(by(&theirs, &tree[..2]), Err(Refusal::NotYourTask { .. })));
     assert!(by(&theirs, &tree).is_ok());
     assert!(by(&agent("agt"), &tree[..1]).is_ok());
@@ -178,8 +212,11 @@ fn agents_change_what_is_theirs_and_what_is_part_of_that() {
 fn agents_make_parts_of_their_tasks_and_top_tasks_that_begin_nothing() {
     let (mine, theirs) = (agent("agt"), agent("agt_other"));
     let parent = task("tsk", TaskStatus::InProgress);
-    let make = |new: &Task, agent| change(None, new, Actor::Agent(agent), &graph([&parent, new]), NOW).map(|_| ());
-    let part = part_of("tsk", Task { assignee: Some(theirs.clone()), ..task("new", TaskStatus::Todo) });
+    let make = |new: &Task, agent| {
+        change(None, new, Actor::Agent(agent), &graph([&parent, new]), NOW).map(|_| ())
+    };
+    let part =
+        part_of("tsk", Task { assignee: Some(theirs.clone()), ..task("new", TaskStatus::Todo) });
     assert_eq!(make(&part, &mine), Ok(()));
     assert_eq!(make(&part, &theirs), Err(Refusal::NotYourTask { task: parent.id.clone() }));
     assert_eq!(make(&task("new", TaskStatus::Backlog), &theirs), Ok(()));
@@ -188,7 +225,11 @@ fn agents_make_parts_of_their_tasks_and_top_tasks_that_begin_nothing() {
 
 /// What is said of a new task with this parent and these dependencies, beside these tasks: `(id, parent, dependencies)`.
 #[track_caller]
-fn check_shape_of(others: &[(&str, &str, &[&str])], new: (&str, &str, &[&str]), expected: Result<(), &str>) {
+fn check_shape_of(
+    others: &[(&str, &str, &[&str])],
+    new: (&str, &str, &[&str]),
+    expected: Result<(), &str>,
+) {
     let shaped = |(id, parent, dependencies): &(&str, &str, &[&str])| Task {
         parent: parent.parse().ok(),
         dependencies: dependencies.iter().map(|id| id.parse().expect("an id")).collect(),
@@ -196,7 +237,10 @@ fn check_shape_of(others: &[(&str, &str, &[&str])], new: (&str, &str, &[&str]), 
     };
     let (others, new): (Vec<Task>, Task) = (others.iter().map(shaped).collect(), shaped(&new));
     let said = change(None, &new, Actor::Person, &graph(others.iter().chain([&new])), NOW);
-    assert_eq!(said.map(|_| ()).map_err(|refusal| refusal.to_string()), expected.map_err(str::to_owned));
+    assert_eq!(
+        said.map(|_| ()).map_err(|refusal| refusal.to_string()),
+        expected.map_err(str::to_owned)
+    );
 }
 
 #[test]
@@ -208,12 +252,22 @@ fn a_task_never_waits_for_itself() {
     check_shape_of(&[], ("a", "a", &[]), Err("Task a can't be part of itself"));
     check_shape_of(&[("b", "a", &[])], ("a", "b", &[]), Err("Task a can't be part of itself"));
     check_shape_of(&[], ("a", "", &["a"]), Err(&loops("a -> a")));
-    check_shape_of(&[("b", "", &["c"]), ("c", "", &["a"])], ("a", "", &["b"]), Err(&loops("a -> b -> c -> a")));
-    let kin = |task: &str, other: &str| format!("Task {task} can't depend on {other}: one is part of the other");
+    check_shape_of(
+        &[("b", "", &["c"]), ("c", "", &["a"])],
+        ("a", "", &["b"]),
+        Err(&loops("a -> b -> c -> a")),
+    );
+    let kin = |task: &str, other: &str| {
+        format!("Task {task} can't depend on {other}: one is part of the other")
+    };
     check_shape_of(&[("b", "c", &[]), ("c", "", &[])], ("a", "b", &["c"]), Err(&kin("a", "c")));
     check_shape_of(&[("b", "a", &[]), ("c", "b", &[])], ("a", "", &["c"]), Err(&kin("a", "c")));
     // The parent waits for its part, that for another task, and that for the parent.
-    check_shape_of(&[("p", "", &[]), ("x", "", &["p"])], ("a", "p", &["x"]), Err(&loops("a -> x -> p -> a")));
+    check_shape_of(
+        &[("p", "", &[]), ("x", "", &["p"])],
+        ("a", "p", &["x"]),
+        Err(&loops("a -> x -> p -> a")),
+    );
 }
 
 #[test]
@@ -223,7 +277,11 @@ fn the_next_task_is_the_bound_one_then_the_most_urgent_then_the_oldest() {
         created_at: Timestamp::from_millis(millis),
         ..task(id, TaskStatus::InProgress)
     };
-    let tasks = [at("old", Priority::Medium, 1), at("urgent", Priority::Urgent, 3), at("new", Priority::Medium, 2)];
+    let tasks = [
+        at("old", Priority::Medium, 1),
+        at("urgent", Priority::Urgent, 3),
+        at("new", Priority::Medium, 2),
+    ];
     let next = |bound: Option<&str>, tasks: &[Task]| {
         let bound = bound.map(|id| id.parse().expect("an id"));
         next_task(bound.as_ref(), tasks, &graph(tasks)).map(|task| task.id.to_string())
@@ -254,7 +312,15 @@ struct Wish {
 fn wish() -> impl Strategy<Value = Wish> {
     let one = 0..N_TASKS;
     let agent = select(vec![None, Some("ann"), Some("bob")]);
-    (one.clone(), select(TaskStatus::ALL), option::of(one.clone()), option::of(one), agent.clone(), 0..16u8, agent)
+    (
+        one.clone(),
+        select(TaskStatus::ALL),
+        option::of(one.clone()),
+        option::of(one),
+        agent.clone(),
+        0..16u8,
+        agent,
+    )
         .prop_map(|(task, status, parent, dependency, assignee, what, by)| Wish {
             task,
             status,
@@ -277,12 +343,16 @@ fn check_all(tasks: &TaskGraph) {
     for task in tasks.tasks() {
         assert!(tasks.find_cycle(&task.id).is_none(), "{task:?}");
         assert!(
-            task.status.is_open() || tasks.descendants(&task.id).iter().all(|part| !part.status.is_open()),
+            task.status.is_open()
+                || tasks.descendants(&task.id).iter().all(|part| !part.status.is_open()),
             "{task:?}"
         );
         assert!(task.status != TaskStatus::InProgress || task.assignee.is_some(), "{task:?}");
         assert!(task.status == TaskStatus::Blocked || task.blocked_reason.is_none(), "{task:?}");
-        assert!(task.parent.iter().chain(&task.dependencies).all(|other| tasks.find(other).is_some()), "{task:?}");
+        assert!(
+            task.parent.iter().chain(&task.dependencies).all(|other| tasks.find(other).is_some()),
+            "{task:?}"
+        );
     }
 }
 

@@ -11,7 +11,8 @@ use crate::domain::{InstanceKey, Purpose};
 const ID: &str = "019aa7d2-0000-7000-8000-000000000001";
 
 fn item(state: ItemState) -> ForgeItem {
-    let (task, agent, project) = ("tsk_1".parse().unwrap(), "agt_a".parse().unwrap(), "prj_a".parse().unwrap());
+    let (task, agent, project) =
+        ("tsk_1".parse().unwrap(), "agt_a".parse().unwrap(), "prj_a".parse().unwrap());
     let now = Timestamp::from_millis(0);
     let (title, url) = ("Log in".to_owned(), "https://github.com/acme/shop/issues/7".to_owned());
     let new = ForgeItem::new(ID.parse().unwrap(), task, ItemKey::example(), agent, project, now);
@@ -20,7 +21,12 @@ fn item(state: ItemState) -> ForgeItem {
 
 fn context(state: ItemState) -> Context {
     let launches = ["lch_1", "lch_2"].map(|id| id.parse().unwrap()).into();
-    Context { item: item(state), provider: Some("claude".to_owned()), launches, last: Some(execution()) }
+    Context {
+        item: item(state),
+        provider: Some("claude".to_owned()),
+        launches,
+        last: Some(execution()),
+    }
 }
 
 fn execution() -> Execution {
@@ -81,7 +87,9 @@ impl Folders {
                 if path.is_dir() {
                     collect(&path, root, files);
                 } else {
-                    files.push(path.strip_prefix(root).unwrap().display().to_string().replace(ID, "ID"));
+                    files.push(
+                        path.strip_prefix(root).unwrap().display().to_string().replace(ID, "ID"),
+                    );
                 }
             }
         }
@@ -115,19 +123,29 @@ fn a_folder_says_all_that_is_known_and_moves_with_its_item() {
     ];
     assert_eq!(folders.files(), of_running);
     assert_eq!(folders.find(), Some(Place::Running));
-    insta::assert_snapshot!("metadata", format!("{:#}", folders.json(&format!("running/{ID}/metadata.json"))));
-    let summary = fs::read_to_string(folders.path(&format!("contexts/running/{ID}/summary.md"))).unwrap();
+    insta::assert_snapshot!(
+        "metadata",
+        format!("{:#}", folders.json(&format!("running/{ID}/metadata.json")))
+    );
+    let summary =
+        fs::read_to_string(folders.path(&format!("contexts/running/{ID}/summary.md"))).unwrap();
     assert_eq!(
         summary,
         "# Log in\n\nhttps://github.com/acme/shop/issues/7\n\n## Summary\n\nDone it.\n\n## Next steps\n\nNone.\n"
     );
     folders.put(Place::Paused, PAUSED);
     assert_eq!(folders.find(), Some(Place::Paused));
-    insta::assert_snapshot!("task_state", format!("{:#}", folders.json(&format!("paused/{ID}/task_state.json"))));
+    insta::assert_snapshot!(
+        "task_state",
+        format!("{:#}", folders.json(&format!("paused/{ID}/task_state.json")))
+    );
     folders.put(Place::Running, RUNNING);
     folders.put(Place::Completed, STOPPED);
     let state = folders.json(&format!("completed/{ID}/task_state.json"));
-    assert_eq!((&state["status"], &state["paused_at"]), (&json!("stopped"), &json!("1970-01-01T00:00:01.000Z")));
+    assert_eq!(
+        (&state["status"], &state["paused_at"]),
+        (&json!("stopped"), &json!("1970-01-01T00:00:01.000Z"))
+    );
     let metadata = folders.json(&format!("completed/{ID}/metadata.json"));
     assert_eq!((&metadata["state"], &metadata["cause"]), (&json!("stopped"), &json!("unassigned")));
     assert_eq!(folders.files().len(), 5, "{:?}", folders.files());
@@ -138,13 +156,18 @@ fn logs_outlive_their_instance_and_follow_its_rotation() {
     let folders = Folders::new();
     folders.write("instances/lch_2/output.log", "first ");
     folders.put(Place::Running, RUNNING);
-    fs::rename(folders.path("instances/lch_2/output.log"), folders.path("instances/lch_2/output.log.1")).unwrap();
+    fs::rename(
+        folders.path("instances/lch_2/output.log"),
+        folders.path("instances/lch_2/output.log.1"),
+    )
+    .unwrap();
     folders.write("instances/lch_2/output.log", "second");
     folders.put(Place::Running, RUNNING);
     fs::remove_dir_all(folders.path("instances/lch_2")).unwrap();
     folders.put(Place::Completed, STOPPED);
     let logs = folders.path(&format!("contexts/completed/{ID}/logs/lch_2"));
-    let printed = instance_dir::output_files(&logs).into_iter().map(|path| fs::read_to_string(path).unwrap());
+    let printed =
+        instance_dir::output_files(&logs).into_iter().map(|path| fs::read_to_string(path).unwrap());
     assert_eq!(printed.collect::<String>(), "first second");
 }
 
@@ -158,7 +181,11 @@ fn doing_it_again_mends_what_a_crash_left() {
         folders.put(Place::Completed, STOPPED);
         assert_eq!(
             folders.files(),
-            ["completed/ID/logs/lch_1/output.log", "completed/ID/metadata.json", "completed/ID/summary.md"]
+            [
+                "completed/ID/logs/lch_1/output.log",
+                "completed/ID/metadata.json",
+                "completed/ID/summary.md"
+            ]
         );
     }
 }
@@ -168,11 +195,16 @@ fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
     let folders = Folders::new();
     folders.put(Place::Running, RUNNING);
     let (newer, older) = (format!("contexts/running/{ID}"), format!("contexts/completed/{ID}"));
-    for (file, text) in [("metadata.json", "{}"), ("notes.txt", "mine"), ("logs/lch_0/output.log", "before")] {
+    for (file, text) in
+        [("metadata.json", "{}"), ("notes.txt", "mine"), ("logs/lch_0/output.log", "before")]
+    {
         folders.write(&format!("{older}/{file}"), text);
     }
     folders.write(&format!("{newer}/notes.txt"), "newer notes");
-    let file = fs::File::options().write(true).open(folders.path(&format!("{older}/metadata.json"))).unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(folders.path(&format!("{older}/metadata.json")))
+        .unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(folders.find(), Some(Place::Running));
     folders.put(Place::Paused, PAUSED);
@@ -186,7 +218,8 @@ fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
             "paused/ID/task_state.json"
         ]
     );
-    let notes = fs::read_to_string(folders.path(&format!("contexts/paused/{ID}/notes.txt"))).unwrap();
+    let notes =
+        fs::read_to_string(folders.path(&format!("contexts/paused/{ID}/notes.txt"))).unwrap();
     assert_eq!(notes, "newer notes");
 }
 
@@ -196,7 +229,10 @@ fn a_place_that_takes_nothing_is_named_and_nothing_is_lost() {
     folders.put(Place::Running, RUNNING);
     folders.write("contexts/completed", "a file where the folder should be");
     let error = folders.contexts.put(Place::Completed, &context(STOPPED)).unwrap_err();
-    assert!(error.to_string().contains(&folders.path("contexts/completed").display().to_string()), "{error}");
+    assert!(
+        error.to_string().contains(&folders.path("contexts/completed").display().to_string()),
+        "{error}"
+    );
     assert_eq!(folders.find(), Some(Place::Running));
     fs::remove_file(folders.path("contexts/completed")).unwrap();
     folders.put(Place::Completed, STOPPED);
@@ -208,7 +244,8 @@ fn folders_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let folders = Folders::new();
     folders.put(Place::Paused, PAUSED);
-    let mode = |below: &str| fs::metadata(folders.path(below)).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |below: &str| fs::metadata(folders.path(below)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("contexts/paused"), 0o700);
     assert_eq!(mode(&format!("contexts/paused/{ID}")), 0o700);
     assert_eq!(mode(&format!("contexts/paused/{ID}/task_state.json")), 0o600);
@@ -220,11 +257,22 @@ fn each_kind_of_item_has_the_seeds_key() {
         let key = ItemKey { forge, repository: repository.to_owned(), kind, ..item(RUNNING).key };
         task_key(&key).to_string()
     };
-    let check = |forge, repository, kind, expected| assert_eq!(key(forge, repository, kind), expected);
+    let check =
+        |forge, repository, kind, expected| assert_eq!(key(forge, repository, kind), expected);
     check(GitHub, "o/r", Issue, r#"{"number":7,"owner":"o","repo":"r","type":"github_issue"}"#);
-    check(GitHub, "o/r", PullRequest, r#"{"number":7,"owner":"o","repo":"r","type":"github_pull_request"}"#);
+    check(
+        GitHub,
+        "o/r",
+        PullRequest,
+        r#"{"number":7,"owner":"o","repo":"r","type":"github_pull_request"}"#,
+    );
     check(GitLab, "42", Issue, r#"{"issue_iid":7,"project_id":42,"type":"gitlab_issue"}"#);
-    check(GitLab, "g/s/p", MergeRequest, r#"{"mr_iid":7,"project_id":"g/s/p","type":"gitlab_merge_request"}"#);
+    check(
+        GitLab,
+        "g/s/p",
+        MergeRequest,
+        r#"{"mr_iid":7,"project_id":"g/s/p","type":"gitlab_merge_request"}"#,
+    );
 }
 
 #[test]

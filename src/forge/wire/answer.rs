@@ -21,7 +21,12 @@ const MAX_MESSAGE: usize = 200;
 const MAX_PLACE: usize = 2_000;
 
 /// What any answer means that is no success.
-pub(super) fn refusal(request: &str, status: StatusCode, headers: &HeaderMap, body: &str) -> ForgeError {
+pub(super) fn refusal(
+    request: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+) -> ForgeError {
     let message = message(body, status);
     let code = status.as_u16();
     if let Some(wait) = limit(status, headers, &message) {
@@ -47,7 +52,8 @@ pub(super) fn refusal(request: &str, status: StatusCode, headers: &HeaderMap, bo
 /// How long to wait, where an answer says that there were too many questions.
 fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Duration> {
     let number = |name| text(headers, name).and_then(|text| text.trim().parse::<u64>().ok());
-    let is_used_up = ["x-ratelimit-remaining", "ratelimit-remaining"].iter().any(|name| number(name) == Some(0));
+    let is_used_up =
+        ["x-ratelimit-remaining", "ratelimit-remaining"].iter().any(|name| number(name) == Some(0));
     let is_limit = match status.as_u16() {
         429 => true,
         403 => {
@@ -60,7 +66,8 @@ fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Durat
     };
     let wait = || {
         // By the forge's clock where it tells it: ours may be wrong.
-        let now = text(headers, "date").and_then(date).unwrap_or_else(|| Timestamp::now().as_second());
+        let now =
+            text(headers, "date").and_then(date).unwrap_or_else(|| Timestamp::now().as_second());
         let until = |at: i64| Duration::from_secs(u64::try_from(at - now).unwrap_or(0));
         if let Some(said) = text(headers, "retry-after") {
             return match said.trim().parse() {
@@ -70,19 +77,22 @@ fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Durat
         }
         let reset = number("x-ratelimit-reset").or_else(|| number("ratelimit-reset"))?;
         // Without a sign that nothing remains, the reset is of another limit than the one that was met.
-        (is_used_up || status == StatusCode::TOO_MANY_REQUESTS).then(|| until(reset.try_into().unwrap_or(i64::MAX)))
+        (is_used_up || status == StatusCode::TOO_MANY_REQUESTS)
+            .then(|| until(reset.try_into().unwrap_or(i64::MAX)))
     };
-    is_limit.then(|| wait().unwrap_or(WAIT_WHERE_UNSAID).clamp(Duration::from_secs(1), LONGEST_WAIT))
+    is_limit
+        .then(|| wait().unwrap_or(WAIT_WHERE_UNSAID).clamp(Duration::from_secs(1), LONGEST_WAIT))
 }
 
 /// What a forge says, short and printable: GitHub's `message` and `errors`, GitLab's `message` or `error`, which may be anything.
 fn message(body: &str, status: StatusCode) -> String {
     let said = serde_json::from_str::<Value>(body).ok().and_then(|body| {
-        let parts = ["message", "error", "error_description", "errors"].map(|name| match body.get(name) {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(other) => Some(other.to_string()),
-        });
+        let parts =
+            ["message", "error", "error_description", "errors"].map(|name| match body.get(name) {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(other) => Some(other.to_string()),
+            });
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(": "))
     });
@@ -113,7 +123,8 @@ pub(in crate::forge) fn link(headers: &HeaderMap, relation: &str) -> Option<Stri
     // A comma may stand in a URL: what separates links is one between `;…` and `<`.
     links.split('<').skip(1).find_map(|link| {
         let (url, parameters) = link.split_once('>')?;
-        let mut parameters = parameters.split([';', ',']).filter_map(|parameter| parameter.trim().split_once('='));
+        let mut parameters =
+            parameters.split([';', ',']).filter_map(|parameter| parameter.trim().split_once('='));
         let is_it = parameters.any(|(name, value)| {
             name.eq_ignore_ascii_case("rel")
                 && value.trim_matches('"').split_ascii_whitespace().any(|rel| rel == relation)
@@ -168,7 +179,9 @@ mod tests {
             format!("{error:?}").split_once(" {").expect("a variant").0,
             expected.split(':').next().expect("a name")
         );
-        if let (ForgeError::Limited { wait, .. }, Some((_, secs))) = (&error, expected.split_once(':')) {
+        if let (ForgeError::Limited { wait, .. }, Some((_, secs))) =
+            (&error, expected.split_once(':'))
+        {
             assert_eq!(wait.as_secs().to_string(), secs, "{given:?} {body}");
         }
     }
@@ -200,10 +213,25 @@ mod tests {
         check(403, &[("retry-after", "0")], "", "Limited:1");
         check(429, &[date, ("retry-after", "Sun, 06 Nov 1994 08:51:37 GMT")], "", "Limited:120");
         check(429, &[("retry-after", "soon")], "", "Limited:60");
-        check(403, &[date, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "784111877")], "", "Limited:100");
-        check(429, &[date, ("ratelimit-remaining", "0"), ("ratelimit-reset", "784111777")], "", "Limited:1");
+        check(
+            403,
+            &[date, ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "784111877")],
+            "",
+            "Limited:100",
+        );
+        check(
+            429,
+            &[date, ("ratelimit-remaining", "0"), ("ratelimit-reset", "784111777")],
+            "",
+            "Limited:1",
+        );
         check(429, &[("x-ratelimit-reset", "99999999999")], "", "Limited:3600");
-        check(403, &[("x-ratelimit-reset", "784111877")], r#"{"message": "a secondary Rate Limit"}"#, "Limited:60");
+        check(
+            403,
+            &[("x-ratelimit-reset", "784111877")],
+            r#"{"message": "a secondary Rate Limit"}"#,
+            "Limited:60",
+        );
     }
 
     #[test]
@@ -211,7 +239,10 @@ mod tests {
         let said = |body: &str| message(body, StatusCode::UNPROCESSABLE_ENTITY);
         assert_eq!(said("<html>"), "Unprocessable Entity");
         assert_eq!(said(r#"{"message": {"base": ["no"]}}"#), r#"{"base":["no"]}"#);
-        assert_eq!(said(r#"{"message": "a\u001b[1m\nb", "errors": [{"code": "x"}]}"#), r#"a [1m b: [{"code":"x"}]"#);
+        assert_eq!(
+            said(r#"{"message": "a\u001b[1m\nb", "errors": [{"code": "x"}]}"#),
+            r#"a [1m b: [{"code":"x"}]"#
+        );
         assert_eq!(said(&format!(r#"{{"error": "{}"}}"#, "é".repeat(9_999))).chars().count(), 200);
     }
 

@@ -9,8 +9,10 @@ use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::{AUTHENTICATE, Newcomer};
 use crate::service::{Service, ServiceError};
 
-static WITHOUT_PROJECT: Deprecated =
-    Deprecated::new("authenticate(agent_id, passkey)", "authenticate(agent_id, passkey, project_id)");
+static WITHOUT_PROJECT: Deprecated = Deprecated::new(
+    "authenticate(agent_id, passkey)",
+    "authenticate(agent_id, passkey, project_id)",
+);
 
 pub(in crate::mcp) struct Authenticate;
 

@@ -77,14 +77,23 @@ impl ToolSpec for CreateTask {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let draft = Draft {
             local_id: None,
             title: input.title,
             description: input.description.unwrap_or_default(),
             parent: input.parent_task_id.map(String::from),
             priority: input.priority.unwrap_or(Priority::Medium),
-            dependencies: input.dependencies.unwrap_or_default().into_iter().map(String::from).collect(),
+            dependencies: input
+                .dependencies
+                .unwrap_or_default()
+                .into_iter()
+                .map(String::from)
+                .collect(),
             assignee: input.assignee_id,
         };
         let mut created = service.create_tasks(&caller, &[draft]).await?;

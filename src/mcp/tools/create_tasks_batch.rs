@@ -83,7 +83,11 @@ impl ToolSpec for CreateTasksBatch {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let mut drafts: Vec<Draft> = input.tasks.into_iter().map(Draft::from).collect();
         if let Some(parent) = input.parent_task_id {
             let parent = String::from(parent);

@@ -53,8 +53,13 @@ impl ToolSpec for GetAgentAction {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
-        let (purpose, action) = service.agent_action(&input.agent_id, &input.project_id, who.id.as_ref()).await?;
+    async fn call(
+        service: &Service,
+        who: Coordinator,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
+        let (purpose, action) =
+            service.agent_action(&input.agent_id, &input.project_id, who.id.as_ref()).await?;
         Ok(match action {
             AgentAction::Start(claim) => Output {
                 action: "start",
@@ -67,12 +72,20 @@ impl ToolSpec for GetAgentAction {
                     launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),
                 }),
             },
-            AgentAction::Stop { launch, reason } => {
-                Output { action: "stop", reason: reason.as_str(), purpose, launch_id: Some(launch), start: None }
-            }
-            AgentAction::Hold(reason) => {
-                Output { action: "hold", reason: reason.as_str(), purpose, launch_id: None, start: None }
-            }
+            AgentAction::Stop { launch, reason } => Output {
+                action: "stop",
+                reason: reason.as_str(),
+                purpose,
+                launch_id: Some(launch),
+                start: None,
+            },
+            AgentAction::Hold(reason) => Output {
+                action: "hold",
+                reason: reason.as_str(),
+                purpose,
+                launch_id: None,
+                start: None,
+            },
         })
     }
 }

@@ -72,13 +72,18 @@ impl From<Execution> for Run {
 
 impl ToolSpec for GetMyTask {
     const NAME: &'static str = "get_my_task";
-    const TEXT: &'static str = "Returns the task you are to work on, with its description and what earlier runs left.";
+    const TEXT: &'static str =
+        "Returns the task you are to work on, with its description and what earlier runs left.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let mine = service.my_task(&caller).await?;
         Ok(Output {
             success: true,

@@ -49,14 +49,17 @@ impl From<TaskProgress> for Part {
 
 impl ToolSpec for GetMyTaskProgress {
     const NAME: &'static str = "get_my_task_progress";
-    const TEXT: &'static str =
-        "Returns your tasks and the subtasks below them with their status. Changes nothing: call it whenever you like.";
+    const TEXT: &'static str = "Returns your tasks and the subtasks below them with their status. Changes nothing: call it whenever you like.";
     const EFFECT: Effect = Effect::Reads;
     type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let tasks = service.task_progress(&caller).await?;
         Ok(Output { success: true, tasks: tasks.into_iter().map(Top::from).collect() })
     }

@@ -63,7 +63,11 @@ impl ToolSpec for GetNextAction {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, Asker(caller): Asker, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        Asker(caller): Asker,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let patience = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let next = match caller {
             Some(caller) => service.next_action(&caller, patience).await?,
@@ -76,7 +80,8 @@ impl ToolSpec for GetNextAction {
             status: task.status,
         });
         let messages = next.messages.into_iter().map(ChatMessage::from).collect();
-        let (action, instruction, wait_seconds) = (next.action, next.instruction, next.wait_seconds);
+        let (action, instruction, wait_seconds) =
+            (next.action, next.instruction, next.wait_seconds);
         let turn = (wait_seconds == Some(0)).then(|| input.turn.unwrap_or(0).wrapping_add(1));
         Ok(Output { success: true, action, instruction, task, messages, wait_seconds, turn })
     }

@@ -54,10 +54,15 @@ impl ToolSpec for GetNotifications {
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        AgentSession(caller): AgentSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let notices = service.notifications(&caller).await?;
         let guidance = service.guidance();
-        let notifications = notices.into_iter().map(|notice| Notification::of(notice, guidance)).collect();
+        let notifications =
+            notices.into_iter().map(|notice| Notification::of(notice, guidance)).collect();
         Ok(Output { success: true, notifications })
     }
 }

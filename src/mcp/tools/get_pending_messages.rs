@@ -26,9 +26,14 @@ impl ToolSpec for GetPendingMessages {
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, ChatSession(caller): ChatSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        ChatSession(caller): ChatSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let found = service.hand_out(&caller).await?;
-        let shown = |messages: Vec<_>| messages.into_iter().map(ChatMessage::from).collect::<Vec<_>>();
+        let shown =
+            |messages: Vec<_>| messages.into_iter().map(ChatMessage::from).collect::<Vec<_>>();
         Ok(Output {
             success: true,
             instruction: service.guidance().messages_given(found.pending.len()),

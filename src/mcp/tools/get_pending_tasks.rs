@@ -32,13 +32,18 @@ struct Pending {
 
 impl ToolSpec for GetPendingTasks {
     const NAME: &'static str = "get_pending_tasks";
-    const TEXT: &'static str = "Deprecated: use get_my_task. Lists the tasks in progress that are assigned to you.";
+    const TEXT: &'static str =
+        "Deprecated: use get_my_task. Lists the tasks in progress that are assigned to you.";
     const EFFECT: Effect = Effect::Reads;
     type Who = TaskSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         DEPRECATED.is_used();
         let (working_directory, tasks) = service.pending_tasks(&caller).await?;
         let tasks = tasks.into_iter().map(|task| Pending {

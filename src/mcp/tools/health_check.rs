@@ -23,7 +23,8 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for HealthCheck {
     const NAME: &'static str = "health_check";
-    const TEXT: &'static str = "Checks that the coordinator's server is running and its store answers.";
+    const TEXT: &'static str =
+        "Checks that the coordinator's server is running and its store answers.";
     const EFFECT: Effect = Effect::Reads;
     type Who = Visitor;
     type Input = NoInput;

@@ -40,7 +40,8 @@ struct Project {
 
 impl ToolSpec for ListActiveProjectsWithAgents {
     const NAME: &'static str = "list_active_projects_with_agents";
-    const TEXT: &'static str = "For coordinators: lists the active projects, each with its active agents.";
+    const TEXT: &'static str =
+        "For coordinators: lists the active projects, each with its active agents.";
     const EFFECT: Effect = Effect::Reads;
     type Who = Coordinator;
     type Input = Input;

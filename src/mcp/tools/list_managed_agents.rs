@@ -8,7 +8,8 @@ use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
 
-static DEPRECATED: Deprecated = Deprecated::new(ListManagedAgents::NAME, "list_active_projects_with_agents");
+static DEPRECATED: Deprecated =
+    Deprecated::new(ListManagedAgents::NAME, "list_active_projects_with_agents");
 
 pub(in crate::mcp) struct ListManagedAgents;
 
@@ -28,8 +29,7 @@ struct Agent {
 
 impl ToolSpec for ListManagedAgents {
     const NAME: &'static str = "list_managed_agents";
-    const TEXT: &'static str =
-        "Deprecated: use list_active_projects_with_agents. For coordinators: lists the active agents.";
+    const TEXT: &'static str = "Deprecated: use list_active_projects_with_agents. For coordinators: lists the active agents.";
     const EFFECT: Effect = Effect::Reads;
     type Who = Coordinator;
     type Input = NoInput;

@@ -19,13 +19,18 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for ListStopRequests {
     const NAME: &'static str = "list_stop_requests";
-    const TEXT: &'static str = "For coordinators: lists the coordinator's own launches that are to be stopped.";
+    const TEXT: &'static str =
+        "For coordinators: lists the coordinator's own launches that are to be stopped.";
     const EFFECT: Effect = Effect::Reads;
     type Who = NamedCoordinator;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, who: NamedCoordinator, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        who: NamedCoordinator,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let work = service.wait_for_work(&who.0, None, Duration::ZERO).await?;
         Ok(Output { success: true, stop_requests: StopRequest::all(&work) })
     }

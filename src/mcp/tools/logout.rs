@@ -16,14 +16,19 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for Logout {
     const NAME: &'static str = "logout";
-    const TEXT: &'static str = "Ends your session without a report; for a task use report_completed instead.";
+    const TEXT: &'static str =
+        "Ends your session without a report; for a task use report_completed instead.";
     const EFFECT: Effect = Effect::Changes;
     const IS_ABOUT_NOTICES: bool = true;
     type Who = AgentSession;
     type Input = NoInput;
     type Output = Output;
 
-    async fn call(service: &Service, AgentSession(caller): AgentSession, _: NoInput) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        AgentSession(caller): AgentSession,
+        _: NoInput,
+    ) -> Result<Output, ServiceError> {
         let instruction = service.logout(&caller).await?;
         Ok(Output { success: true, instruction })
     }

@@ -58,7 +58,9 @@ impl From<Input> for Activity {
                 turns: input.turns,
             },
             progress: input.progress,
-            failure: input.failure.map(|class| Failure { class, resets_at: input.failure_resets_at }),
+            failure: input
+                .failure
+                .map(|class| Failure { class, resets_at: input.failure_resets_at }),
         }
     }
 }

@@ -39,9 +39,16 @@ impl ToolSpec for ReportCompleted {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, Reporter(caller): Reporter, input: Input) -> Result<Output, ServiceError> {
-        let report =
-            Report { result: input.result, summary: input.summary.as_deref(), next_steps: input.next_steps.as_deref() };
+    async fn call(
+        service: &Service,
+        Reporter(caller): Reporter,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
+        let report = Report {
+            result: input.result,
+            summary: input.summary.as_deref(),
+            next_steps: input.next_steps.as_deref(),
+        };
         let instruction = service.report(&caller, report).await?;
         tracing::info!(outcome = input.result.as_str(), "agent reported");
         Ok(Output { success: true, instruction })

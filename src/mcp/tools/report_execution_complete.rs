@@ -38,16 +38,20 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for ReportExecutionComplete {
     const NAME: &'static str = "report_execution_complete";
-    const TEXT: &'static str =
-        "Deprecated: use report_completed. Reports how your work ended and ends your session; exit afterwards.";
+    const TEXT: &'static str = "Deprecated: use report_completed. Reports how your work ended and ends your session; exit afterwards.";
     const EFFECT: Effect = Effect::ChangesOnce;
     const IS_ABOUT_NOTICES: bool = true;
-    const OLDER_ARGUMENTS: &'static [&'static str] = &["execution_log_id", "duration_seconds", "log_file_path"];
+    const OLDER_ARGUMENTS: &'static [&'static str] =
+        &["execution_log_id", "duration_seconds", "log_file_path"];
     type Who = Reporter;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, Reporter(caller): Reporter, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        Reporter(caller): Reporter,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         DEPRECATED.is_used();
         let (result, status) = match input.exit_code {
             0 => (ReportResult::Success, "completed"),
@@ -56,7 +60,8 @@ impl ToolSpec for ReportExecutionComplete {
         let exit = (input.exit_code != 0).then(|| format!("exit code {}", input.exit_code));
         let summary = input.error_message.or(exit);
         let report = Report { result, summary: summary.as_deref(), next_steps: None };
-        let instruction = service.complete_execution(&caller, input.execution_id.as_ref(), report).await?;
+        let instruction =
+            service.complete_execution(&caller, input.execution_id.as_ref(), report).await?;
         tracing::info!(outcome = result.as_str(), "agent reported");
         Ok(Output { success: true, execution_id: input.execution_id, status, instruction })
     }

@@ -37,7 +37,11 @@ impl ToolSpec for ReportExecutionStart {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         DEPRECATED.is_used();
         let execution = service.start_execution(&caller, &input.task_id).await?;
         Ok(Output {

@@ -72,9 +72,9 @@ impl Input {
         let end = match self.outcome {
             ProcessOutcome::Exited => return ProcessReport::Exited { exit },
             ProcessOutcome::Ended => ProcessEnd::Exited(exit),
-            ProcessOutcome::StartFailed => {
-                ProcessEnd::StartFailed(self.reason.unwrap_or_else(|| "the coordinator gave no reason".to_owned()))
-            }
+            ProcessOutcome::StartFailed => ProcessEnd::StartFailed(
+                self.reason.unwrap_or_else(|| "the coordinator gave no reason".to_owned()),
+            ),
             ProcessOutcome::FuseBurnt => ProcessEnd::FuseBurnt,
             ProcessOutcome::Lost => ProcessEnd::Lost,
         };
@@ -84,7 +84,8 @@ impl Input {
 
 impl ToolSpec for ReportProcessExit {
     const NAME: &'static str = "report_process_exit";
-    const TEXT: &'static str = "For coordinators: how the process of a launch went. Ends that launch and no other.";
+    const TEXT: &'static str =
+        "For coordinators: how the process of a launch went. Ends that launch and no other.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;
@@ -98,7 +99,10 @@ impl ToolSpec for ReportProcessExit {
                 service.find_launch_to_report(agent, project, input.pid, coordinator).await?
             }
             (None, _, _) => {
-                return Err(Refusal::Invalid("launch_id is missing, or agent_id and project_id are".to_owned()).into());
+                return Err(Refusal::Invalid(
+                    "launch_id is missing, or agent_id and project_id are".to_owned(),
+                )
+                .into());
             }
         };
         if let Some(tail) = &input.output_tail {

@@ -65,7 +65,10 @@ impl ToolSpec for ReportProcessStarted {
         let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
         let at = input.started_at.unwrap_or_else(|| service.time());
         service
-            .report_process(&launch.id, &[ProcessReport::Started { pid: input.pid, at, shim: input.shim() }])
+            .report_process(
+                &launch.id,
+                &[ProcessReport::Started { pid: input.pid, at, shim: input.shim() }],
+            )
             .await?;
         Ok(Done::DONE)
     }

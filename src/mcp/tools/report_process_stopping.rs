@@ -22,7 +22,8 @@ pub(in crate::mcp) struct Input {
 
 impl ToolSpec for ReportProcessStopping {
     const NAME: &'static str = "report_process_stopping";
-    const TEXT: &'static str = "For coordinators: the coordinator ends the agent of a launch, and why.";
+    const TEXT: &'static str =
+        "For coordinators: the coordinator ends the agent of a launch, and why.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

@@ -60,13 +60,18 @@ impl From<Counted> for Counters {
 
 impl ToolSpec for ReportStatus {
     const NAME: &'static str = "report_status";
-    const TEXT: &'static str = "For coordinators: which agents run there, which starts wait and why.";
+    const TEXT: &'static str =
+        "For coordinators: which agents run there, which starts wait and why.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = NamedCoordinator;
     type Input = Input;
     type Output = Done;
 
-    async fn call(service: &Service, who: NamedCoordinator, input: Input) -> Result<Done, ServiceError> {
+    async fn call(
+        service: &Service,
+        who: NamedCoordinator,
+        input: Input,
+    ) -> Result<Done, ServiceError> {
         service.report_status(CoordinatorStatus {
             coordinator: who.0,
             at: service.time(),

@@ -31,7 +31,11 @@ impl ToolSpec for RespondChat {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, ChatSession(caller): ChatSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        ChatSession(caller): ChatSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let message_id = service.respond(&caller, &input.content).await?;
         tracing::debug!(message_id = %message_id, "agent said something in its chat");
         Ok(Output { success: true, message_id, instruction: service.guidance().responded() })

@@ -39,9 +39,14 @@ impl ToolSpec for SaveContext {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let Input { progress, findings, next_steps } = input;
-        let instruction = service.save_context(&caller, &Progress { progress, findings, next_steps }).await?;
+        let instruction =
+            service.save_context(&caller, &Progress { progress, findings, next_steps }).await?;
         Ok(Output { success: true, instruction })
     }
 }

@@ -10,7 +10,8 @@ use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
 
-static WITHOUT_PROJECT: Deprecated = Deprecated::new("should_start(agent_id)", "should_start(agent_id, project_id)");
+static WITHOUT_PROJECT: Deprecated =
+    Deprecated::new("should_start(agent_id)", "should_start(agent_id, project_id)");
 
 pub(in crate::mcp) struct ShouldStart;
 
@@ -60,10 +61,15 @@ impl ToolSpec for ShouldStart {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        who: Coordinator,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let by = who.id.as_ref();
         let (found, purpose, answer) = if let Some(project) = input.project_id {
-            let (purpose, answer) = service.should_start_for(&input.agent_id, &project, input.purpose, by).await?;
+            let (purpose, answer) =
+                service.should_start_for(&input.agent_id, &project, input.purpose, by).await?;
             (None, purpose, answer)
         } else {
             WITHOUT_PROJECT.is_used();

@@ -42,15 +42,20 @@ struct Task {
 
 impl ToolSpec for UpdateTaskStatus {
     const NAME: &'static str = "update_task_status";
-    const TEXT: &'static str =
-        "Sets the status of your task or of one of its subtasks; after done it says what comes next.";
+    const TEXT: &'static str = "Sets the status of your task or of one of its subtasks; after done it says what comes next.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = TaskSession;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, TaskSession(caller): TaskSession, input: Input) -> Result<Output, ServiceError> {
-        let change = service.update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref()).await?;
+    async fn call(
+        service: &Service,
+        TaskSession(caller): TaskSession,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
+        let change = service
+            .update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref())
+            .await?;
         tracing::info!(task_id = %change.task.id, status = %change.task.status, "agent set a task's status");
         Ok(Output {
             success: true,

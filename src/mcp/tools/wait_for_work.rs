@@ -49,7 +49,9 @@ pub(super) struct StopRequest {
 
 impl StopRequest {
     pub(super) fn of(launch: &LaunchFacts, now: Timestamp) -> Option<Self> {
-        let LaunchState::Stopping { reason, ladder_at } = launch.state else { return None };
+        let LaunchState::Stopping { reason, ladder_at } = launch.state else {
+            return None;
+        };
         let (launch_id, key) = (launch.id.clone(), launch.key.clone());
         Some(Self { launch_id, key, reason, grace_seconds: ladder_at.since(now).as_secs() })
     }
@@ -69,7 +71,11 @@ impl ToolSpec for WaitForWork {
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, who: NamedCoordinator, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        who: NamedCoordinator,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         let patience = Duration::from_secs(input.timeout_seconds.min(MAX_WAIT));
         let work = service.wait_for_work(&who.0, input.seen.as_deref(), patience).await?;
         Ok(Output { success: true, stop_requests: StopRequest::all(&work), work })

@@ -14,9 +14,9 @@ pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
     match kind {
         "system" => read_system(line),
         "assistant" => read_answer(session, line),
-        "user" => {
-            blocks(&line["message"]["content"], "tool_result").filter_map(|block| got(&block["content"])).collect()
-        }
+        "user" => blocks(&line["message"]["content"], "tool_result")
+            .filter_map(|block| got(&block["content"]))
+            .collect(),
         "result" => read_result(session, line),
         "rate_limit_event" => read_limit(&line["rate_limit_info"]).into_iter().collect(),
         _ => Vec::new(),
@@ -29,11 +29,16 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
             let model = line["model"].as_str().unwrap_or_default();
             let servers = line["mcp_servers"].as_array().into_iter().flatten();
             // Without the tools of a server that was asked for, the agent goes on, and ends without having done anything.
-            let broken = servers.filter(|server| matches!(server["status"].as_str(), Some("failed" | "needs-auth")));
+            let broken = servers.filter(|server| {
+                matches!(server["status"].as_str(), Some("failed" | "needs-auth"))
+            });
             let broken = broken.filter_map(|server| server["name"].as_str());
             let told = broken.flat_map(|name| {
                 let what = format!("MCP server {name} is not reached");
-                [trouble::failed(FailureClass::Config), OutputFact::Did(one_line(&what, super::MAX_TEXT))]
+                [
+                    trouble::failed(FailureClass::Config),
+                    OutputFact::Did(one_line(&what, super::MAX_TEXT)),
+                ]
             });
             said(&format!("started with {model}")).into_iter().chain(told).collect()
         }
@@ -44,10 +49,15 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
             // After the first refusal, claude may renew a login that has expired. It retries for three minutes in any case.
             let is_final = attempt >= 2 && class_of_word(error) == Some(FailureClass::Auth);
             let failed = class_of(line, "error_status").map(trouble::failed);
-            told.into_iter().chain(failed).chain(is_final.then_some(OutputFact::LoginRefused)).collect()
+            told.into_iter()
+                .chain(failed)
+                .chain(is_final.then_some(OutputFact::LoginRefused))
+                .collect()
         }
         Some("permission_denied") => {
-            said(&format!("not allowed: {}", line["message"].as_str().unwrap_or_default())).into_iter().collect()
+            said(&format!("not allowed: {}", line["message"].as_str().unwrap_or_default()))
+                .into_iter()
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -59,7 +69,9 @@ fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
     let mut facts: Vec<OutputFact> = content
         .filter_map(|block| match block["type"].as_str() {
             Some("text") => said(block["text"].as_str().unwrap_or_default()),
-            Some("tool_use") => Some(called(block["name"].as_str().unwrap_or("a tool"), &block["input"])),
+            Some("tool_use") => {
+                Some(called(block["name"].as_str().unwrap_or("a tool"), &block["input"]))
+            }
             _ => None,
         })
         .collect();
@@ -105,15 +117,22 @@ fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
         facts.extend(said(text));
         let class = trouble::of_status(number(&line["api_error_status"]));
         let is_from_service = text.contains("API Error");
-        facts.extend(class.or_else(|| trouble::of_text(text).filter(|_| is_from_service)).map(trouble::failed));
+        facts.extend(
+            class
+                .or_else(|| trouble::of_text(text).filter(|_| is_from_service))
+                .map(trouble::failed),
+        );
     }
     facts
 }
 
 /// Warnings come the same way; only a refusal is trouble.
 fn read_limit(limit: &Value) -> Option<OutputFact> {
-    let resets_at = limit["resetsAt"].as_i64().map(|seconds| Timestamp::from_millis(seconds.saturating_mul(1000)));
-    (limit["status"] == "rejected").then_some(OutputFact::Failed(Failure { class: FailureClass::Quota, resets_at }))
+    let resets_at = limit["resetsAt"]
+        .as_i64()
+        .map(|seconds| Timestamp::from_millis(seconds.saturating_mul(1000)));
+    (limit["status"] == "rejected")
+        .then_some(OutputFact::Failed(Failure { class: FailureClass::Quota, resets_at }))
 }
 
 /// By the word for the error, which is finer than the status, else by that.
@@ -141,7 +160,11 @@ fn tokens(usage: &Value) -> Usage {
     // Who has a total (qwen) counts what came from the cache as input, too.
     let is_with_cache = !usage["total_tokens"].is_null();
     Usage {
-        input_tokens: if is_with_cache { input_tokens.saturating_sub(cache_read_tokens) } else { input_tokens },
+        input_tokens: if is_with_cache {
+            input_tokens.saturating_sub(cache_read_tokens)
+        } else {
+            input_tokens
+        },
         output_tokens: number(&usage["output_tokens"]),
         cache_read_tokens,
         cache_write_tokens: number(&usage["cache_creation_input_tokens"]),

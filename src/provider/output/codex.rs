@@ -18,7 +18,9 @@ pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>
         "thread.started" | "turn.started" | "item.updated" => Vec::new(),
         "item.started" => started(&line["item"]).into_iter().collect(),
         "item.completed" => completed(&line["item"]),
-        "turn.completed" => vec![OutputFact::Total { session: SESSION, usage: tokens(&line["usage"]) }],
+        "turn.completed" => {
+            vec![OutputFact::Total { session: SESSION, usage: tokens(&line["usage"]) }]
+        }
         "turn.failed" => failed(line["error"]["message"].as_str()?, now),
         "error" => failed(line["message"].as_str()?, now),
         _ => return None,
@@ -29,11 +31,14 @@ fn started(item: &Value) -> Option<OutputFact> {
     let text = |name: &str| item[name].as_str().unwrap_or_default();
     match text("type") {
         "command_execution" => Some(called("shell", item)),
-        "mcp_tool_call" => Some(called(&format!("mcp__{}__{}", text("server"), text("tool")), &item["arguments"])),
+        "mcp_tool_call" => {
+            Some(called(&format!("mcp__{}__{}", text("server"), text("tool")), &item["arguments"]))
+        }
         "web_search" => Some(called("web search", item)),
         "file_change" => {
             let changes = item["changes"].as_array().into_iter().flatten();
-            let paths: Vec<&str> = changes.filter_map(|change| change["path"].as_str()).take(8).collect();
+            let paths: Vec<&str> =
+                changes.filter_map(|change| change["path"].as_str()).take(8).collect();
             Some(OutputFact::Did(one_line(&format!("edit: {}", paths.join(", ")), MAX_TEXT)))
         }
         _ => None,
@@ -48,7 +53,8 @@ fn completed(item: &Value) -> Vec<OutputFact> {
         Some("agent_message") => facts.extend(said(item["text"].as_str().unwrap_or_default())),
         Some("command_execution") => facts.extend(got(&item["aggregated_output"])),
         Some("mcp_tool_call") => {
-            facts.extend(got(&item["result"]["content"]).or_else(|| got(&item["error"]["message"])));
+            facts
+                .extend(got(&item["result"]["content"]).or_else(|| got(&item["error"]["message"])));
         }
         Some("file_change" | "web_search") => {}
         _ => return facts,

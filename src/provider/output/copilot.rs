@@ -15,9 +15,15 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     let data = &line["data"];
     let text = |name: &str| data[name].as_str().unwrap_or_default();
     Some(match kind {
-        "session.tools_updated" => said(&format!("started with {}", text("model"))).into_iter().collect(),
+        "session.tools_updated" => {
+            said(&format!("started with {}", text("model"))).into_iter().collect()
+        }
         "assistant.message" => {
-            let step = OutputFact::Step { session: SESSION, step: Mark::of(text("messageId")), usage: one_turn() };
+            let step = OutputFact::Step {
+                session: SESSION,
+                step: Mark::of(text("messageId")),
+                usage: one_turn(),
+            };
             said(text("content")).into_iter().chain([OutputFact::Recovered, step]).collect()
         }
         "assistant.usage" => {
@@ -37,7 +43,9 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
             result.into_iter().collect()
         }
         "model.call_failure" => class_of(data).map(trouble::failed).into_iter().collect(),
-        "session.error" => said(text("message")).into_iter().chain(class_of(data).map(trouble::failed)).collect(),
+        "session.error" => {
+            said(text("message")).into_iter().chain(class_of(data).map(trouble::failed)).collect()
+        }
         "result" => Vec::new(),
         _ if ["session.", "assistant.", "user.", "tool.", "model.", "system.", "hook."]
             .iter()

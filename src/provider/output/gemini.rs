@@ -20,7 +20,11 @@ pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
             said(text("content")).into_iter().chain([OutputFact::Recovered]).collect()
         }
         "tool_use" => {
-            let step = OutputFact::Step { session: SESSION, step: Mark::of(text("tool_id")), usage: one_turn() };
+            let step = OutputFact::Step {
+                session: SESSION,
+                step: Mark::of(text("tool_id")),
+                usage: one_turn(),
+            };
             vec![called(text("tool_name"), &line["parameters"]), OutputFact::Recovered, step]
         }
         "tool_result" => got(&line["output"]).into_iter().collect(),
@@ -51,12 +55,20 @@ fn read_result(line: &Value) -> Vec<OutputFact> {
     let mut facts = vec![OutputFact::Total { session: SESSION, usage }];
     if line["status"] == "success" {
         // Its last answer, which asked for no tool.
-        facts.push(OutputFact::Step { session: SESSION, step: Mark::of("result"), usage: one_turn() });
+        facts.push(OutputFact::Step {
+            session: SESSION,
+            step: Mark::of("result"),
+            usage: one_turn(),
+        });
     } else {
         let message = line["error"]["message"].as_str().unwrap_or_default();
         facts.extend(said(message));
         let class = trouble::of_text(message);
-        facts.extend(class.map(|class| trouble::failed_for(class, wait_in(message), time(&line["timestamp"]))));
+        facts.extend(
+            class.map(|class| {
+                trouble::failed_for(class, wait_in(message), time(&line["timestamp"]))
+            }),
+        );
     }
     facts
 }

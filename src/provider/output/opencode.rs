@@ -59,9 +59,12 @@ fn read_error(line: &Value) -> Vec<OutputFact> {
     let class = match name {
         "ProviderAuthError" => Some(FailureClass::Auth),
         "ProviderModelNotFoundError" => Some(FailureClass::Config),
-        _ => trouble::of_status(number(&error["data"]["statusCode"])).or_else(|| trouble::of_text(message)),
+        _ => trouble::of_status(number(&error["data"]["statusCode"]))
+            .or_else(|| trouble::of_text(message)),
     };
-    let wait = error["data"]["responseHeaders"]["retry-after"].as_str().and_then(|seconds| seconds.parse().ok());
+    let wait = error["data"]["responseHeaders"]["retry-after"]
+        .as_str()
+        .and_then(|seconds| seconds.parse().ok());
     let at = line["timestamp"].as_i64().map(Timestamp::from_millis);
     let trouble = class.map(|class| trouble::failed_for(class, wait.map(Duration::from_secs), at));
     said(message).into_iter().chain(trouble).collect()

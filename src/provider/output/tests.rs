@@ -27,7 +27,11 @@ fn noon() -> jiff::Zoned {
 }
 
 fn heard<'a>(lines: impl IntoIterator<Item = &'a str>) -> Activity {
-    lines.into_iter().flat_map(|line| read_line(line, Some(noon))).fold(Tally::default(), Tally::heard).activity()
+    lines
+        .into_iter()
+        .flat_map(|line| read_line(line, Some(noon)))
+        .fold(Tally::default(), Tally::heard)
+        .activity()
 }
 
 #[track_caller]
@@ -40,7 +44,12 @@ fn check(family: &str, expected: Usage) {
 
 #[test]
 fn each_family_tells_what_a_task_took() {
-    let usage = |turns, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros| Usage {
+    let usage = |turns,
+                 input_tokens,
+                 output_tokens,
+                 cache_read_tokens,
+                 cache_write_tokens,
+                 cost_usd_micros| Usage {
         input_tokens,
         output_tokens,
         cache_read_tokens,
@@ -120,13 +129,25 @@ fn codex_names_the_end_of_a_quota_in_local_time() {
     };
     check_trouble(&printed("3:34 PM"), FailureClass::Quota, Some("2026-11-23T06:35:00.000Z"));
     check_trouble(&printed("12:05 PM"), FailureClass::Quota, Some("2026-11-23T03:06:00.000Z"));
-    check_trouble(&printed("Nov 26th, 2026 2:04 PM"), FailureClass::Quota, Some("2026-11-26T05:05:00.000Z"));
-    check_trouble(&printed("Jan 1st, 2027 12:00 AM"), FailureClass::Quota, Some("2026-12-31T15:01:00.000Z"));
+    check_trouble(
+        &printed("Nov 26th, 2026 2:04 PM"),
+        FailureClass::Quota,
+        Some("2026-11-26T05:05:00.000Z"),
+    );
+    check_trouble(
+        &printed("Jan 1st, 2027 12:00 AM"),
+        FailureClass::Quota,
+        Some("2026-12-31T15:01:00.000Z"),
+    );
     for odd in ["", "noon", "25:99 PM", "Nov, 2026", "Nov 26th, 2026", "½"] {
         check_trouble(&printed(odd), FailureClass::Quota, None);
     }
     let old = printed("3:34 PM");
-    assert!(recognise(&old, None).expect("codex").contains(&OutputFact::Failed(FailureClass::Quota.into())));
+    assert!(
+        recognise(&old, None)
+            .expect("codex")
+            .contains(&OutputFact::Failed(FailureClass::Quota.into()))
+    );
 }
 
 /// It tries again as often as the service says, and prints no event of that.
@@ -141,16 +162,29 @@ fn opencode_tells_its_trouble_in_its_log() {
     check_trouble(&line(false, "Rate limit reached"), FailureClass::Quota, None);
     check_trouble(&line(false, "Too Many Requests"), FailureClass::Quota, None);
     check_trouble(&line(false, "Service Unavailable"), FailureClass::Overload, None);
-    assert_eq!(heard([line(false, "odd").as_str()]).progress.as_deref(), Some("AI_APICallError: odd"));
+    assert_eq!(
+        heard([line(false, "odd").as_str()]).progress.as_deref(),
+        Some("AI_APICallError: odd")
+    );
     assert_eq!(recognise(&line(true, "Rate limit reached"), None), None);
-    assert_eq!(recognise("timestamp=2026-11-23T14:04:38.460Z level=INFO run=4d6dba39 message=\"quota\"", None), None);
+    assert_eq!(
+        recognise(
+            "timestamp=2026-11-23T14:04:38.460Z level=INFO run=4d6dba39 message=\"quota\"",
+            None
+        ),
+        None
+    );
 }
 
 #[test]
 fn trouble_is_told_by_the_first_attempt_already() {
     let first = printed!("claude_auth").lines().next().expect("a line");
     check_trouble(first, FailureClass::Auth, None);
-    check_trouble("Attempt 1 failed with status 503. Retrying with backoff…", FailureClass::Overload, None);
+    check_trouble(
+        "Attempt 1 failed with status 503. Retrying with backoff…",
+        FailureClass::Overload,
+        None,
+    );
 }
 
 #[test]
@@ -177,7 +211,8 @@ fn who_goes_on_after_a_failed_attempt_has_no_trouble() {
 
 #[test]
 fn lines_of_no_family_tell_nothing() {
-    let long = format!(r#"{{"type":"turn.failed","error":{{"message":"{}"}}}}"#, "x".repeat(MAX_LINE));
+    let long =
+        format!(r#"{{"type":"turn.failed","error":{{"message":"{}"}}}}"#, "x".repeat(MAX_LINE));
     let deep = format!("{}{}", r#"{"type":"system","session_id":"#, "[".repeat(10_000));
     let others = [
         "",
@@ -222,7 +257,8 @@ fn odd_values_are_as_good_as_none() {
 #[test]
 fn texts_of_agents_become_one_short_line() {
     let text = "\\u001b]0;title\\u0007 \\n".repeat(2000);
-    let line = format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#);
+    let line =
+        format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#);
     let facts = read_line(&line, Some(noon));
     let Some(OutputFact::Did(text)) = facts.first() else { panic!("{facts:?}") };
     assert!(text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control), "{text}");

@@ -35,15 +35,30 @@ const WORDS: [(FailureClass, &[&str]); 4] = [
     ),
     (
         FailureClass::Auth,
-        &["unauthorized", "unauthenticated", "authenticat", "api key", "not logged in", "/login", "forbidden"],
+        &[
+            "unauthorized",
+            "unauthenticated",
+            "authenticat",
+            "api key",
+            "not logged in",
+            "/login",
+            "forbidden",
+        ],
     ),
-    (FailureClass::Overload, &["overloaded", "unavailable", "at capacity", "high demand", "stream disconnected"]),
-    (FailureClass::Config, &["invalid_request", "unknown model", "model not found", "does not exist", "not supported"]),
+    (
+        FailureClass::Overload,
+        &["overloaded", "unavailable", "at capacity", "high demand", "stream disconnected"],
+    ),
+    (
+        FailureClass::Config,
+        &["invalid_request", "unknown model", "model not found", "does not exist", "not supported"],
+    ),
 ];
 
 /// The kind of trouble that the text of an error tells of.
 pub(super) fn of_text(text: &str) -> Option<FailureClass> {
-    let numbers = text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok());
+    let numbers =
+        text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok());
     let status = numbers.filter(|number| STATUSES.contains(number)).find_map(of_status);
     status.or_else(|| {
         let text = text.to_lowercase();
@@ -57,8 +72,13 @@ pub(super) fn failed(class: FailureClass) -> OutputFact {
 }
 
 /// The trouble, which ends `wait` after `since` if it is one with a quota.
-pub(super) fn failed_for(class: FailureClass, wait: Option<Duration>, since: Option<Timestamp>) -> OutputFact {
-    let resets_at = wait.zip(since).filter(|_| class == FailureClass::Quota).map(|(wait, since)| since + wait);
+pub(super) fn failed_for(
+    class: FailureClass,
+    wait: Option<Duration>,
+    since: Option<Timestamp>,
+) -> OutputFact {
+    let resets_at =
+        wait.zip(since).filter(|_| class == FailureClass::Quota).map(|(wait, since)| since + wait);
     OutputFact::Failed(Failure { class, resets_at })
 }
 
@@ -73,9 +93,18 @@ mod tests {
 
     #[test]
     fn a_status_in_a_text_tells_the_kind() {
-        check("unexpected status 401 Unauthorized: invalid x-api-key, url: http://h/v1", FailureClass::Auth);
-        check(r#"[API Error: {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}]"#, FailureClass::Quota);
-        check("Failed; retried 5 times (total retry wait time: 15.15 seconds) Last error: 503", FailureClass::Overload);
+        check(
+            "unexpected status 401 Unauthorized: invalid x-api-key, url: http://h/v1",
+            FailureClass::Auth,
+        );
+        check(
+            r#"[API Error: {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}]"#,
+            FailureClass::Quota,
+        );
+        check(
+            "Failed; retried 5 times (total retry wait time: 15.15 seconds) Last error: 503",
+            FailureClass::Overload,
+        );
     }
 
     #[test]

@@ -75,7 +75,11 @@ pub(super) fn routes() -> Api {
         .get("/agents", list, about("All agents, by id").gives::<Vec<AgentBody>>())
         .post("/agents", add, about("Makes an agent").takes::<AgentRequest>().makes::<AgentBody>())
         .get("/agents/{id}", show, about("One agent").gives::<AgentBody>())
-        .patch("/agents/{id}", set, about("Changes an agent").takes::<AgentRequest>().gives::<AgentBody>())
+        .patch(
+            "/agents/{id}",
+            set,
+            about("Changes an agent").takes::<AgentRequest>().gives::<AgentBody>(),
+        )
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {

@@ -32,7 +32,11 @@ pub struct AssignmentQuery {
 pub(super) fn routes() -> Api {
     let both = "/projects/{project}/agents/{agent}";
     Api::new()
-        .get("/assignments", list, about("Who works where").query::<AssignmentQuery>().gives::<Vec<AssignmentBody>>())
+        .get(
+            "/assignments",
+            list,
+            about("Who works where").query::<AssignmentQuery>().gives::<Vec<AssignmentBody>>(),
+        )
         .put(both, assign, about("Lets an agent work in a project").gives::<AssignmentBody>())
         .delete(both, unassign, about("Ends the work of an agent in a project"))
 }
@@ -46,7 +50,8 @@ async fn list(
             && query.project.as_ref().is_none_or(|project| *project == assignment.project)
     };
     let assignments = state.service.assignments().await?.into_iter().filter(is_wanted);
-    let body = |Assignment { project, agent }| AssignmentBody { project_id: project, agent_id: agent };
+    let body =
+        |Assignment { project, agent }| AssignmentBody { project_id: project, agent_id: agent };
     Ok(Json(assignments.map(body).collect()))
 }
 

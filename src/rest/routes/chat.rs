@@ -144,7 +144,11 @@ pub(super) fn routes() -> Api {
             about("Closes the chat with an agent").gives::<ChatBody>(),
         )
         .get(messages, read, about("What was said").query::<MessageQuery>().gives::<MessagesBody>())
-        .post(messages, say, about("Says something to an agent").takes::<MessageRequest>().makes::<MessageBody>())
+        .post(
+            messages,
+            say,
+            about("Says something to an agent").takes::<MessageRequest>().makes::<MessageBody>(),
+        )
 }
 
 async fn start(
@@ -195,7 +199,8 @@ async fn say(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InBody(request): InBody<MessageRequest>,
 ) -> Result<(StatusCode, Json<MessageBody>), Problem> {
-    let message = state.service.say(&agent, &project, request.id.as_ref(), &request.content).await?;
+    let message =
+        state.service.say(&agent, &project, request.id.as_ref(), &request.content).await?;
     Ok((StatusCode::CREATED, Json(message.into())))
 }
 

@@ -37,7 +37,9 @@ pub struct ConfigurationDoor {
 
 impl ConfigurationDoor {
     /// With what its owner tells by, and hears by.
-    pub fn new(standing: Standing) -> (Self, watch::Sender<Standing>, mpsc::Receiver<ReloadRequest>) {
+    pub fn new(
+        standing: Standing,
+    ) -> (Self, watch::Sender<Standing>, mpsc::Receiver<ReloadRequest>) {
         let (tells, standing) = watch::channel(standing);
         let (requests, hears) = mpsc::channel(INBOX);
         (Self { standing, requests }, tells, hears)
@@ -63,7 +65,8 @@ pub(super) fn described_routes() -> Api {
 }
 
 async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>, Problem> {
-    let gone = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the daemon is stopping");
+    let gone =
+        || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the daemon is stopping");
     let (reply, answer) = oneshot::channel();
     door.requests.send(reply).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {

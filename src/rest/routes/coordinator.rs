@@ -15,7 +15,9 @@ use super::configuration::{self, ConfigurationDoor};
 use super::events::Places;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::metrics::{Metrics, describe};
-use super::status::{CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
+use super::status::{
+    CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody,
+};
 use crate::domain::totals::Totals;
 use crate::domain::{Instance, LaunchId, Phase, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
@@ -58,7 +60,8 @@ impl From<CoordinatorLook> for StatusBody {
     fn from(look: CoordinatorLook) -> Self {
         let CoordinatorLook { status, server, problem } = look;
         let n_live = status.instances.iter().filter(|instance| instance.is_live()).count();
-        let (at, view) = (status.at, CoordinatorView { heard_at: status.at, is_there: true, status });
+        let (at, view) =
+            (status.at, CoordinatorView { heard_at: status.at, is_there: true, status });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if problem.is_none() { "ok" } else { "cut_off" }.to_owned(),
@@ -103,9 +106,15 @@ impl From<&Instance> for LaunchBody {
     fn from(instance: &Instance) -> Self {
         let (state, pid, started_at, ended_at, exit) = match &instance.phase {
             Phase::Starting => ("starting", None, None, None, None),
-            Phase::Running { pid, started_at } => ("running", Some(*pid), Some(*started_at), None, None),
-            Phase::Exited { pid, started_at, exit } => ("ending", Some(*pid), Some(*started_at), None, Some(*exit)),
-            Phase::Ended { pid, started_at, end, at, .. } => ("ended", *pid, *started_at, Some(*at), end.exit()),
+            Phase::Running { pid, started_at } => {
+                ("running", Some(*pid), Some(*started_at), None, None)
+            }
+            Phase::Exited { pid, started_at, exit } => {
+                ("ending", Some(*pid), Some(*started_at), None, Some(*exit))
+            }
+            Phase::Ended { pid, started_at, end, at, .. } => {
+                ("ended", *pid, *started_at, Some(*at), end.exit())
+            }
         };
         let exit = exit.unwrap_or_default();
         Self {
@@ -114,7 +123,8 @@ impl From<&Instance> for LaunchBody {
             project_id: instance.key.project.clone(),
             purpose: instance.key.purpose,
             ai_type: String::new(),
-            state: if instance.stop.is_some() && state == "running" { "stopping" } else { state }.to_owned(),
+            state: if instance.stop.is_some() && state == "running" { "stopping" } else { state }
+                .to_owned(),
             task_id: None,
             pid,
             // Made when its process was wanted; the server knows the moment of the claim.
@@ -144,10 +154,18 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
 }
 
 /// Somebody took the coordinator for the server.
-pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState>, uri: Uri) -> Problem {
+pub(in crate::rest) async fn ask_the_server(
+    State(state): State<CoordinatorState>,
+    uri: Uri,
+) -> Problem {
     let server = (state.look)().server;
     let path = uri.path();
-    let what = path.trim_start_matches("/api").trim_start_matches('/').split('/').next().unwrap_or_default();
+    let what = path
+        .trim_start_matches("/api")
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
     let detail = format!(
         "this configuration is a coordinator's, without its server: it knows status, logs and reload. Ask the server at {server} for \
          `{what}`, with its --config"
@@ -156,7 +174,10 @@ pub(in crate::rest) async fn ask_the_server(State(state): State<CoordinatorState
 }
 
 async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
-    Json(StatusBody { configuration: Some(state.configuration.standing()), ..(state.look)().into() })
+    Json(StatusBody {
+        configuration: Some(state.configuration.standing()),
+        ..(state.look)().into()
+    })
 }
 
 async fn metrics(State(state): State<CoordinatorState>) -> Metrics {
@@ -208,6 +229,7 @@ async fn output(
 }
 
 fn not_here(id: &LaunchId) -> Problem {
-    let detail = format!("launch `{id}` is not one of this coordinator's, or its output was never written");
+    let detail =
+        format!("launch `{id}` is not one of this coordinator's, or its output was never written");
     Problem::new(StatusCode::NOT_FOUND, "no_output", detail)
 }

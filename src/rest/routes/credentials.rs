@@ -96,9 +96,15 @@ pub(super) fn routes() -> Api {
         .post(
             "/logins",
             make_link,
-            about("Makes a link that logs one browser in").takes::<LoginRequest>().makes::<LoginBody>(),
+            about("Makes a link that logs one browser in")
+                .takes::<LoginRequest>()
+                .makes::<LoginBody>(),
         )
-        .get("/tokens", list, about("Ways in for people and scripts").gives::<Vec<CredentialBody>>())
+        .get(
+            "/tokens",
+            list,
+            about("Ways in for people and scripts").gives::<Vec<CredentialBody>>(),
+        )
         .post(
             "/tokens",
             make_token,
@@ -115,10 +121,13 @@ async fn make_link(
     let Some(base) = state.page_url() else {
         let detail = "there is no page to log in to: the server doesn't listen for HTTP";
         let problem = Problem::new(StatusCode::CONFLICT, "http_is_off", detail);
-        return Err(problem.with_hint(Some("set http.listen to an address such as 127.0.0.1:7420, and start it again")));
+        return Err(problem.with_hint(Some(
+            "set http.listen to an address such as 127.0.0.1:7420, and start it again",
+        )));
     };
     let role = request.role.unwrap_or(Role::Operator);
-    let made = state.service.make_link(request.name.as_deref().unwrap_or(&operator.name), role).await?;
+    let made =
+        state.service.make_link(request.name.as_deref().unwrap_or(&operator.name), role).await?;
     state.guesses.remember(&made.secret.token_hash());
     let url = format!("{base}/login?link={}", made.secret.reveal());
     let expires_at = made.credential.expires_at.unwrap_or_default();
@@ -135,7 +144,8 @@ async fn make_token(
     InBody(request): InBody<TokenRequest>,
 ) -> Result<(StatusCode, Json<CredentialBody>), Problem> {
     if request.expires_in.is_some_and(|life| !(1..=MAX_LIFE).contains(&life)) {
-        let detail = format!("the body is not as expected: expiresIn: expected 1 to {MAX_LIFE} seconds");
+        let detail =
+            format!("the body is not as expected: expiresIn: expected 1 to {MAX_LIFE} seconds");
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail));
     }
     let name = request.name.as_deref().unwrap_or(&operator.name);
@@ -146,7 +156,10 @@ async fn make_token(
     Ok((StatusCode::CREATED, Json(CredentialBody { token, ..made.credential.into() })))
 }
 
-async fn revoke(State(state): State<RestState>, InPath(id): InPath<CredentialId>) -> Result<StatusCode, Problem> {
+async fn revoke(
+    State(state): State<RestState>,
+    InPath(id): InPath<CredentialId>,
+) -> Result<StatusCode, Problem> {
     state.service.revoke_credential(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -79,7 +79,9 @@ impl EventQuery {
         match news {
             News::Status => "event: status\ndata: {}\n\n".to_owned(),
             News::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
-            News::Events(events) => events.iter().filter(|event| self.wants(event)).map(text_of_event).collect(),
+            News::Events(events) => {
+                events.iter().filter(|event| self.wants(event)).map(text_of_event).collect()
+            }
         }
     }
 }
@@ -131,16 +133,23 @@ impl Places {
     /// If all places are taken.
     pub(super) fn take(self, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
         self.0.try_acquire_owned().map_err(|_| {
-            let detail = format!("so many follow the {what} already that there is no place for another");
+            let detail =
+                format!("so many follow the {what} already that there is no place for another");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail)
         })
     }
 }
 
 pub(super) fn routes() -> Api {
-    let text = "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
+    let text =
+        "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
     let follow = get(follow).layer(Extension(Places::of_door()));
-    Api::new().route("get", "/events", follow, about(text).query::<EventQuery>().gives_text("text/event-stream"))
+    Api::new().route(
+        "get",
+        "/events",
+        follow,
+        about(text).query::<EventQuery>().gives_text("text/event-stream"),
+    )
 }
 
 async fn follow(
@@ -176,10 +185,19 @@ pub(in crate::rest) async fn stream(
         let _ = writeln!(greeting, "id: {}", follower.position());
     }
     greeting.push('\n');
-    let stream = Stream { follower, text_of: Box::new(text_of), ready: VecDeque::from([greeting]), _place: place };
-    let stream = futures::stream::unfold(stream, Stream::next).take_until(state.closing.clone().cancelled_owned());
-    let headers =
-        [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), (X_ACCEL_BUFFERING, "no")];
+    let stream = Stream {
+        follower,
+        text_of: Box::new(text_of),
+        ready: VecDeque::from([greeting]),
+        _place: place,
+    };
+    let stream = futures::stream::unfold(stream, Stream::next)
+        .take_until(state.closing.clone().cancelled_owned());
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (X_ACCEL_BUFFERING, "no"),
+    ];
     Ok((headers, Body::from_stream(stream)).into_response())
 }
 

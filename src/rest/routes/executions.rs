@@ -38,7 +38,11 @@ impl From<Execution> for ExecutionItem {
 
 pub(super) fn routes() -> Api {
     let text = "The work of agents on tasks, the newest first";
-    Api::new().get("/executions", list, about(text).query::<ExecutionQuery>().gives::<Vec<ExecutionItem>>())
+    Api::new().get(
+        "/executions",
+        list,
+        about(text).query::<ExecutionQuery>().gives::<Vec<ExecutionItem>>(),
+    )
 }
 
 async fn list(
@@ -48,5 +52,6 @@ async fn list(
 ) -> Result<Page<ExecutionItem>, Problem> {
     let (filter, limit) = query.into_filter()?;
     let executions = state.service.executions(&filter).await?;
-    Ok(Page::of(executions, limit, raw, |execution| execution.id.to_string()).map(ExecutionItem::from))
+    Ok(Page::of(executions, limit, raw, |execution| execution.id.to_string())
+        .map(ExecutionItem::from))
 }

@@ -132,8 +132,17 @@ impl From<ForgeStatus> for ForgeBody {
 
 impl From<RepositoryStatus> for RepositoryBody {
     fn from(status: RepositoryStatus) -> Self {
-        let RepositoryStatus { name, project, agent, seen_at, n_assigned, n_elsewhere, problem } = status;
-        Self { name, project_id: project, agent_id: agent, seen_at, n_assigned, n_elsewhere, problem }
+        let RepositoryStatus { name, project, agent, seen_at, n_assigned, n_elsewhere, problem } =
+            status;
+        Self {
+            name,
+            project_id: project,
+            agent_id: agent,
+            seen_at,
+            n_assigned,
+            n_elsewhere,
+            problem,
+        }
     }
 }
 
@@ -164,11 +173,17 @@ impl From<ForgeItem> for ForgeItemBody {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .get("/forge/hosts", hosts, about("The forges that are watched, and how they are").gives::<Vec<ForgeBody>>())
+        .get(
+            "/forge/hosts",
+            hosts,
+            about("The forges that are watched, and how they are").gives::<Vec<ForgeBody>>(),
+        )
         .get(
             "/forge/items",
             items,
-            about("The items of forges that are worked on").query::<ForgeItemQuery>().gives::<Vec<ForgeItemBody>>(),
+            about("The items of forges that are worked on")
+                .query::<ForgeItemQuery>()
+                .gives::<Vec<ForgeItemBody>>(),
         )
 }
 
@@ -182,8 +197,11 @@ async fn items(
     raw: RawQuery,
 ) -> Result<Page<ForgeItemBody>, Problem> {
     let limit = limit_of(query.limit)?;
-    let mut items =
-        if query.ended { state.service.past_forge_items(limit).await? } else { state.service.forge_items().await? };
+    let mut items = if query.ended {
+        state.service.past_forge_items(limit).await?
+    } else {
+        state.service.forge_items().await?
+    };
     items.truncate(limit);
     Ok(Page::of(items, limit, raw, |item: &ForgeItem| item.id.to_string()).map(ForgeItemBody::from))
 }

@@ -33,7 +33,15 @@ pub struct HistoryQuery<Id> {
 
 impl<Id> Default for HistoryQuery<Id> {
     fn default() -> Self {
-        Self { agent: None, project: None, launch: None, task: None, open: false, limit: None, cursor: None }
+        Self {
+            agent: None,
+            project: None,
+            launch: None,
+            task: None,
+            open: false,
+            limit: None,
+            cursor: None,
+        }
     }
 }
 

@@ -124,7 +124,9 @@ pub(super) fn routes() -> Api {
         .get(
             "/launches",
             list,
-            about("What ran and runs, the newest first").query::<LaunchQuery>().gives::<Vec<LaunchBody>>(),
+            about("What ran and runs, the newest first")
+                .query::<LaunchQuery>()
+                .gives::<Vec<LaunchBody>>(),
         )
         .get("/launches/{id}", show, about("One launch").gives::<LaunchBody>())
         .route(
@@ -150,12 +152,21 @@ async fn list(
         // One more says whether there is more.
         limit: limit + 1,
     };
-    let mut launches = state.service.launches(&filter).await?.into_iter().map(LaunchBody::from).collect::<Vec<_>>();
+    let mut launches = state
+        .service
+        .launches(&filter)
+        .await?
+        .into_iter()
+        .map(LaunchBody::from)
+        .collect::<Vec<_>>();
     add_exit_hints(&state, &mut launches).await;
     Ok(Page::of(launches, limit, raw, |launch| launch.launch_id.to_string()))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Json<LaunchBody>, Problem> {
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<LaunchId>,
+) -> Result<Json<LaunchBody>, Problem> {
     let mut launch = [LaunchBody::from(state.service.launch(&id).await?)];
     add_exit_hints(&state, &mut launch).await;
     let [launch] = launch;
@@ -164,8 +175,10 @@ async fn show(State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> R
 
 /// As far as the folders of the launches are on this machine, and not tidied away.
 pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody]) {
-    let exited = launches.iter().filter(|launch| launch.exit_code.is_some() || launch.signal.is_some());
-    let mut hints = state.service.exit_hints(exited.map(|launch| launch.launch_id.clone()).collect()).await;
+    let exited =
+        launches.iter().filter(|launch| launch.exit_code.is_some() || launch.signal.is_some());
+    let mut hints =
+        state.service.exit_hints(exited.map(|launch| launch.launch_id.clone()).collect()).await;
     for launch in launches {
         launch.exit_hints = hints.remove(&launch.launch_id).unwrap_or_default();
     }
@@ -182,9 +195,12 @@ async fn output(
     let place = query.follow.then(|| places.take("output of launches")).transpose()?;
     let Some(output) = state.service.output(&launch.id, query.follow)? else {
         if let Some(tail) = state.service.output_elsewhere(&launch.id).await? {
-            return Ok(([(OUTPUT_IS, TAIL), (header::CONTENT_TYPE.as_str(), TEXT)], tail).into_response());
+            return Ok(
+                ([(OUTPUT_IS, TAIL), (header::CONTENT_TYPE.as_str(), TEXT)], tail).into_response()
+            );
         }
-        let detail = format!("the output of launch `{id}` is not on this machine, or was never written");
+        let detail =
+            format!("the output of launch `{id}` is not on this machine, or was never written");
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
     Ok(as_text(output, place, state.closing.clone()))

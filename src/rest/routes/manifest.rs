@@ -14,7 +14,10 @@ pub(super) fn routes() -> Api {
     Api::new().post("/apply", apply, about(text).takes::<Wanted>().gives::<Vec<Applied>>())
 }
 
-async fn apply(State(state): State<RestState>, InBody(wanted): InBody<Wanted>) -> Result<Json<Vec<Applied>>, Problem> {
+async fn apply(
+    State(state): State<RestState>,
+    InBody(wanted): InBody<Wanted>,
+) -> Result<Json<Vec<Applied>>, Problem> {
     let applied = state.service.apply(&wanted).await?;
     let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
     tracing::info!(n_entries = applied.len(), n_changed, "manifest applied");

@@ -23,7 +23,8 @@ pub(super) fn routes() -> Api {
 async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     let view = state.service.status().await?;
     let totals = state.service.totals();
-    let coordinators: Vec<CoordinatorStatus> = view.coordinators.iter().map(|each| each.status.clone()).collect();
+    let coordinators: Vec<CoordinatorStatus> =
+        view.coordinators.iter().map(|each| each.status.clone()).collect();
     Ok(describe(&StatusBody::from(view), &coordinators, &totals))
 }
 
@@ -63,7 +64,11 @@ const OF_COORDINATORS: [Counted; 5] = [
 ];
 
 /// What this process has counted, what each coordinator has, and how things stand.
-pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus], totals: &Totals) -> Metrics {
+pub(super) fn describe(
+    status: &StatusBody,
+    coordinators: &[CoordinatorStatus],
+    totals: &Totals,
+) -> Metrics {
     let mut text = Exposition::of_process();
     for Counted { name, help, of } in OF_COORDINATORS {
         let samples = coordinators.iter().map(|each| {
@@ -81,10 +86,22 @@ pub(super) fn describe(status: &StatusBody, coordinators: &[CoordinatorStatus], 
     text.gauge("agent_coordinator_instances", "Launches that have not ended, by state.", by_state);
     let n = |of: usize| [(Vec::new(), u64::try_from(of).unwrap_or(u64::MAX))];
     let suspended = status.instances.iter().filter(|each| each.suspended_since.is_some()).count();
-    text.gauge("agent_coordinator_instances_suspended", "Agents that were stopped by a signal.", n(suspended));
+    text.gauge(
+        "agent_coordinator_instances_suspended",
+        "Agents that were stopped by a signal.",
+        n(suspended),
+    );
     let unkillable = status.instances.iter().filter(|each| each.unkillable_since.is_some()).count();
-    text.gauge("agent_coordinator_instances_unkillable", "Agents of which something survived KILL.", n(unkillable));
-    text.gauge("agent_coordinator_slots", "Agents that may live at once.", n(status.limits.max_concurrent));
+    text.gauge(
+        "agent_coordinator_instances_unkillable",
+        "Agents of which something survived KILL.",
+        n(unkillable),
+    );
+    text.gauge(
+        "agent_coordinator_slots",
+        "Agents that may live at once.",
+        n(status.limits.max_concurrent),
+    );
     text.gauge("agent_coordinator_deferred", "Starts that wait.", n(status.deferred.len()));
     ([(header::CONTENT_TYPE, MEDIA_TYPE)], text.into_text())
 }

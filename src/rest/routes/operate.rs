@@ -115,7 +115,9 @@ impl TryFrom<TargetRequest> for StopTarget {
                 "provider stands alone, and only in a resume",
             )),
             (true, None, None) if request.purpose.is_none() => Ok(Self::All),
-            (false, Some(agent), Some(project)) => Ok(Self::Pair { agent, project, purpose: request.purpose }),
+            (false, Some(agent), Some(project)) => {
+                Ok(Self::Pair { agent, project, purpose: request.purpose })
+            }
             _ => {
                 let detail = "expected either agentId and projectId (and perhaps purpose), or all: true alone";
                 Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail))
@@ -136,10 +138,22 @@ fn span_of(target: &StopTarget) -> tracing::Span {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .post("/stop", stop, about("Stops a pair, or all").takes::<StopRequest>().gives::<StoppedBody>())
-        .post("/resume", resume, about("Lets a pair, a provider, or all run again").takes::<ResumeRequest>())
+        .post(
+            "/stop",
+            stop,
+            about("Stops a pair, or all").takes::<StopRequest>().gives::<StoppedBody>(),
+        )
+        .post(
+            "/resume",
+            resume,
+            about("Lets a pair, a provider, or all run again").takes::<ResumeRequest>(),
+        )
         .post("/pause", pause, about("Starts nothing more"))
-        .post("/drain", drain, about("Starts nothing more, and lets chats end").gives::<StoppedBody>())
+        .post(
+            "/drain",
+            drain,
+            about("Starts nothing more, and lets chats end").gives::<StoppedBody>(),
+        )
         .post("/refresh", refresh, about("Makes coordinators look again"))
         .also_below("/coordinator")
 }

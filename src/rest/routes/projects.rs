@@ -97,9 +97,17 @@ impl From<ProjectRequest> for ProjectEdit {
 pub(super) fn routes() -> Api {
     Api::new()
         .get("/projects", list, about("All projects, by id").gives::<Vec<ProjectBody>>())
-        .post("/projects", add, about("Makes a project").takes::<NewProjectRequest>().makes::<ProjectBody>())
+        .post(
+            "/projects",
+            add,
+            about("Makes a project").takes::<NewProjectRequest>().makes::<ProjectBody>(),
+        )
         .get("/projects/{project}", show, about("One project").gives::<ProjectBody>())
-        .patch("/projects/{project}", set, about("Changes a project").takes::<ProjectRequest>().gives::<ProjectBody>())
+        .patch(
+            "/projects/{project}",
+            set,
+            about("Changes a project").takes::<ProjectRequest>().gives::<ProjectBody>(),
+        )
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {

@@ -74,7 +74,9 @@ pub(super) fn routes() -> Api {
         .get(
             "/sessions",
             list,
-            about("Who is or was logged in, the newest first").query::<SessionQuery>().gives::<Vec<SessionBody>>(),
+            about("Who is or was logged in, the newest first")
+                .query::<SessionQuery>()
+                .gives::<Vec<SessionBody>>(),
         )
         .get("/sessions/{id}", show, about("One session").gives::<SessionBody>())
         .post("/sessions/{id}", end, about(ends).gives::<SessionBody>())
@@ -100,11 +102,17 @@ async fn list(
     Ok(Page::of(sessions, limit, raw, |session| session.id.to_string()).map(SessionBody::from))
 }
 
-async fn show(State(state): State<RestState>, InPath(id): InPath<SessionId>) -> Result<Json<SessionBody>, Problem> {
+async fn show(
+    State(state): State<RestState>,
+    InPath(id): InPath<SessionId>,
+) -> Result<Json<SessionBody>, Problem> {
     Ok(Json(state.service.session(&id).await?.into()))
 }
 
-async fn end(State(state): State<RestState>, InPath(id): InPath<SessionId>) -> Result<Json<SessionBody>, Problem> {
+async fn end(
+    State(state): State<RestState>,
+    InPath(id): InPath<SessionId>,
+) -> Result<Json<SessionBody>, Problem> {
     let (session, launch) = state.service.end_session(&id).await?;
     tracing::info!(session_id = %id, launch_id = %launch, "a person ended a session");
     Ok(Json(session.into()))

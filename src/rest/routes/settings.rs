@@ -19,7 +19,11 @@ pub struct SettingsBody {
 }
 
 pub(super) fn routes() -> Api {
-    Api::new().get("/settings", show, about("The configuration in use, without its secrets").gives::<SettingsBody>())
+    Api::new().get(
+        "/settings",
+        show,
+        about("The configuration in use, without its secrets").gives::<SettingsBody>(),
+    )
 }
 
 async fn show(State(state): State<RestState>) -> Json<SettingsBody> {

@@ -15,7 +15,8 @@ use crate::domain::pair::StartReason;
 use crate::domain::plan::Deferred;
 use crate::domain::{Account, Launch, LaunchState, PairRecord};
 use crate::domain::{
-    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId, Timestamp,
+    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
+    Timestamp,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
@@ -198,7 +199,8 @@ impl From<StatusView> for StatusBody {
             .flat_map(|coordinator| &coordinator.status.instances)
             .map(|instance| (instance.launch.clone(), instance))
             .collect();
-        let deferred: Vec<DeferredBody> = all_deferred(&view).into_iter().map(DeferredBody::from).collect();
+        let deferred: Vec<DeferredBody> =
+            all_deferred(&view).into_iter().map(DeferredBody::from).collect();
         let held = view.held.iter().map(|record| DeferredBody {
             agent_id: record.key.agent.clone(),
             project_id: record.key.project.clone(),
@@ -212,16 +214,20 @@ impl From<StatusView> for StatusBody {
             .filter(|held| held.purpose == Purpose::Task || !is_held_for_tasks(&view.held, held))
             .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
             .collect();
-        let counters = view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
-            cycles: sum.cycles.saturating_add(coordinator.status.counters.cycles),
-            starts: sum.starts.saturating_add(coordinator.status.counters.starts),
-            adoptions: sum.adoptions.saturating_add(coordinator.status.counters.adoptions),
-            leaked: sum.leaked.saturating_add(coordinator.status.counters.leaked),
-            found_by_poll_only: sum.found_by_poll_only.saturating_add(coordinator.status.counters.found_by_poll_only),
-        });
+        let counters =
+            view.coordinators.iter().fold(Counters::default(), |sum, coordinator| Counters {
+                cycles: sum.cycles.saturating_add(coordinator.status.counters.cycles),
+                starts: sum.starts.saturating_add(coordinator.status.counters.starts),
+                adoptions: sum.adoptions.saturating_add(coordinator.status.counters.adoptions),
+                leaked: sum.leaked.saturating_add(coordinator.status.counters.leaked),
+                found_by_poll_only: sum
+                    .found_by_poll_only
+                    .saturating_add(coordinator.status.counters.found_by_poll_only),
+            });
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
         let limits = LimitsBody {
-            max_concurrent: there().fold(0, |sum: usize, each| sum.saturating_add(each.status.max_concurrent)),
+            max_concurrent: there()
+                .fold(0, |sum: usize, each| sum.saturating_add(each.status.max_concurrent)),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances = view
@@ -257,8 +263,12 @@ impl From<StatusView> for StatusBody {
 
 /// What waits, once each, however many coordinators said so: one that has no passkey for an agent says the least.
 fn all_deferred(view: &StatusView) -> Vec<&Deferred> {
-    let mut all: Vec<&Deferred> =
-        view.coordinators.iter().filter(|each| each.is_there).flat_map(|each| &each.status.deferred).collect();
+    let mut all: Vec<&Deferred> = view
+        .coordinators
+        .iter()
+        .filter(|each| each.is_there)
+        .flat_map(|each| &each.status.deferred)
+        .collect();
     all.sort_by_key(|deferred| deferred.reason == StartReason::NoPasskey);
     let mut seen: BTreeSet<&InstanceKey> = view.open.iter().map(|launch| &launch.key).collect();
     all.retain(|deferred| seen.insert(&deferred.key));
@@ -320,8 +330,16 @@ pub(super) fn routes() -> Api {
 
 pub(super) fn health() -> Api {
     Api::new()
-        .get("/health/live", live, about("Whether the server lives").gives_text("text/plain").for_everybody())
-        .get("/health/ready", ready, about("Whether the server would answer").gives_text("text/plain").for_everybody())
+        .get(
+            "/health/live",
+            live,
+            about("Whether the server lives").gives_text("text/plain").for_everybody(),
+        )
+        .get(
+            "/health/ready",
+            ready,
+            about("Whether the server would answer").gives_text("text/plain").for_everybody(),
+        )
 }
 
 async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Problem> {
@@ -338,7 +356,11 @@ async fn live() -> &'static str {
 /// Whether calls would be answered: the store does, and the server isn't on its way out.
 async fn ready(State(state): State<RestState>) -> Result<&'static str, Problem> {
     if state.closing.is_cancelled() {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "stopping",
+            "the server is stopping",
+        ));
     }
     state.service.health().await?;
     Ok("ok\n")

@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
 use crate::domain::launch::ReportResult;
-use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp, limits};
+use crate::domain::{
+    AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp, limits,
+};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -176,7 +178,9 @@ pub struct TaskRequest {
 
 /// Tells `null` from absence.
 #[allow(clippy::option_option, reason = "three states: absent, null, a value")]
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -231,10 +235,18 @@ impl From<Execution> for ExecutionBody {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .get("/tasks", list, about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>())
+        .get(
+            "/tasks",
+            list,
+            about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>(),
+        )
         .post("/tasks", add, about("Makes a task").takes::<NewTaskRequest>().makes::<TaskDetail>())
         .get("/tasks/{id}", show, about("A task, and what hangs on it").gives::<TaskDetail>())
-        .patch("/tasks/{id}", set, about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>())
+        .patch(
+            "/tasks/{id}",
+            set,
+            about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>(),
+        )
         .get(
             "/tasks/{id}/history",
             history,
@@ -256,7 +268,9 @@ async fn list(
     };
     let tasks = state.service.tasks(&filter).await?;
     let page =
-        Page::cut(tasks, query.limit, query.cursor.as_ref().map(TaskId::as_str), raw, |task| task.id.to_string())?;
+        Page::cut(tasks, query.limit, query.cursor.as_ref().map(TaskId::as_str), raw, |task| {
+            task.id.to_string()
+        })?;
     Ok(page.map(TaskBody::from))
 }
 

@@ -47,9 +47,15 @@ impl From<&Totals> for TotalsBody {
         let agents = grouped(totals, |key| &key.agent);
         let projects = grouped(totals, |key| &key.project);
         Self {
-            providers: providers.map(|(name, body)| TotalBody { provider: Some(name.clone()), ..body }).collect(),
-            agents: agents.map(|(id, body)| TotalBody { agent_id: Some(id.clone()), ..body }).collect(),
-            projects: projects.map(|(id, body)| TotalBody { project_id: Some(id.clone()), ..body }).collect(),
+            providers: providers
+                .map(|(name, body)| TotalBody { provider: Some(name.clone()), ..body })
+                .collect(),
+            agents: agents
+                .map(|(id, body)| TotalBody { agent_id: Some(id.clone()), ..body })
+                .collect(),
+            projects: projects
+                .map(|(id, body)| TotalBody { project_id: Some(id.clone()), ..body })
+                .collect(),
         }
     }
 }
@@ -96,7 +102,11 @@ pub(super) fn describe(totals: &Totals, text: &mut Exposition) {
 }
 
 fn labels_of(key: &TotalKey) -> Vec<Label<'_>> {
-    vec![("provider", &key.ai_type), ("agent_id", key.agent.as_str()), ("project_id", key.project.as_str())]
+    vec![
+        ("provider", &key.ai_type),
+        ("agent_id", key.agent.as_str()),
+        ("project_id", key.project.as_str()),
+    ]
 }
 
 /// A sum over the launches of an agent in a project, as a metric.

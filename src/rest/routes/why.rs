@@ -65,22 +65,40 @@ impl From<Why> for WhyBody {
         let before = rules.len();
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
             let first = RuleBody { rule: reason, keeps: true, until, detail };
-            let others = also.into_iter().map(|rule| RuleBody { rule, keeps: true, until: None, detail: None });
-            rules.extend(std::iter::once(first).chain(others).filter(|body| body.rule.is_of_coordinator()));
+            let others = also.into_iter().map(|rule| RuleBody {
+                rule,
+                keeps: true,
+                until: None,
+                detail: None,
+            });
+            rules.extend(
+                std::iter::once(first).chain(others).filter(|body| body.rule.is_of_coordinator()),
+            );
         }
         if rules.len() == before {
-            rules.push(RuleBody { rule: StartReason::NoFreeSlot, keeps: false, until: None, detail: None });
+            rules.push(RuleBody {
+                rule: StartReason::NoFreeSlot,
+                keeps: false,
+                until: None,
+                detail: None,
+            });
         }
-        let reason = rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
+        let reason =
+            rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
         let parked = ParkedBody::of(why.account);
-        let (purpose, at, n_failures, abandoned) = (why.key.purpose, why.at, why.n_failures, why.abandoned);
+        let (purpose, at, n_failures, abandoned) =
+            (why.key.purpose, why.at, why.n_failures, why.abandoned);
         Self { purpose, at, reason, n_failures, parked, abandoned, rules }
     }
 }
 
 pub(super) fn routes() -> Api {
     let text = "Each rule that lets a pair start or keeps it from starting";
-    Api::new().get("/projects/{project}/agents/{agent}/why", why, about(text).gives::<Vec<WhyBody>>())
+    Api::new().get(
+        "/projects/{project}/agents/{agent}/why",
+        why,
+        about(text).gives::<Vec<WhyBody>>(),
+    )
 }
 
 async fn why(

@@ -190,10 +190,16 @@ async fn rows(state: &RestState) -> Result<Vec<AgentRow>, Problem> {
     }
     let row = |agent: Agent| {
         let instances = instances.remove(&agent.id).unwrap_or_default();
-        let assigned = projects.iter().filter(|(_, members)| members.contains(&agent.id)).map(|(project, _)| project);
-        let idle = assigned.filter(|project| !instances.iter().any(|row| row.project == project.id));
+        let assigned = projects
+            .iter()
+            .filter(|(_, members)| members.contains(&agent.id))
+            .map(|(project, _)| project);
+        let idle =
+            assigned.filter(|project| !instances.iter().any(|row| row.project == project.id));
         AgentRow {
-            projects: idle.map(|project| ProjectName { id: project.id.clone(), name: project.name.clone() }).collect(),
+            projects: idle
+                .map(|project| ProjectName { id: project.id.clone(), name: project.name.clone() })
+                .collect(),
             agent: Face::of(&agent, instances.iter().any(|row| row.pid.is_some())),
             ai_type: agent.ai_type,
             is_active: agent.status == AgentStatus::Active,
@@ -208,15 +214,24 @@ async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, P
     Ok(rendered(&AgentForm { frame: frame.at(Place::Agents), agent: None, kinds }))
 }
 
-async fn edit(frame: Frame, State(state): State<RestState>, InPath(id): InPath<AgentId>) -> Result<Response, Problem> {
+async fn edit(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<AgentId>,
+) -> Result<Response, Problem> {
     let agent = state.service.agent(&id).await?;
     let kinds = kinds(&state).await?;
-    Ok(rendered(&AgentForm { frame: frame.at(Place::Agents), agent: Some(ShownAgent(agent)), kinds }))
+    Ok(rendered(&AgentForm {
+        frame: frame.at(Place::Agents),
+        agent: Some(ShownAgent(agent)),
+        kinds,
+    }))
 }
 
 /// Those that agents have, and the built-in ones.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
-    let mut kinds: Vec<String> = state.service.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
+    let mut kinds: Vec<String> =
+        state.service.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
     kinds.extend(Preset::ALL.iter().map(|(name, _)| (*name).to_owned()));
     kinds.sort();
     kinds.dedup();
@@ -275,19 +290,27 @@ async fn renew_passkey(
     Ok(rendered(&PasskeyPart { frame, agent: id, passkey: shown, is_replaced: true }))
 }
 
-async fn stop(State(state): State<RestState>, InForm(fields): InForm<StopFields>) -> Result<StatusCode, Problem> {
+async fn stop(
+    State(state): State<RestState>,
+    InForm(fields): InForm<StopFields>,
+) -> Result<StatusCode, Problem> {
     let StopFields { agent, project, purpose } = fields;
     tracing::info!(agent_id = %agent, project_id = %project, "a person stopped agents");
     state.service.stop(&StopTarget::Pair { agent, project, purpose }, Force::No).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn resume(State(state): State<RestState>, InForm(fields): InForm<ResumeFields>) -> Result<Response, Problem> {
+async fn resume(
+    State(state): State<RestState>,
+    InForm(fields): InForm<ResumeFields>,
+) -> Result<Response, Problem> {
     if let Some(provider) = fields.provider {
         state.service.release_provider(&provider).await?;
         tracing::info!(provider, "a person resumed a provider");
     } else {
-        let (Some(agent), Some(project)) = (given("agent", &fields.agent)?, given("project", &fields.project)?) else {
+        let (Some(agent), Some(project)) =
+            (given("agent", &fields.agent)?, given("project", &fields.project)?)
+        else {
             let detail = "expected an agent and a project, or a provider";
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", detail));
         };
@@ -302,7 +325,8 @@ async fn why(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
+    let purposes =
+        state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
     Ok(rendered(&WhyPage { frame: frame.at(Place::Agents), agent, project, purposes }))
 }
 
@@ -311,6 +335,7 @@ async fn why_part(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
+    let purposes =
+        state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
     Ok(rendered(&WhyPart { frame, agent, project, purposes }))
 }

@@ -17,11 +17,16 @@ struct Asset {
     content: &'static str,
 }
 
-const CSS: Asset = Asset { name: "app.css", kind: "text/css; charset=utf-8", content: include_str!("assets/app.css") };
+const CSS: Asset = Asset {
+    name: "app.css",
+    kind: "text/css; charset=utf-8",
+    content: include_str!("assets/app.css"),
+};
 const APP: Asset = script("app.js", include_str!("assets/app.js"));
 const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
 const HTMX: Asset = script("htmx.js", include_str!("assets/htmx.min.js"));
-const ICON: Asset = Asset { name: "icon.svg", kind: "image/svg+xml", content: include_str!("assets/icon.svg") };
+const ICON: Asset =
+    Asset { name: "icon.svg", kind: "image/svg+xml", content: include_str!("assets/icon.svg") };
 
 const fn script(name: &'static str, content: &'static str) -> Asset {
     Asset { name, kind: "text/javascript; charset=utf-8", content }
@@ -80,6 +85,9 @@ async fn icon() -> Response {
 }
 
 fn sent(asset: &Asset) -> Response {
-    let headers = [(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    let headers = [
+        (header::CONTENT_TYPE, asset.kind),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+    ];
     (headers, asset.content).into_response()
 }

@@ -121,10 +121,13 @@ async fn page(
     let (project, members) = state.service.project(&id).await?;
     let board = Board::read(&state, &id).await?;
     let projects = state.service.projects().await?.into_iter().map(|(project, _)| project);
-    let projects = projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
+    let projects =
+        projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
     let open = match query {
         PanelQuery { task: Some(task), .. } => Some(format!("/ui/parts/tasks/{task}")),
-        PanelQuery { chat: Some(agent), .. } => Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat")),
+        PanelQuery { chat: Some(agent), .. } => {
+            Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat"))
+        }
         PanelQuery { task: None, chat: None } => None,
     };
     let (held, paused_since) = who_may_not_start(&state, &id).await?;
@@ -159,11 +162,20 @@ async fn avatars(
     let (project, members) = state.service.project(&id).await?;
     let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
     let (held, paused_since) = who_may_not_start(&state, &id).await?;
-    Ok(rendered(&AvatarsPart { frame, project, members: faces.of_all(&members), held, paused_since }))
+    Ok(rendered(&AvatarsPart {
+        frame,
+        project,
+        members: faces.of_all(&members),
+        held,
+        paused_since,
+    }))
 }
 
 /// Those of a project whom a person stopped, and since when nobody is started at all.
-async fn who_may_not_start(state: &RestState, project: &ProjectId) -> Result<(Vec<AgentId>, Option<When>), Problem> {
+async fn who_may_not_start(
+    state: &RestState,
+    project: &ProjectId,
+) -> Result<(Vec<AgentId>, Option<When>), Problem> {
     let status = state.service.status().await?;
     let held = status.held.into_iter().filter(|record| record.key.project == *project);
     let held: BTreeSet<AgentId> = held.map(|record| record.key.agent).collect();
@@ -203,8 +215,10 @@ async fn cards(
             || task.dependencies.iter().any(|id| ids.contains(id.as_str()))
     };
     let cards = board.tasks.iter().filter(is_concerned).map(|task| board.card(task));
-    let counts: BTreeMap<&str, usize> =
-        TaskStatus::ALL.iter().map(|status| (status.as_str(), board.tasks_in(*status).count())).collect();
+    let counts: BTreeMap<&str, usize> = TaskStatus::ALL
+        .iter()
+        .map(|status| (status.as_str(), board.tasks_in(*status).count()))
+        .collect();
     let counts = serde_json::json!(counts).to_string();
     Ok(rendered(&ChangedCardsPart { frame, cards: cards.collect(), counts }))
 }
@@ -223,14 +237,19 @@ impl Board {
         let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
         let mut tasks = state.service.tasks(&filter).await?;
         tasks.sort_by_cached_key(order_of);
-        let statuses = tasks.iter().enumerate().map(|(at, task)| (task.id.clone(), (task.status, at))).collect();
+        let statuses = tasks
+            .iter()
+            .enumerate()
+            .map(|(at, task)| (task.id.clone(), (task.status, at)))
+            .collect();
         let mut parts: BTreeMap<TaskId, Vec<TaskStatus>> = BTreeMap::new();
         for task in &tasks {
             if let Some(parent) = &task.parent {
                 parts.entry(parent.clone()).or_default().push(task.status);
             }
         }
-        let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+        let faces =
+            Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
         Ok(Self { tasks, statuses, parts, faces })
     }
 
@@ -249,13 +268,16 @@ impl Board {
     /// The cards of a column from one on, and where the next ones begin.
     fn cards(&self, status: TaskStatus, from: usize) -> (Vec<Card>, Option<usize>) {
         let to = from.saturating_add(MAX_CARDS);
-        let cards = self.tasks_in(status).skip(from).take(MAX_CARDS).map(|task| self.card(task)).collect();
+        let cards =
+            self.tasks_in(status).skip(from).take(MAX_CARDS).map(|task| self.card(task)).collect();
         (cards, Some(to).filter(|to| self.tasks_in(status).nth(*to).is_some()))
     }
 
     fn card(&self, task: &Task) -> Card {
         let parts = self.parts.get(&task.id).map_or(&[][..], Vec::as_slice);
-        let is_waited_for = |id: &&TaskId| self.statuses.get(*id).is_none_or(|(status, _)| *status != TaskStatus::Done);
+        let is_waited_for = |id: &&TaskId| {
+            self.statuses.get(*id).is_none_or(|(status, _)| *status != TaskStatus::Done)
+        };
         let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
         Card {
             id: task.id.clone(),
@@ -263,13 +285,23 @@ impl Board {
             status: task.status,
             priority: task.priority,
             assignee: task.assignee.as_ref().and_then(|agent| self.faces.of(agent)),
-            parent: parent.and_then(|(_, at)| self.tasks.get(*at)).map(|parent| parent.title.clone()),
+            parent: parent
+                .and_then(|(_, at)| self.tasks.get(*at))
+                .map(|parent| parent.title.clone()),
             n_parts: parts.len(),
             n_parts_done: parts.iter().filter(|status| !status.is_open()).count(),
-            n_waits_for: if task.status.is_open() { task.dependencies.iter().filter(is_waited_for).count() } else { 0 },
+            n_waits_for: if task.status.is_open() {
+                task.dependencies.iter().filter(is_waited_for).count()
+            } else {
+                0
+            },
             blocked_reason: task.blocked_reason.clone(),
             order: order_of(task),
-            leads_to: leads_to(task.status).iter().map(|to| to.as_str()).collect::<Vec<_>>().join(" "),
+            leads_to: leads_to(task.status)
+                .iter()
+                .map(|to| to.as_str())
+                .collect::<Vec<_>>()
+                .join(" "),
         }
     }
 }

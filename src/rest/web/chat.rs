@@ -110,9 +110,17 @@ async fn panel(
     let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
     // Who opens the panel brings the agent.
     let is_coming = standing.is_gone && frame.may_change();
-    let standing = if is_coming { Standing { is_gone: false, may_say: false, ..standing } } else { standing };
+    let standing =
+        if is_coming { Standing { is_gone: false, may_say: false, ..standing } } else { standing };
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
-    Ok(rendered(&ChatPart { frame, project, agent: face, messages, has_earlier: found.next.is_some(), standing }))
+    Ok(rendered(&ChatPart {
+        frame,
+        project,
+        agent: face,
+        messages,
+        has_earlier: found.next.is_some(),
+        standing,
+    }))
 }
 
 async fn standing(
@@ -142,7 +150,12 @@ async fn messages(
 }
 
 impl Standing {
-    async fn of(frame: &Frame, state: &RestState, agent: &AgentId, project: &ProjectId) -> Result<Self, Problem> {
+    async fn of(
+        frame: &Frame,
+        state: &RestState,
+        agent: &AgentId,
+        project: &ProjectId,
+    ) -> Result<Self, Problem> {
         let sessions = state.service.agent_sessions(project).await?;
         let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
         let why = state.service.why(agent, project).await?.into_iter().map(WhyBody::from);
@@ -150,16 +163,25 @@ impl Standing {
         let reason = why.as_ref().map(|why| why.reason);
         Ok(match reason {
             _ if is_ready => Self { is_ready, is_gone: false, waits_for: None, may_say: true },
-            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, waits_for: None, may_say: true },
+            Some(StartReason::NoWork) => {
+                Self { is_ready, is_gone: true, waits_for: None, may_say: true }
+            }
             None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
                 Self { is_ready, is_gone: false, waits_for: None, may_say: false }
             }
             Some(reason) => {
                 let words = frame.w.of_start_reason(reason);
-                let figures =
-                    why.as_ref().and_then(|why| why.rules.iter().find(|rule| rule.rule == reason)?.detail.as_ref());
-                let waits_for = figures.map_or_else(|| words.to_owned(), |figures| format!("{words} ({figures})"));
-                Self { is_ready, is_gone: false, waits_for: Some(waits_for), may_say: !reason.refuses_messages() }
+                let figures = why.as_ref().and_then(|why| {
+                    why.rules.iter().find(|rule| rule.rule == reason)?.detail.as_ref()
+                });
+                let waits_for = figures
+                    .map_or_else(|| words.to_owned(), |figures| format!("{words} ({figures})"));
+                Self {
+                    is_ready,
+                    is_gone: false,
+                    waits_for: Some(waits_for),
+                    may_say: !reason.refuses_messages(),
+                }
             }
         })
     }

@@ -11,7 +11,9 @@ use super::instances::{InstanceRow, instance_rows};
 use super::look::{Frame, Place, rendered};
 use super::shown::{LaunchRow, When};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
-use crate::rest::routes::status::{CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody};
+use crate::rest::routes::status::{
+    CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody,
+};
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StopTarget};
 

@@ -25,7 +25,11 @@ struct ErrorPage {
 
 impl ErrorPage {
     fn heading(&self) -> &'static str {
-        if self.status == StatusCode::NOT_FOUND { self.frame.w.not_found } else { self.frame.w.went_wrong }
+        if self.status == StatusCode::NOT_FOUND {
+            self.frame.w.not_found
+        } else {
+            self.frame.w.went_wrong
+        }
     }
 }
 
@@ -33,15 +37,18 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
     let wants_page = wants_page(request.headers());
     let frame = Frame::of(request.headers());
     let response = next.run(request).await;
-    let is_problem =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind == "application/problem+json");
     if !(wants_page && is_problem) {
         return response;
     }
     let status = response.status();
     let body = to_bytes(response.into_body(), MAX_PROBLEM).await.unwrap_or_default();
     let problem = serde_json::from_slice::<Problem>(&body);
-    let (detail, hint) = problem.map_or_else(|_| (String::new(), None), |problem| (problem.detail, problem.hint));
+    let (detail, hint) =
+        problem.map_or_else(|_| (String::new(), None), |problem| (problem.detail, problem.hint));
     let hint = hint.map(std::borrow::Cow::into_owned);
     (status, rendered(&ErrorPage { frame, status: status.as_u16(), detail, hint })).into_response()
 }
@@ -49,5 +56,6 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
 /// A browser that goes somewhere, no script of a page.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
-    accepts.is_some_and(|accepts| accepts.contains("text/html")) && !headers.contains_key("hx-request")
+    accepts.is_some_and(|accepts| accepts.contains("text/html"))
+        && !headers.contains_key("hx-request")
 }

@@ -38,7 +38,10 @@ pub(super) async fn instance_rows(
     let row = |instance: InstanceBody| {
         let launch = instance.launch;
         InstanceRow {
-            project_name: names.get(&launch.project_id).cloned().unwrap_or_else(|| launch.project_id.to_string()),
+            project_name: names
+                .get(&launch.project_id)
+                .cloned()
+                .unwrap_or_else(|| launch.project_id.to_string()),
             since: When(launch.started_at.unwrap_or(launch.claimed_at)),
             memory: memory.remove(&launch.launch_id).map(size),
             is_adopted: instance.adopted,

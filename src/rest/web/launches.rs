@@ -113,7 +113,11 @@ async fn rows(state: &RestState, query: LaunchQuery) -> Result<Vec<LaunchRow>, P
     Ok(state.service.launches(&filter).await?.iter().map(LaunchRow::from).collect())
 }
 
-async fn one(frame: Frame, State(state): State<RestState>, InPath(id): InPath<LaunchId>) -> Result<Response, Problem> {
+async fn one(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<LaunchId>,
+) -> Result<Response, Problem> {
     let launch = ShownLaunch::of(&frame, state.service.launch(&id).await?);
     Ok(rendered(&LaunchPage { frame: frame.at(Place::Launches), launch }))
 }
@@ -130,7 +134,8 @@ async fn one_part(
 impl ShownLaunch {
     fn of(frame: &Frame, launch: Launch) -> Self {
         let timeline = timeline(frame, &launch);
-        let (ended_at, outcome) = launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
+        let (ended_at, outcome) =
+            launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
         let exit = match (launch.exit.exit_code, launch.exit.signal) {
             (Some(code), _) => Some(format!("{} {code}", frame.w.exit_code)),
             (None, Some(signal)) => Some(format!("{} {signal}", frame.w.signal)),
@@ -139,11 +144,15 @@ impl ShownLaunch {
         let usage = launch.activity.usage;
         Self {
             timeline,
-            is_stoppable: matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. }),
+            is_stoppable: matches!(
+                launch.state,
+                LaunchState::Starting { .. } | LaunchState::Running { .. }
+            ),
             took: launch.started_at.zip(ended_at).map(|(from, to)| Took(to.since(from))),
             exit,
             outcome,
-            usage: (usage.tokens() > 0).then(|| format!("{} ({} {})", usage.tokens(), usage.turns, frame.w.turns)),
+            usage: (usage.tokens() > 0)
+                .then(|| format!("{} ({} {})", usage.tokens(), usage.turns, frame.w.turns)),
             cost: cost_of(usage),
             state: launch.state.as_str().to_owned(),
             id: launch.id,
@@ -173,7 +182,8 @@ fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
     if let Some(reason) = launch.stop_reason {
         moments.push(moment(w.stop_wanted, None, Some(reason.to_string())));
     }
-    let (ended_at, outcome) = launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
+    let (ended_at, outcome) =
+        launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
     moments.push(moment(w.ended, ended_at, outcome));
     moments
 }

@@ -28,7 +28,9 @@ struct LoginPage {
 pub(in crate::rest) fn login_page(headers: &HeaderMap, says: Says) -> Response {
     let status = match &says {
         Says::HowTo | Says::Ready { .. } => StatusCode::OK,
-        Says::Refused(problem) => StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        Says::Refused(problem) => {
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        }
     };
     (status, rendered(&LoginPage { frame: Frame::of(headers), says })).into_response()
 }

@@ -86,7 +86,8 @@ impl FromRequestParts<RestState> for Frame {
 fn language_of(headers: &HeaderMap) -> Language {
     let chosen = cookie(headers, LANGUAGE_COOKIE).and_then(|language| language.parse().ok());
     let preferred = || {
-        let languages = headers.get_all(header::ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
+        let languages =
+            headers.get_all(header::ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
         let mut languages = languages.flat_map(|languages| languages.split(','));
         languages.find_map(|language| language.trim().get(..2)?.to_ascii_lowercase().parse().ok())
     };
@@ -95,7 +96,9 @@ fn language_of(headers: &HeaderMap) -> Language {
 
 fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut cookies = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+    let mut cookies = cookies
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='));
     cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
@@ -105,7 +108,8 @@ pub(super) fn rendered(template: &impl Template) -> Response {
         Ok(html) => Html(html).into_response(),
         Err(error) => {
             tracing::error!(%error, "could not write a page");
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", "this page could not be written").into_response()
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", "this page could not be written")
+                .into_response()
         }
     }
 }
@@ -121,7 +125,8 @@ mod tests {
 
     #[track_caller]
     fn check(headers: &[(header::HeaderName, &'static str)], expected: Language) {
-        let headers = headers.iter().map(|(name, value)| (name.clone(), (*value).parse().unwrap())).collect();
+        let headers =
+            headers.iter().map(|(name, value)| (name.clone(), (*value).parse().unwrap())).collect();
         assert_eq!(language_of(&headers), expected, "{headers:?}");
     }
 

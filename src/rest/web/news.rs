@@ -64,12 +64,17 @@ async fn follow(
     InQuery(query): InQuery<NewsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let chat = query.chat.split_once('/').map(|(project, agent)| (given("chat", project), given("chat", agent)));
+    let chat = query
+        .chat
+        .split_once('/')
+        .map(|(project, agent)| (given("chat", project), given("chat", agent)));
     let attendance = match chat {
         // Who may only look keeps nobody awake.
         Some((project, agent)) if operator.role == Role::Operator && is_own_page(&headers) => {
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
-            project.zip(agent).map(|(project, agent)| state.service.attend(Assignment { project, agent }))
+            project
+                .zip(agent)
+                .map(|(project, agent)| state.service.attend(Assignment { project, agent }))
         }
         _ => None,
     };
@@ -89,7 +94,9 @@ fn text_of(news: &News) -> String {
     let (id, mut items) = match news {
         News::Status => (None, vec![Item::Status]),
         News::Lost { newest } => (Some(*newest), vec![Item::Reset]),
-        News::Events(events) => (events.last().map(|event| event.seq), events.iter().map(Item::of).collect()),
+        News::Events(events) => {
+            (events.last().map(|event| event.seq), events.iter().map(Item::of).collect())
+        }
     };
     items.dedup();
     let mut text = String::new();

@@ -76,7 +76,10 @@ impl ProjectForm {
     }
 
     fn working_directory(&self) -> String {
-        self.project.as_ref().map(|project| project.working_directory.display().to_string()).unwrap_or_default()
+        self.project
+            .as_ref()
+            .map(|project| project.working_directory.display().to_string())
+            .unwrap_or_default()
     }
 
     fn statuses(&self) -> [(&'static str, &'static str); 3] {
@@ -131,7 +134,9 @@ async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
     let open = state.service.open_launches().await?;
     let faces = Faces::new(state.service.agents().await?, &open);
     let mut n_open: BTreeMap<ProjectId, usize> = BTreeMap::new();
-    for task in state.service.tasks(&TaskFilter { only_open: true, ..TaskFilter::default() }).await? {
+    for task in
+        state.service.tasks(&TaskFilter { only_open: true, ..TaskFilter::default() }).await?
+    {
         *n_open.entry(task.project).or_default() += 1;
     }
     let tile = |(project, members): (Project, Vec<AgentId>)| ProjectTile {
@@ -158,14 +163,25 @@ async fn edit(
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.project(&id).await?;
     let agents = state.service.agents().await?;
-    let others: Vec<AgentId> =
-        agents.iter().map(|agent| agent.id.clone()).filter(|agent| !members.contains(agent)).collect();
+    let others: Vec<AgentId> = agents
+        .iter()
+        .map(|agent| agent.id.clone())
+        .filter(|agent| !members.contains(agent))
+        .collect();
     let faces = Faces::new(agents, &state.service.open_launches().await?);
     let (members, others) = (faces.of_all(&members), faces.of_all(&others));
-    Ok(rendered(&ProjectForm { frame: frame.at(Place::Projects), project: Some(project), members, others }))
+    Ok(rendered(&ProjectForm {
+        frame: frame.at(Place::Projects),
+        project: Some(project),
+        members,
+        others,
+    }))
 }
 
-async fn make(State(state): State<RestState>, InForm(fields): InForm<ProjectFields>) -> Result<Response, Problem> {
+async fn make(
+    State(state): State<RestState>,
+    InForm(fields): InForm<ProjectFields>,
+) -> Result<Response, Problem> {
     let id = given("id", &fields.id)?;
     let edit = ProjectEdit {
         name: Some(fields.name).filter(|name| !name.trim().is_empty()),
@@ -198,7 +214,12 @@ async fn assign(
     InPath(id): InPath<ProjectId>,
     InForm(fields): InForm<MemberFields>,
 ) -> Result<Response, Problem> {
-    change_members(&state, &id, ProjectEdit { assign: vec![fields.agent], ..ProjectEdit::default() }).await
+    change_members(
+        &state,
+        &id,
+        ProjectEdit { assign: vec![fields.agent], ..ProjectEdit::default() },
+    )
+    .await
 }
 
 async fn unassign(
@@ -206,10 +227,19 @@ async fn unassign(
     InPath(id): InPath<ProjectId>,
     InForm(fields): InForm<MemberFields>,
 ) -> Result<Response, Problem> {
-    change_members(&state, &id, ProjectEdit { unassign: vec![fields.agent], ..ProjectEdit::default() }).await
+    change_members(
+        &state,
+        &id,
+        ProjectEdit { unassign: vec![fields.agent], ..ProjectEdit::default() },
+    )
+    .await
 }
 
-async fn change_members(state: &RestState, id: &ProjectId, edit: ProjectEdit) -> Result<Response, Problem> {
+async fn change_members(
+    state: &RestState,
+    id: &ProjectId,
+    edit: ProjectEdit,
+) -> Result<Response, Problem> {
     state.service.set_project(id, &edit).await?;
     tracing::info!(project_id = %id, assign = ?edit.assign, unassign = ?edit.unassign, "project changed");
     Ok(go_to(&format!("/ui/projects/{id}/edit")))

@@ -47,11 +47,14 @@ async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, 
 
 /// Kept by the browser; back to where it was chosen.
 async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFields>) -> Response {
-    let cookie = format!("{LANGUAGE_COOKIE}={}; Path=/; Max-Age=31536000; SameSite=Strict", fields.language);
+    let cookie =
+        format!("{LANGUAGE_COOKIE}={}; Path=/; Max-Age=31536000; SameSite=Strict", fields.language);
     let came_from = headers.get("hx-current-url").or_else(|| headers.get(header::REFERER));
     let came_from = came_from.and_then(|url| url.to_str().ok()?.parse::<axum::http::Uri>().ok());
-    let path = came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
+    let path =
+        came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
     // Another site's address would be a path of ours, too; what begins with two slashes would be another site.
     let path = if path.starts_with("/ui") { path } else { HOME };
-    ([(header::SET_COOKIE, cookie.as_str()), (header::LOCATION, path)], StatusCode::SEE_OTHER).into_response()
+    ([(header::SET_COOKIE, cookie.as_str()), (header::LOCATION, path)], StatusCode::SEE_OTHER)
+        .into_response()
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Task, TaskId, TaskStatus, Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Task, TaskId, TaskStatus,
+    Timestamp, Usage,
 };
 
 /// A moment, which the page shows in the words and the time zone of its reader.
@@ -57,10 +58,22 @@ pub(super) struct Face {
 
 impl Face {
     pub(super) fn of(agent: &Agent, is_live: bool) -> Self {
-        let words = agent.name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words =
+            agent.name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         let initials: String = words.filter_map(|word| word.chars().next()).take(2).collect();
-        let hue = agent.id.as_str().bytes().fold(7_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte)) % 12;
-        Self { id: agent.id.clone(), name: agent.name.clone(), initials: initials.to_uppercase(), hue, is_live }
+        let hue = agent
+            .id
+            .as_str()
+            .bytes()
+            .fold(7_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte))
+            % 12;
+        Self {
+            id: agent.id.clone(),
+            name: agent.name.clone(),
+            initials: initials.to_uppercase(),
+            hue,
+            is_live,
+        }
     }
 }
 
@@ -72,7 +85,11 @@ pub(super) struct Faces {
 
 impl Faces {
     pub(super) fn new(agents: Vec<Agent>, open: &[Launch]) -> Self {
-        let live = open.iter().filter(|launch| launch.pid.is_some()).map(|launch| launch.key.agent.clone()).collect();
+        let live = open
+            .iter()
+            .filter(|launch| launch.pid.is_some())
+            .map(|launch| launch.key.agent.clone())
+            .collect();
         Self { agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(), live }
     }
 

@@ -152,12 +152,19 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 /// A task is shown beside its board.
-async fn page(State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Redirect, Problem> {
+async fn page(
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+) -> Result<Redirect, Problem> {
     let task = state.service.task(&id).await?.task;
     Ok(Redirect::to(&format!("/ui/projects/{}?task={id}", task.project)))
 }
 
-async fn part(frame: Frame, State(state): State<RestState>, InPath(id): InPath<TaskId>) -> Result<Response, Problem> {
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<TaskId>,
+) -> Result<Response, Problem> {
     let view = state.service.task(&id).await?;
     let (_, members) = state.service.project(&view.task.project).await?;
     let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
@@ -166,7 +173,8 @@ async fn part(frame: Frame, State(state): State<RestState>, InPath(id): InPath<T
         None => None,
     };
     let item = state.service.forge_item_of_task(&id).await?;
-    let source = item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
+    let source =
+        item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
     let task = view.task;
     let leads_to = leads_to(task.status);
     let task = ShownTask {
@@ -237,7 +245,8 @@ async fn change(
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
     let dependencies = fields.dependencies.split([' ', ',']).filter(|id| !id.is_empty());
-    let dependencies = dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
+    let dependencies =
+        dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
     let edit = TaskEdit {
         title: Some(fields.title),
         description: Some(fields.description),

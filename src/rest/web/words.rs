@@ -297,39 +297,60 @@ impl Words {
     pub(super) const fn of_start_reason(&self, reason: StartReason) -> &'static str {
         let (english, japanese) = match reason {
             StartReason::Ready => ("it is ready to start", "起動できます"),
-            StartReason::Unknown => ("no such agent or project", "エージェントまたはプロジェクトが存在しません"),
+            StartReason::Unknown => {
+                ("no such agent or project", "エージェントまたはプロジェクトが存在しません")
+            }
             StartReason::NotAssigned => {
                 ("the agent is not assigned to the project", "プロジェクトに割り当てられていません")
             }
-            StartReason::Inactive => {
-                ("the agent or the project is not active", "エージェントまたはプロジェクトが無効です")
-            }
+            StartReason::Inactive => (
+                "the agent or the project is not active",
+                "エージェントまたはプロジェクトが無効です",
+            ),
             StartReason::Starting => ("it is starting", "起動中です"),
             StartReason::Running => ("it runs", "実行中です"),
             StartReason::Stopping => ("it is on its way out", "停止処理中です"),
             StartReason::NoWork => ("there is no work for it", "作業がありません"),
             StartReason::Paused => ("all starts are paused", "すべての起動が一時停止中です"),
             StartReason::Held => ("a person stopped it", "人が停止しました"),
-            StartReason::Suspended => {
-                ("it failed too often, and waits for a person", "失敗が続いたため、再開を待っています")
+            StartReason::Suspended => (
+                "it failed too often, and waits for a person",
+                "失敗が続いたため、再開を待っています",
+            ),
+            StartReason::Misconfigured => (
+                "it can't work as it is configured, and waits for a person",
+                "設定に問題があり、再開を待っています",
+            ),
+            StartReason::Parked => {
+                ("the account of its provider waits", "プロバイダーのアカウントが待機中です")
             }
-            StartReason::Misconfigured => {
-                ("it can't work as it is configured, and waits for a person", "設定に問題があり、再開を待っています")
-            }
-            StartReason::Parked => ("the account of its provider waits", "プロバイダーのアカウントが待機中です"),
-            StartReason::Backoff => {
-                ("it failed lately, and waits before the next try", "失敗したため、次の試行まで待機中です")
-            }
+            StartReason::Backoff => (
+                "it failed lately, and waits before the next try",
+                "失敗したため、次の試行まで待機中です",
+            ),
             StartReason::NoFreeSlot => ("all slots are taken", "空きがありません"),
-            StartReason::ChatReserve => ("what is free is kept for chats", "空きはチャット用に確保されています"),
-            StartReason::ProjectLimit => ("its project has as many as it may", "プロジェクトの上限に達しています"),
-            StartReason::AgentLimit => ("its agent has as many as it may", "エージェントの上限に達しています"),
-            StartReason::ProviderLimit => ("its provider has as many as it may", "プロバイダーの上限に達しています"),
-            StartReason::LowDisk => ("there is too little free disk space", "ディスクの空きが不足しています"),
-            StartReason::LowMemory => ("there is too little free memory", "メモリーの空きが不足しています"),
-            StartReason::NoPasskey => {
-                ("the coordinator has no passkey for the agent", "コーディネーターにパスキーがありません")
+            StartReason::ChatReserve => {
+                ("what is free is kept for chats", "空きはチャット用に確保されています")
             }
+            StartReason::ProjectLimit => {
+                ("its project has as many as it may", "プロジェクトの上限に達しています")
+            }
+            StartReason::AgentLimit => {
+                ("its agent has as many as it may", "エージェントの上限に達しています")
+            }
+            StartReason::ProviderLimit => {
+                ("its provider has as many as it may", "プロバイダーの上限に達しています")
+            }
+            StartReason::LowDisk => {
+                ("there is too little free disk space", "ディスクの空きが不足しています")
+            }
+            StartReason::LowMemory => {
+                ("there is too little free memory", "メモリーの空きが不足しています")
+            }
+            StartReason::NoPasskey => (
+                "the coordinator has no passkey for the agent",
+                "コーディネーターにパスキーがありません",
+            ),
         };
         self.language.either(english, japanese)
     }

@@ -16,10 +16,18 @@ fn hash(token: &str) -> TokenHash {
 }
 
 fn try_passkey(throttle: &Arc<Throttle>, guesser: &Guesser, now: Instant) -> Option<Attempt> {
-    throttle.try_passkey(guesser.clone(), Admission::NeedsSlot, now).now_or_never().expect("no check goes on")
+    throttle
+        .try_passkey(guesser.clone(), Admission::NeedsSlot, now)
+        .now_or_never()
+        .expect("no check goes on")
 }
 
-fn try_token(throttle: &Arc<Throttle>, guesser: &Guesser, token: &str, now: Instant) -> Option<Attempt> {
+fn try_token(
+    throttle: &Arc<Throttle>,
+    guesser: &Guesser,
+    token: &str,
+    now: Instant,
+) -> Option<Attempt> {
     let admitted = throttle.try_token(guesser.clone(), hash(token), Admission::NeedsSlot, now);
     admitted.now_or_never().expect("no check goes on")
 }
@@ -32,8 +40,10 @@ fn exhaust(throttle: &Arc<Throttle>, guesser: &Guesser, agent: &str, now: Instan
 
 #[track_caller]
 fn check_delays(expected: &[u128], fail: impl FnMut() -> Option<Duration>) {
-    let delays: Vec<u128> =
-        std::iter::repeat_with(fail).take(expected.len()).map(|delay| delay.unwrap().as_millis()).collect();
+    let delays: Vec<u128> = std::iter::repeat_with(fail)
+        .take(expected.len())
+        .map(|delay| delay.unwrap().as_millis())
+        .collect();
     assert_eq!(delays, expected);
 }
 
@@ -90,7 +100,8 @@ fn without_a_free_slot_a_peer_is_refused_unchecked_and_others_are_not() {
 #[test]
 fn a_check_that_goes_on_uses_a_slot_and_gives_it_back() {
     let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
-    let mut checks: Vec<Attempt> = (0..MAX_SLOTS).map(|_| try_passkey(&throttle, &ANN, now).unwrap()).collect();
+    let mut checks: Vec<Attempt> =
+        (0..MAX_SLOTS).map(|_| try_passkey(&throttle, &ANN, now).unwrap()).collect();
     let begin = || Box::pin(throttle.try_passkey(ANN, Admission::NeedsSlot, now));
     let (mut next, mut last) = (begin(), begin());
     assert!(next.as_mut().now_or_never().is_none() && last.as_mut().now_or_never().is_none());
@@ -100,7 +111,10 @@ fn a_check_that_goes_on_uses_a_slot_and_gives_it_back() {
     for check in checks.into_iter().chain([next]) {
         check.failed(Some("agt"), now).unwrap();
     }
-    assert!(last.now_or_never().expect("all checks have ended").is_none(), "all answers are held back");
+    assert!(
+        last.now_or_never().expect("all checks have ended").is_none(),
+        "all answers are held back"
+    );
 }
 
 #[test]
@@ -119,7 +133,8 @@ fn a_token_that_was_right_or_just_issued_needs_no_slot() {
 
 #[test]
 fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
-    let local = |kind| Peer::Local(LocalPeer { kind, pid: 1, uid: 1000, lineage: Lineage::default() });
+    let local =
+        |kind| Peer::Local(LocalPeer { kind, pid: 1, uid: 1000, lineage: Lineage::default() });
     let launch = |id: &str| local(PeerKind::Agent { launch: Some(id.parse().unwrap()) });
     assert_eq!(Admission::of(&local(PeerKind::Operator)), Admission::Always);
     assert_eq!(Admission::of(&launch("lch_a")), Admission::NeedsSlot);
@@ -128,7 +143,8 @@ fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
     exhaust(&throttle, &Guesser::of(&launch("lch_a")), "agt", now);
     assert!(try_passkey(&throttle, &Guesser::of(&launch("lch_b")), now).is_some());
     // Its wrong secrets are held back like those of others, as far as there are slots.
-    let operator = || throttle.try_passkey(ANN, Admission::Always, now).now_or_never().flatten().unwrap();
+    let operator =
+        || throttle.try_passkey(ANN, Admission::Always, now).now_or_never().flatten().unwrap();
     let n_held = (0..100).filter_map(|_| operator().failed(Some("agt"), now)).count();
     assert_eq!(n_held, MAX_SLOTS);
     operator().succeeded(Some("agt"));
@@ -137,7 +153,8 @@ fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
 #[test]
 fn all_hosts_together_have_a_limited_number_of_slots() {
     let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
-    let n_checked: usize = (0..100).map(|n| exhaust(&throttle, &host(&format!("192.0.2.{n}")), "agt", now)).sum();
+    let n_checked: usize =
+        (0..100).map(|n| exhaust(&throttle, &host(&format!("192.0.2.{n}")), "agt", now)).sum();
     assert_eq!(n_checked, MAX_SLOTS_OF_HOSTS);
     assert!(try_passkey(&throttle, &ANN, now).is_some(), "who comes by the socket");
     assert!(try_passkey(&throttle, &host("192.0.2.200"), now + LONGEST).is_some());
@@ -165,7 +182,8 @@ fn a_host_is_what_its_network_calls_one() {
 
 #[test]
 fn all_loopback_addresses_are_one_host() {
-    for ip in ["127.0.0.2", "127.255.255.254", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:127.9.8.7]"] {
+    for ip in ["127.0.0.2", "127.255.255.254", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:127.9.8.7]"]
+    {
         assert_eq!(host(ip), host("127.0.0.1"), "{ip}");
     }
     assert_ne!(host("[::2]"), host("127.0.0.1"));

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use super::Tables;
 use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::{AgentId, ExecutionId, ItemId, LaunchId, NoticeId, ProjectId, SessionId, TaskId};
+use crate::domain::id::{
+    AgentId, ExecutionId, ItemId, LaunchId, NoticeId, ProjectId, SessionId, TaskId,
+};
 use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch, Message, Notice,
-    PairRecord, Project, Session, Task,
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
+    Message, Notice, PairRecord, Project, Session, Task,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS};
 
@@ -75,10 +77,14 @@ impl Tables {
                 Expect::NoOpenLaunch(key) => self.expect_no_open_launch(&key, None)?,
                 Expect::TaskAt(id, revision) => self.expect_revision::<Task>(&id, revision)?,
                 Expect::LaunchAt(id, revision) => self.expect_revision::<Launch>(&id, revision)?,
-                Expect::PairAt(key, revision) => self.expect_revision::<PairRecord>(&key, revision)?,
+                Expect::PairAt(key, revision) => {
+                    self.expect_revision::<PairRecord>(&key, revision)?
+                }
                 Expect::NoMessageAfter(chat, seq) => {
                     let is_after = |message: &Message| {
-                        message.agent == chat.agent && message.project == chat.project && message.seq > seq
+                        message.agent == chat.agent
+                            && message.project == chat.project
+                            && message.seq > seq
                     };
                     if self.messages.iter().any(is_after) {
                         return Err(CommitError::Outdated { what: "chat", id: chat.to_string() });
@@ -86,7 +92,9 @@ impl Tables {
                 }
                 Expect::NoOpenItem(key) => self.expect_no_open_item(&key, None)?,
                 Expect::NotPaused if self.paused_since.is_none() => {}
-                Expect::NotPaused => return Err(CommitError::Outdated { what: "pause", id: String::new() }),
+                Expect::NotPaused => {
+                    return Err(CommitError::Outdated { what: "pause", id: String::new() });
+                }
             }
         }
         for change in commit.changes {
@@ -107,7 +115,9 @@ impl Tables {
                     self.write(row, undo)?;
                 }
                 Change::ForgetItem(id) => {
-                    if let Some(before) = self.forge_items.get(&id).filter(|item| !item.is_open()).cloned() {
+                    if let Some(before) =
+                        self.forge_items.get(&id).filter(|item| !item.is_open()).cloned()
+                    {
                         self.forge_items.remove(&id);
                         undo.push(Box::new(move |tables| {
                             tables.forge_items.insert(id, before);
@@ -156,7 +166,10 @@ impl Tables {
                 }
                 Change::Message(message) => {
                     if self.messages.iter().any(|known| known.id == message.id) {
-                        return Err(CommitError::Outdated { what: "message", id: message.id.to_string() });
+                        return Err(CommitError::Outdated {
+                            what: "message",
+                            id: message.id.to_string(),
+                        });
                     }
                     self.last_message += 1;
                     let seq = self.last_message;
@@ -182,7 +195,8 @@ impl Tables {
                         self.output_tails.remove(&id);
                         undo.push(Box::new(move |tables| {
                             let (launches, sessions, notices, executions, output_tails) = before;
-                            (tables.launches, tables.sessions, tables.notices) = (launches, sessions, notices);
+                            (tables.launches, tables.sessions, tables.notices) =
+                                (launches, sessions, notices);
                             (tables.executions, tables.output_tails) = (executions, output_tails);
                         }));
                     }
@@ -195,7 +209,9 @@ impl Tables {
                 Change::ForgetMessages(chat, up_to) => {
                     let before = self.messages.clone();
                     self.messages.retain(|message| {
-                        message.seq > up_to || message.agent != chat.agent || message.project != chat.project
+                        message.seq > up_to
+                            || message.agent != chat.agent
+                            || message.project != chat.project
                     });
                     undo.push(Box::new(move |tables| tables.messages = before));
                 }
@@ -214,17 +230,31 @@ impl Tables {
     /// Revision 0 stands for a row that doesn't exist.
     fn expect_revision<R: Row>(&mut self, key: &R::Key, revision: i64) -> Result<(), CommitError> {
         let found = R::table(self).get_mut(key).map_or(0, |row| *row.revision());
-        if found == revision { Ok(()) } else { Err(CommitError::Outdated { what: R::WHAT, id: key.to_string() }) }
+        if found == revision {
+            Ok(())
+        } else {
+            Err(CommitError::Outdated { what: R::WHAT, id: key.to_string() })
+        }
     }
 
-    fn expect_no_open_launch(&self, key: &InstanceKey, except: Option<&LaunchId>) -> Result<(), CommitError> {
+    fn expect_no_open_launch(
+        &self,
+        key: &InstanceKey,
+        except: Option<&LaunchId>,
+    ) -> Result<(), CommitError> {
         match self.open_launch(key) {
-            Some(launch) if Some(&launch.id) != except => Err(CommitError::OpenLaunch { key: key.clone() }),
+            Some(launch) if Some(&launch.id) != except => {
+                Err(CommitError::OpenLaunch { key: key.clone() })
+            }
             _ => Ok(()),
         }
     }
 
-    fn expect_no_open_item(&self, key: &ItemKey, except: Option<&ItemId>) -> Result<(), CommitError> {
+    fn expect_no_open_item(
+        &self,
+        key: &ItemKey,
+        except: Option<&ItemId>,
+    ) -> Result<(), CommitError> {
         let mut open = self.forge_items.values().filter(|item| item.is_open() && item.key == *key);
         match open.find(|item| Some(&item.id) != except) {
             Some(_) => Err(CommitError::Outdated { what: "forge item", id: key.to_string() }),
@@ -251,6 +281,15 @@ impl Tables {
         let NewEvent { at, kind, agent, project, launch, task, detail } = event;
         self.last_event += 1;
         let seq = self.last_event;
-        self.events.push(Event { seq, at, kind: kind.to_owned(), agent, project, launch, task, detail });
+        self.events.push(Event {
+            seq,
+            at,
+            kind: kind.to_owned(),
+            agent,
+            project,
+            launch,
+            task,
+            detail,
+        });
     }
 }

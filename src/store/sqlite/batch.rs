@@ -32,7 +32,9 @@ impl From<sqlx::Error> for Failure {
         match &error {
             // What a constraint keeps out is a bug in this commit, and the others of its group shall not suffer for it.
             sqlx::Error::Database(cause) if cause.kind() != sqlx::error::ErrorKind::Other => {
-                Self::Refused(StoreError::Unavailable { action: "write to", source: error.into() }.into())
+                Self::Refused(
+                    StoreError::Unavailable { action: "write to", source: error.into() }.into(),
+                )
             }
             _ => Self::Broken(error),
         }
@@ -63,7 +65,11 @@ impl Wanted {
     /// What to answer a statement that has changed `n_changed` rows, and found one with `revision` in its column of this name.
     fn judge(self, n_changed: u64, found: Option<i64>) -> Result<(), CommitError> {
         match self {
-            Self::OneChange(refusal) | Self::OneChangeOnly { outdated: refusal, .. } if n_changed != 1 => Err(refusal),
+            Self::OneChange(refusal) | Self::OneChangeOnly { outdated: refusal, .. }
+                if n_changed != 1 =>
+            {
+                Err(refusal)
+            }
             Self::NoRow(refusal) if found.is_some() => Err(refusal),
             Self::Revision(revision, refusal) if found.unwrap_or(0) != revision => Err(refusal),
             _ => Ok(()),
@@ -71,7 +77,8 @@ impl Wanted {
     }
 
     fn failed(self, error: sqlx::Error) -> Failure {
-        let is_taken = error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation);
+        let is_taken =
+            error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation);
         match self {
             Self::OneChangeOnly { taken, .. } if is_taken => Failure::Refused(taken),
             _ => error.into(),
@@ -121,7 +128,8 @@ impl Batch {
         if wanted.is_empty() {
             return Ok(());
         }
-        let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(wanted.len() <= MAX_KEPT);
+        let query =
+            sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(wanted.len() <= MAX_KEPT);
         let mut results = connection.fetch_many(query);
         let mut verdict = Ok(());
         // Read to the end in any case: a statement that is given up has an unknown end.
@@ -167,8 +175,14 @@ mod tests {
     async fn database() -> SqliteConnection {
         let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
         let mut batch = Batch::default();
-        batch.add("CREATE TABLE t (id TEXT PRIMARY KEY, revision INTEGER, mark INTEGER UNIQUE)", Wanted::Anything);
-        batch.add("INSERT INTO t (id, revision) VALUES ($1, $2)", Wanted::Anything).bind("a").bind(3);
+        batch.add(
+            "CREATE TABLE t (id TEXT PRIMARY KEY, revision INTEGER, mark INTEGER UNIQUE)",
+            Wanted::Anything,
+        );
+        batch
+            .add("INSERT INTO t (id, revision) VALUES ($1, $2)", Wanted::Anything)
+            .bind("a")
+            .bind(3);
         assert!(batch.run(&mut connection).await.is_ok());
         connection
     }
@@ -178,7 +192,10 @@ mod tests {
         let mut connection = database().await;
         let mut batch = Batch::default();
         batch.add(sql, wanted).bind(id);
-        batch.add("UPDATE t SET revision = $1 + 1 WHERE id = $2 AND revision = $1", Wanted::OneChange(refusal("row")));
+        batch.add(
+            "UPDATE t SET revision = $1 + 1 WHERE id = $2 AND revision = $1",
+            Wanted::OneChange(refusal("row")),
+        );
         batch.bind(3).bind("a");
         match batch.run(&mut connection).await {
             Ok(()) => None,
@@ -207,7 +224,9 @@ mod tests {
     async fn what_went_before_is_told_rather_than_what_it_led_to() {
         let mut connection = database().await;
         let mut batch = Batch::default();
-        batch.add("SELECT revision FROM t WHERE id = $1", Wanted::NoRow(refusal("first"))).bind("a");
+        batch
+            .add("SELECT revision FROM t WHERE id = $1", Wanted::NoRow(refusal("first")))
+            .bind("a");
         batch.add("INSERT INTO t (id) VALUES ($1)", Wanted::Anything).bind("a");
         let made = batch.run(&mut connection).await;
         assert!(matches!(made, Err(Failure::Refused(CommitError::Outdated { what: "first", .. }))));
@@ -220,7 +239,10 @@ mod tests {
         let mut sum = 0;
         while !batch.is_full() {
             sum += 2;
-            batch.add("UPDATE t SET mark = coalesce(mark, 0) + $1 WHERE id = $2", Wanted::OneChange(refusal("row")));
+            batch.add(
+                "UPDATE t SET mark = coalesce(mark, 0) + $1 WHERE id = $2",
+                Wanted::OneChange(refusal("row")),
+            );
             batch.bind(2).bind("a");
         }
         assert!(batch.run(&mut connection).await.is_ok());

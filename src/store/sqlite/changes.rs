@@ -11,8 +11,8 @@ use super::{Binds, BoxError, bind_item, bind_key};
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState, Message, Notice,
-    Outcome, PairRecord, Project, Session, Task, Timestamp, Usage,
+    Account, Agent, Credential, Execution, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState,
+    Message, Notice, Outcome, PairRecord, Project, Session, Task, Timestamp, Usage,
 };
 use crate::store::{Change, Commit, CommitError, Expect, MAX_OUTPUT_TAILS, StoreError};
 
@@ -29,8 +29,11 @@ impl Table {
         let names: Vec<&str> = columns.split(", ").collect();
         let key = names[..n_key].join(", ");
         let parameters: Vec<String> = (2..).take(names.len()).map(|n| format!("${n}")).collect();
-        let pairs: Vec<String> =
-            names.iter().zip(&parameters).map(|(name, value)| format!("{name} = {value}")).collect();
+        let pairs: Vec<String> = names
+            .iter()
+            .zip(&parameters)
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
         let (is_it, sets) = (pairs[..n_key].join(" AND "), pairs[n_key..].join(", "));
         let values = parameters.join(", ");
         Self {
@@ -38,7 +41,9 @@ impl Table {
             insert: format!(
                 "INSERT INTO {name} ({columns}, revision) VALUES ({values}, $1 + 1) ON CONFLICT ({key}) DO NOTHING"
             ),
-            update: format!("UPDATE {name} SET {sets}, revision = $1 + 1 WHERE {is_it} AND revision = $1"),
+            update: format!(
+                "UPDATE {name} SET {sets}, revision = $1 + 1 WHERE {is_it} AND revision = $1"
+            ),
         }
     }
 
@@ -59,18 +64,28 @@ fn outdated(what: &'static str, id: &impl ToString) -> CommitError {
 }
 
 /// Begins a transaction and applies `commit` in it.
-pub(super) async fn begin_with(connection: &mut SqliteConnection, commit: &Commit) -> Result<(), Failure> {
+pub(super) async fn begin_with(
+    connection: &mut SqliteConnection,
+    commit: &Commit,
+) -> Result<(), Failure> {
     let mut batch = Batch::default();
     batch.add("BEGIN IMMEDIATE", Wanted::Anything);
     finish(batch, connection, commit).await
 }
 
 /// Applies `commit` in the open transaction. After a failure some of it may have been made.
-pub(super) async fn apply(connection: &mut SqliteConnection, commit: &Commit) -> Result<(), Failure> {
+pub(super) async fn apply(
+    connection: &mut SqliteConnection,
+    commit: &Commit,
+) -> Result<(), Failure> {
     finish(Batch::default(), connection, commit).await
 }
 
-async fn finish(mut batch: Batch, connection: &mut SqliteConnection, commit: &Commit) -> Result<(), Failure> {
+async fn finish(
+    mut batch: Batch,
+    connection: &mut SqliteConnection,
+    commit: &Commit,
+) -> Result<(), Failure> {
     for expect in &commit.expect {
         if batch.is_full() {
             batch.run(connection).await?;
@@ -165,7 +180,9 @@ fn add_expect(batch: &mut Batch, expect: &Expect) {
             bind_assignment(batch.add(sql, Wanted::NoRow(outdated("chat", chat))), chat).bind(seq);
         }
         Expect::NoOpenItem(key) => expect_no_open_item(batch, key, ""),
-        Expect::NotPaused => drop(batch.add("SELECT since FROM pauses", Wanted::NoRow(outdated("pause", &"")))),
+        Expect::NotPaused => {
+            drop(batch.add("SELECT since FROM pauses", Wanted::NoRow(outdated("pause", &""))))
+        }
     }
 }
 
@@ -186,7 +203,12 @@ fn bind_assignment<B: Binds>(query: B, assignment: &Assignment) -> B {
 
 fn write_agent(batch: &mut Batch, agent: &Agent) {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::new("agent", "agents", 1, "id, name, ai_type, system_prompt, passkey_hash, status, created_at")
+        Table::new(
+            "agent",
+            "agents",
+            1,
+            "id, name, ai_type, system_prompt, passkey_hash, status, created_at",
+        )
     });
     TABLE
         .write(batch, &agent.id, agent.revision)
@@ -200,11 +222,17 @@ fn write_agent(batch: &mut Batch, agent: &Agent) {
 }
 
 fn write_project(batch: &mut Batch, project: &Project) -> Result<(), Failure> {
-    static TABLE: LazyLock<Table> =
-        LazyLock::new(|| Table::new("project", "projects", 1, "id, name, working_directory, status, created_at"));
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("project", "projects", 1, "id, name, working_directory, status, created_at")
+    });
     let Some(working_directory) = project.working_directory.to_str() else {
-        let source = BoxError::from(format!("the working directory of project `{}` is not UTF-8", project.id));
-        return Err(Failure::Refused(StoreError::Unavailable { action: "write to", source }.into()));
+        let source = BoxError::from(format!(
+            "the working directory of project `{}` is not UTF-8",
+            project.id
+        ));
+        return Err(Failure::Refused(
+            StoreError::Unavailable { action: "write to", source }.into(),
+        ));
     };
     TABLE
         .write(batch, &project.id, project.revision)
@@ -247,7 +275,10 @@ fn write_launch(batch: &mut Batch, launch: &Launch) {
         Table::new("launch", "launches", 1, &format!("{columns}, {USAGE}, progress"))
     });
     // The id and the open key are all that is unique, and a known id is no error for this statement.
-    let wanted = Wanted::OneChangeOnly { outdated: outdated(TABLE.what, &launch.id), taken: open_launch(&launch.key) };
+    let wanted = Wanted::OneChangeOnly {
+        outdated: outdated(TABLE.what, &launch.id),
+        taken: open_launch(&launch.key),
+    };
     let row = TABLE.write_if(batch, launch.revision, wanted).bind(launch.id.as_str());
     let row = bind_key(row, &launch.key)
         .bind(launch.coordinator.as_ref().map(crate::domain::id::CoordinatorId::as_str))
@@ -264,13 +295,15 @@ fn write_launch(batch: &mut Batch, launch: &Launch) {
         .bind(launch.exit.exit_code)
         .bind(launch.exit.signal)
         .bind(i64::from(launch.n_notices));
-    let row = bind_usage(bind_state(row, &launch.state), launch.activity.usage, launch.activity.failure);
+    let row =
+        bind_usage(bind_state(row, &launch.state), launch.activity.usage, launch.activity.failure);
     row.bind(&launch.activity.progress);
 }
 
 /// The state and what exists only in it; what belongs to other states becomes NULL.
 fn bind_state<'b>(row: &'b mut Batch, state: &LaunchState) -> &'b mut Batch {
-    let (mut deadline, mut session, mut reason, mut ladder_at, mut end) = (None, None, None, None, None);
+    let (mut deadline, mut session, mut reason, mut ladder_at, mut end) =
+        (None, None, None, None, None);
     match state {
         LaunchState::Starting { deadline: at } => deadline = Some(at.as_millis()),
         LaunchState::Running { session: id } => session = Some(id.as_str()),
@@ -291,7 +324,11 @@ fn bind_outcome<'b>(row: &'b mut Batch, outcome: Option<&Outcome>) -> &'b mut Ba
 const USAGE: &str = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
     failure, failure_resets_at";
 
-fn bind_usage(row: &mut Batch, usage: Usage, failure: Option<crate::domain::Failure>) -> &mut Batch {
+fn bind_usage(
+    row: &mut Batch,
+    usage: Usage,
+    failure: Option<crate::domain::Failure>,
+) -> &mut Batch {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     row.bind(number(usage.input_tokens))
         .bind(number(usage.output_tokens))
@@ -380,7 +417,8 @@ fn write_account(batch: &mut Batch, account: &Account) {
 
 fn write_credential(batch: &mut Batch, credential: &Credential) {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let columns = "id, kind, name, role, secret_hash, created_at, expires_at, last_used_at, revoked_at";
+        let columns =
+            "id, kind, name, role, secret_hash, created_at, expires_at, last_used_at, revoked_at";
         Table::new("credential", "credentials", 1, columns)
     });
     TABLE
@@ -405,7 +443,8 @@ fn write_item(batch: &mut Batch, item: &ForgeItem) {
     if item.is_open() {
         expect_no_open_item(batch, &item.key, item.id.as_str());
     }
-    let json = |value: Result<String, serde_json::Error>| value.expect("a state has text keys only");
+    let json =
+        |value: Result<String, serde_json::Error>| value.expect("a state has text keys only");
     let row = TABLE.write(batch, &item.id, item.revision).bind(item.id.as_str());
     bind_item(row, &item.key)
         .bind(item.agent.as_str())
@@ -428,7 +467,12 @@ fn write_item(batch: &mut Batch, item: &ForgeItem) {
 
 fn write_notice(batch: &mut Batch, notice: &Notice) {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::new("notice", "notices", 1, "id, launch_id, task_id, action, demand, created_at, read_at, settled_at")
+        Table::new(
+            "notice",
+            "notices",
+            1,
+            "id, launch_id, task_id, action, demand, created_at, read_at, settled_at",
+        )
     });
     TABLE
         .write(batch, &notice.id, notice.revision)
@@ -459,7 +503,9 @@ fn append_message(batch: &mut Batch, message: &Message) {
 fn write_pause(batch: &mut Batch, since: Option<Timestamp>) {
     batch.add("DELETE FROM pauses", Wanted::Anything);
     if let Some(since) = since {
-        batch.add("INSERT INTO pauses (since) VALUES ($1)", Wanted::Anything).bind(since.as_millis());
+        batch
+            .add("INSERT INTO pauses (since) VALUES ($1)", Wanted::Anything)
+            .bind(since.as_millis());
     }
 }
 

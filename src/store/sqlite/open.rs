@@ -120,7 +120,8 @@ pub(super) async fn file(path: &Path, settings: Settings) -> Result<Opened, Open
 pub(super) async fn memory() -> Result<Opened, OpenError> {
     static N_OPENED: AtomicU64 = AtomicU64::new(0);
     // `memdb` shares a database by a name that begins with a slash, and locks like a file.
-    let name = PathBuf::from(format!("/agent-coordinator-{}", N_OPENED.fetch_add(1, Ordering::Relaxed)));
+    let name =
+        PathBuf::from(format!("/agent-coordinator-{}", N_OPENED.fetch_add(1, Ordering::Relaxed)));
     let options = options(&name, Settings::default()).vfs("memdb");
     let connect = async {
         let mut connection = options.clone().create_if_missing(true).connect().await?;
@@ -147,7 +148,8 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
         Ok(_) => Err(OpenError::NotAFile { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Only for its owner: it has the hashes of passkeys. The files beside it take their mode from it.
-            let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let created =
+                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             created.map(|_| true).map_err(|source| failed(path, source.into()))
         }
         Err(source) => Err(failed(path, source.into())),
@@ -155,8 +157,10 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
 }
 
 fn check_access(database: &Path, path: &Path, access: Access) -> Result<(), OpenError> {
-    accessat(CWD, path, access, AtFlags::EACCESS)
-        .map_err(|source| OpenError::NotWritable { path: database.to_owned(), source: source.into() })
+    accessat(CWD, path, access, AtFlags::EACCESS).map_err(|source| OpenError::NotWritable {
+        path: database.to_owned(),
+        source: source.into(),
+    })
 }
 
 async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
@@ -193,11 +197,17 @@ async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, Op
     }
 }
 
-async fn connect(path: &Path, options: &SqliteConnectOptions) -> Result<SqliteConnection, OpenError> {
+async fn connect(
+    path: &Path,
+    options: &SqliteConnectOptions,
+) -> Result<SqliteConnection, OpenError> {
     options.connect().await.map_err(|source| failed(path, source.into()))
 }
 
-async fn migrate(connection: &mut SqliteConnection, contents: Contents) -> Result<(), MigrateError> {
+async fn migrate(
+    connection: &mut SqliteConnection,
+    contents: Contents,
+) -> Result<(), MigrateError> {
     // Asks for the lock before anything is written. Who holds it for so long is not a backup that takes a moment.
     for sql in ["BEGIN IMMEDIATE", "ROLLBACK", "PRAGMA journal_mode = WAL"] {
         sqlx::query(sql).execute(&mut *connection).await?;
@@ -242,21 +252,24 @@ enum Contents {
 
 /// Reads enough of the database to know that it's ours, whole, and not newer than this program.
 async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<Contents, OpenError> {
-    let sql =
-        "SELECT COUNT(*) AS n_objects, (SELECT application_id FROM pragma_application_id) AS mark FROM sqlite_master";
+    let sql = "SELECT COUNT(*) AS n_objects, (SELECT application_id FROM pragma_application_id) AS mark FROM sqlite_master";
     let row = sqlx::query(sql).fetch_one(&mut *connection).await;
-    let found = row.and_then(|row| Ok((row.try_get::<i64, _>("n_objects")?, row.try_get::<i32, _>("mark")?)));
+    let found = row
+        .and_then(|row| Ok((row.try_get::<i64, _>("n_objects")?, row.try_get::<i32, _>("mark")?)));
     let contents = match found.map_err(|source| failed(path, source.into()))? {
         (0, _) => Contents::Nothing,
         (_, APPLICATION_ID) => Contents::Ours,
-        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
+        _ => {
+            return Err(OpenError::Foreign { path: path.to_owned() });
+        }
     };
     if contents == Contents::Ours {
         check_version(connection, path).await?;
     }
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_CHECKED_BYTES) {
         let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut *connection).await;
-        let finding: String = row.and_then(|row| row.try_get(0)).map_err(|source| failed(path, source.into()))?;
+        let finding: String =
+            row.and_then(|row| row.try_get(0)).map_err(|source| failed(path, source.into()))?;
         if finding != "ok" {
             return Err(OpenError::Corrupt { path: path.to_owned(), source: finding.into() });
         }
@@ -271,13 +284,23 @@ async fn check_version(connection: &mut SqliteConnection, path: &Path) -> Result
         .map_err(|source| failed(path, source.into()))?;
     let found: i64 = row.try_get("version").map_err(|source| failed(path, source.into()))?;
     let known = migrations().iter().map(|migration| migration.version).max().unwrap_or(0);
-    if found > known { Err(OpenError::Newer { path: path.to_owned(), found, known }) } else { Ok(()) }
+    if found > known {
+        Err(OpenError::Newer { path: path.to_owned(), found, known })
+    } else {
+        Ok(())
+    }
 }
 
 /// All migrations, oldest first. One that was released is never edited: a database remembers the checksum.
 fn migrations() -> Migrator {
     let migration = |version, description: &'static str, sql: &'static str| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+        Migration::new(
+            version,
+            description.into(),
+            MigrationType::Simple,
+            sql.into_sql_str(),
+            false,
+        )
     };
     Migrator::with_migrations(vec![
         migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
@@ -298,7 +321,9 @@ fn failed(path: &Path, source: BoxError) -> OpenError {
     let path = path.to_owned();
     match primary_code(source.as_ref()) {
         Some(code::BUSY | code::LOCKED) => OpenError::Locked { path, source },
-        Some(code::READONLY | code::CANTOPEN | code::PERM) => OpenError::NotWritable { path, source },
+        Some(code::READONLY | code::CANTOPEN | code::PERM) => {
+            OpenError::NotWritable { path, source }
+        }
         Some(code::CORRUPT) => OpenError::Corrupt { path, source },
         Some(code::NOTADB) => OpenError::NotADatabase { path, source },
         Some(code::FULL) => OpenError::DiskFull { path, source },
@@ -307,7 +332,9 @@ fn failed(path: &Path, source: BoxError) -> OpenError {
             Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
                 OpenError::NotWritable { path, source }
             }
-            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => OpenError::DiskFull { path, source },
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                OpenError::DiskFull { path, source }
+            }
             _ => OpenError::Other { path, source },
         },
     }
@@ -315,8 +342,13 @@ fn failed(path: &Path, source: BoxError) -> OpenError {
 
 /// Whether a reader failed only because a write has to be undone or completed first.
 fn needs_a_writer(error: &OpenError) -> bool {
-    let OpenError::NotWritable { source, .. } = error else { return false };
-    matches!(extended_code(source.as_ref()), Some(code::READONLY_ROLLBACK | code::READONLY_RECOVERY))
+    let OpenError::NotWritable { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        extended_code(source.as_ref()),
+        Some(code::READONLY_ROLLBACK | code::READONLY_RECOVERY)
+    )
 }
 
 /// SQLite's result code behind an error, without its extension.

@@ -75,4 +75,5 @@ pub(super) const TOTALS: &str = "\
             THEN 1 END) AS n_with_usage \
     FROM launches WHERE state = 'ended' GROUP BY ai_type, agent_id, project_id, outcome";
 
-pub(super) const OPEN_LAUNCHES: &str = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
+pub(super) const OPEN_LAUNCHES: &str =
+    "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";

@@ -20,8 +20,9 @@ use crate::domain::retention::{PastLaunch, PastWork};
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{
-    Account, Activity, Agent, Credential, Execution, Failure, ForgeItem, InstanceKey, ItemKey, Launch, LaunchState,
-    Message, Notice, Outcome, PairFacts, PairRecord, Project, Session, Task, TaskId, Timestamp, Usage,
+    Account, Activity, Agent, Credential, Execution, Failure, ForgeItem, InstanceKey, ItemKey,
+    Launch, LaunchState, Message, Notice, Outcome, PairFacts, PairRecord, Project, Session, Task,
+    TaskId, Timestamp, Usage,
 };
 use crate::store::StoreError;
 
@@ -46,7 +47,10 @@ impl<'r> Columns<'r> {
         self.get::<&str>(column)?.parse().map_err(Into::into)
     }
 
-    fn optional<T: FromStr<Err: Into<BoxError>>>(&self, column: &str) -> Result<Option<T>, BoxError> {
+    fn optional<T: FromStr<Err: Into<BoxError>>>(
+        &self,
+        column: &str,
+    ) -> Result<Option<T>, BoxError> {
         self.get::<Option<&str>>(column)?.map(str::parse).transpose().map_err(Into::into)
     }
 
@@ -62,7 +66,10 @@ impl<'r> Columns<'r> {
         self.get::<i64>(column)?.try_into().map_err(Into::into)
     }
 
-    fn optional_number<T: TryFrom<i64, Error: Into<BoxError>>>(&self, column: &str) -> Result<Option<T>, BoxError> {
+    fn optional_number<T: TryFrom<i64, Error: Into<BoxError>>>(
+        &self,
+        column: &str,
+    ) -> Result<Option<T>, BoxError> {
         self.get::<Option<i64>>(column)?.map(T::try_from).transpose().map_err(Into::into)
     }
 
@@ -78,9 +85,10 @@ impl<'r> Columns<'r> {
         match self.get("state")? {
             "starting" => Ok(LaunchState::Starting { deadline: self.time("deadline")? }),
             "running" => Ok(LaunchState::Running { session: self.parsed("session_id")? }),
-            "stopping" => {
-                Ok(LaunchState::Stopping { reason: self.word("stopping_reason")?, ladder_at: self.time("ladder_at")? })
-            }
+            "stopping" => Ok(LaunchState::Stopping {
+                reason: self.word("stopping_reason")?,
+                ladder_at: self.time("ladder_at")?,
+            }),
             "ending" => Ok(LaunchState::Ending),
             "ended" => {
                 let outcome = self.outcome()?.ok_or("an ended launch without an outcome")?;
@@ -91,7 +99,9 @@ impl<'r> Columns<'r> {
     }
 
     fn outcome(&self) -> Result<Option<Outcome>, BoxError> {
-        let Some(outcome) = self.get::<Option<&str>>("outcome")? else { return Ok(None) };
+        let Some(outcome) = self.get::<Option<&str>>("outcome")? else {
+            return Ok(None);
+        };
         Ok(Some(match outcome {
             "completed" => Outcome::Completed,
             "blocked" => Outcome::Blocked,
@@ -212,8 +222,13 @@ fn read<'r, T>(
 /// The columns that name a row, as far as they can be read.
 fn name_of(row: &SqliteRow) -> String {
     let columns = ["id", "seq", "agent_id", "project_id", "purpose"];
-    let texts = columns.iter().filter_map(|column| row.try_get_unchecked::<String, _>(*column).ok());
-    if row.try_get_raw("id").is_ok() { texts.take(1).collect() } else { texts.collect::<Vec<_>>().join("/") }
+    let texts =
+        columns.iter().filter_map(|column| row.try_get_unchecked::<String, _>(*column).ok());
+    if row.try_get_raw("id").is_ok() {
+        texts.take(1).collect()
+    } else {
+        texts.collect::<Vec<_>>().join("/")
+    }
 }
 
 pub(super) fn agent(row: &SqliteRow) -> Result<Agent, StoreError> {
@@ -245,7 +260,9 @@ pub(super) fn project(row: &SqliteRow) -> Result<Project, StoreError> {
 }
 
 pub(super) fn assignment(row: &SqliteRow) -> Result<Assignment, StoreError> {
-    read("assignment", row, |row| Ok(Assignment { project: row.parsed("project_id")?, agent: row.parsed("agent_id")? }))
+    read("assignment", row, |row| {
+        Ok(Assignment { project: row.parsed("project_id")?, agent: row.parsed("agent_id")? })
+    })
 }
 
 pub(super) fn credential(row: &SqliteRow) -> Result<Credential, StoreError> {
@@ -343,8 +360,15 @@ pub(super) fn launch(row: &SqliteRow) -> Result<Launch, StoreError> {
             report: row.optional_word("report")?,
             stop_reason: row.optional_word("stop_reason")?,
             is_chat_over: row.get("is_chat_over")?,
-            exit: ExitStatus { exit_code: row.optional_number("exit_code")?, signal: row.optional_number("signal")? },
-            activity: Activity { usage: row.usage()?, progress: row.get("progress")?, failure: row.failure()? },
+            exit: ExitStatus {
+                exit_code: row.optional_number("exit_code")?,
+                signal: row.optional_number("signal")?,
+            },
+            activity: Activity {
+                usage: row.usage()?,
+                progress: row.get("progress")?,
+                failure: row.failure()?,
+            },
             n_notices: row.number("n_notices")?,
             revision: row.get("revision")?,
         })
@@ -384,7 +408,11 @@ pub(super) fn total(row: &SqliteRow) -> Result<(TotalKey, Total), StoreError> {
 
 pub(super) fn past_work(row: &SqliteRow) -> Result<PastWork, StoreError> {
     read("execution", row, |row| {
-        Ok(PastWork { task: row.parsed("task_id")?, revision: row.get("revision")?, is_open: row.get("is_open")? })
+        Ok(PastWork {
+            task: row.parsed("task_id")?,
+            revision: row.get("revision")?,
+            is_open: row.get("is_open")?,
+        })
     })
 }
 
@@ -468,7 +496,11 @@ pub(super) fn pair(row: &SqliteRow) -> Result<PairRecord, StoreError> {
 pub(super) fn account(row: &SqliteRow) -> Result<Account, StoreError> {
     let ai_type = || Columns(row).get::<String>("ai_type");
     let account = ai_type().and_then(|ai_type| Columns(row).account(ai_type));
-    account.map_err(|source| StoreError::Unreadable { what: "account", id: ai_type().unwrap_or_default(), source })
+    account.map_err(|source| StoreError::Unreadable {
+        what: "account",
+        id: ai_type().unwrap_or_default(),
+        source,
+    })
 }
 
 /// A row of [`super::questions::PAIR_FACTS`].

@@ -133,8 +133,14 @@ impl Task {
     }
 
     /// How many came, after a wait in which the connection gives its memory back; none when the inbox is closed.
-    async fn next_group(&mut self, requests: &mut mpsc::Receiver<Request>, group: &mut Vec<Request>) -> usize {
-        if let Ok(n_requests) = tokio::time::timeout(IDLE_TIMEOUT, requests.recv_many(group, MAX_GROUP)).await {
+    async fn next_group(
+        &mut self,
+        requests: &mut mpsc::Receiver<Request>,
+        group: &mut Vec<Request>,
+    ) -> usize {
+        if let Ok(n_requests) =
+            tokio::time::timeout(IDLE_TIMEOUT, requests.recv_many(group, MAX_GROUP)).await
+        {
             return n_requests;
         }
         // Best effort: the next group is made whether it has worked or not. One that isn't kept compiled takes the place of the last
@@ -149,7 +155,10 @@ impl Task {
         match self.try_make(commits).await {
             Ok(results) => {
                 self.n_transactions.fetch_add(1, Ordering::Relaxed);
-                let made = commits.iter().zip(&results).filter_map(|(commit, result)| result.is_ok().then_some(commit));
+                let made = commits
+                    .iter()
+                    .zip(&results)
+                    .filter_map(|(commit, result)| result.is_ok().then_some(commit));
                 self.at_hand.note(made);
                 results
             }
@@ -159,13 +168,19 @@ impl Task {
                 self.is_suspect = true;
                 self.at_hand.forget();
                 let error = Arc::new(error);
-                let failed = || StoreError::Unavailable { action: "write to", source: Box::new(Arc::clone(&error)) };
+                let failed = || StoreError::Unavailable {
+                    action: "write to",
+                    source: Box::new(Arc::clone(&error)),
+                };
                 commits.iter().map(|_| Err(failed().into())).collect()
             }
         }
     }
 
-    async fn try_make(&mut self, commits: &[Commit]) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
+    async fn try_make(
+        &mut self,
+        commits: &[Commit],
+    ) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
         if self.is_suspect {
             let fresh = self.options.connect().await?;
             let suspect = std::mem::replace(&mut self.connection, fresh);
@@ -208,7 +223,10 @@ impl Task {
     }
 
     /// Those of `commits` that are not refused, in one transaction.
-    async fn make_guarded(&mut self, commits: &[Commit]) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
+    async fn make_guarded(
+        &mut self,
+        commits: &[Commit],
+    ) -> Result<Vec<Result<(), CommitError>>, sqlx::Error> {
         execute(&mut self.connection, "BEGIN IMMEDIATE; SAVEPOINT one_commit").await?;
         let mut results = Vec::with_capacity(commits.len());
         for commit in commits {
@@ -223,7 +241,9 @@ impl Task {
 
     /// Between two transactions: nobody else writes. What can't be read is read by those who ask for it.
     async fn read_open_launches(&mut self) {
-        let Ok(read) = sqlx::query(OPEN_LAUNCHES).fetch_all(&mut self.connection).await else { return };
+        let Ok(read) = sqlx::query(OPEN_LAUNCHES).fetch_all(&mut self.connection).await else {
+            return;
+        };
         if let Ok(launches) = read.iter().map(rows::launch).collect() {
             self.at_hand.open_launches.set(launches);
         }
@@ -231,7 +251,9 @@ impl Task {
 
     /// As [`Task::read_open_launches`].
     async fn read_accounts(&mut self) {
-        let Ok(read) = sqlx::query(ACCOUNTS).fetch_all(&mut self.connection).await else { return };
+        let Ok(read) = sqlx::query(ACCOUNTS).fetch_all(&mut self.connection).await else {
+            return;
+        };
         if let Ok(accounts) = read.iter().map(rows::account).collect() {
             self.at_hand.accounts.set(accounts);
         }
@@ -239,7 +261,9 @@ impl Task {
 
     /// As [`Task::read_open_launches`].
     async fn read_last_event(&mut self) {
-        let Ok(row) = sqlx::query(LAST_EVENT).fetch_one(&mut self.connection).await else { return };
+        let Ok(row) = sqlx::query(LAST_EVENT).fetch_one(&mut self.connection).await else {
+            return;
+        };
         if let Ok(seq) = row.try_get("seq") {
             self.at_hand.newest_events.begin_after(seq);
         }

@@ -66,7 +66,13 @@ pub fn default_signals() {
         // SAFETY: all zeros are the default disposition without flags or mask; for KILL and STOP it fails without effect.
         unsafe {
             let nothing = std::ptr::null_mut::<u64>();
-            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT_ACTION, nothing, size_of::<u64>());
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &raw const DEFAULT_ACTION,
+                nothing,
+                size_of::<u64>(),
+            );
         }
     }
 }

@@ -20,9 +20,14 @@ impl Events {
         for signal in signals {
             wanted.add(*signal);
         }
-        let timer =
-            rustix::time::timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        Ok(Self { signals: SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?, timer })
+        let timer = rustix::time::timerfd_create(
+            TimerfdClockId::Boottime,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        Ok(Self {
+            signals: SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?,
+            timer,
+        })
     }
 
     /// The deadline, in milliseconds on the clock that goes on while the machine sleeps; none takes back the last one.

@@ -14,7 +14,10 @@ pub fn unnamed(_folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd
     let mut file = File::from(fd);
     file.write_all(content)?;
     file.rewind()?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+    )?;
     Ok(file.into())
 }
 

@@ -24,7 +24,8 @@ impl Watcher {
 
     /// Files of `dir` grow, come, are replaced, or the folder itself goes.
     pub fn watch_all(&self, dir: &Path) -> io::Result<WatchId> {
-        let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        let content =
+            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         self.watch(dir, content | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF)
     }
 

@@ -14,9 +14,13 @@ use rustix::mm::{Advice, madvise};
 /// Lets go of the pages of the program and its libraries that hold what their files hold: code and constants. Those that are
 /// used again come back from the page cache. Nothing is changed where that can't be.
 pub fn let_go_of_program() {
-    let of_files = std::fs::read_to_string("/proc/self/maps").map(|maps| pages_of_files(&maps)).unwrap_or_default();
+    let of_files = std::fs::read_to_string("/proc/self/maps")
+        .map(|maps| pages_of_files(&maps))
+        .unwrap_or_default();
     // SAFETY: the function gets what it expects, and the pages live as long as the call.
-    unsafe { libc::dl_iterate_phdr(Some(let_go_of_object), (&raw const of_files).cast_mut().cast()) };
+    unsafe {
+        libc::dl_iterate_phdr(Some(let_go_of_object), (&raw const of_files).cast_mut().cast())
+    };
 }
 
 unsafe extern "C" fn let_go_of_object(
@@ -32,7 +36,9 @@ unsafe extern "C" fn let_go_of_object(
     if object.dlpi_phdr.is_null() || (kernels != 0 && base == kernels) {
         return 0;
     }
-    let Ok(Some(page_size)) = sysconf(SysconfVar::PAGE_SIZE) else { return 0 };
+    let Ok(Some(page_size)) = sysconf(SysconfVar::PAGE_SIZE) else {
+        return 0;
+    };
     // SAFETY: headers of a loaded object are part of it, and it names how many there are.
     let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
     if headers.iter().any(|header| has_relocated_code(base, header)) {
@@ -41,7 +47,9 @@ unsafe extern "C" fn let_go_of_object(
     for header in headers {
         // A program that unpacked itself has its code in memory alone, which would be gone for good.
         if let Some(pages) = unchanged_pages(base, header, page_size.cast_unsigned())
-            && of_files.iter().any(|of_file| of_file.start <= pages.start && pages.end <= of_file.end)
+            && of_files
+                .iter()
+                .any(|of_file| of_file.start <= pages.start && pages.end <= of_file.end)
         {
             let length = usize::try_from(pages.end - pages.start).unwrap_or(0);
             // SAFETY: no memory changes. Nothing writes to these pages, so that they hold what the file holds, also when they
@@ -85,7 +93,8 @@ fn has_relocated_code(base: u64, header: &libc::Elf64_Phdr) -> bool {
 fn unchanged_pages(base: u64, header: &libc::Elf64_Phdr, page_size: u64) -> Option<Range<u64>> {
     let is_unchanged = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0;
     let start = base.wrapping_add(header.p_vaddr);
-    let pages = start / page_size * page_size..(start + header.p_filesz).next_multiple_of(page_size);
+    let pages =
+        start / page_size * page_size..(start + header.p_filesz).next_multiple_of(page_size);
     (is_unchanged && !pages.is_empty()).then_some(pages)
 }
 
@@ -107,8 +116,14 @@ mod tests {
         };
         let pages = |header: libc::Elf64_Phdr| unchanged_pages(0x5580_0000, &header, 0x1000);
         let (code, constants) = (libc::PF_R | libc::PF_X, libc::PF_R);
-        assert_eq!(pages(header(libc::PT_LOAD, code, 0x1040, 0x2001)), Some(0x5580_1000..0x5580_4000));
-        assert_eq!(pages(header(libc::PT_LOAD, constants, 0, 0x1000)), Some(0x5580_0000..0x5580_1000));
+        assert_eq!(
+            pages(header(libc::PT_LOAD, code, 0x1040, 0x2001)),
+            Some(0x5580_1000..0x5580_4000)
+        );
+        assert_eq!(
+            pages(header(libc::PT_LOAD, constants, 0, 0x1000)),
+            Some(0x5580_0000..0x5580_1000)
+        );
         assert_eq!(pages(header(libc::PT_LOAD, libc::PF_R | libc::PF_W, 0x4000, 0x1000)), None);
         assert_eq!(pages(header(libc::PT_LOAD, constants, 0x5000, 0)), None);
         // A part of one that may be written to.

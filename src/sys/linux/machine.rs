@@ -42,8 +42,7 @@ mod tests {
 
     #[test]
     fn available_memory_is_what_the_kernel_says() {
-        let meminfo =
-            "MemTotal:       16316412 kB\nMemFree:          822180 kB\nMemAvailable:    9876 kB\nBuffers: 1 kB\n";
+        let meminfo = "MemTotal:       16316412 kB\nMemFree:          822180 kB\nMemAvailable:    9876 kB\nBuffers: 1 kB\n";
         assert_eq!(available(meminfo), Some(9876 * 1024));
         assert_eq!(available("MemFree: 7 kB\n"), None);
         assert_eq!(available("MemAvailable: many kB\n"), None);

@@ -20,6 +20,10 @@ pub const fn keep(_leader: i32) {}
 
 /// What the keeper with this pid and these start ticks, or who carries `mark`, has in `all` beside its descendants: nothing, they
 /// stay below it, or fall to the daemon.
-pub const fn escaped(_all: &[Process], _keeper: Option<(i32, u64)>, _mark: &str) -> io::Result<Vec<Process>> {
+pub const fn escaped(
+    _all: &[Process],
+    _keeper: Option<(i32, u64)>,
+    _mark: &str,
+) -> io::Result<Vec<Process>> {
     Ok(Vec::new())
 }

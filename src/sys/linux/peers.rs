@@ -40,9 +40,12 @@ pub fn look(pid: i32) -> Sight {
 /// Tells which program a process executes.
 pub fn executable(pid: i32) -> Executable {
     static OWN: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| inode(Path::new("/proc/self/exe")));
-    static OWN_PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| path(Path::new("/proc/self/exe")));
+    static OWN_PATH: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| path(Path::new("/proc/self/exe")));
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
-    let Some(its) = inode(&link) else { return Executable::Unreadable };
+    let Some(its) = inode(&link) else {
+        return Executable::Unreadable;
+    };
     // By the path, too: the program may be replaced while a daemon runs.
     let is_ours = *OWN == Some(its) || (OWN_PATH.is_some() && path(&link) == *OWN_PATH);
     if is_ours { Executable::Ours } else { Executable::Other }
@@ -92,7 +95,9 @@ mod tests {
     #[test]
     fn a_name_of_any_bytes_is_read() {
         for name in [&b"a) R 1 (b"[..], b"\xff\xfe", b"", b"(", b" "] {
-            let stat = [b"42 (", name, b") S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1\n"].concat();
+            let stat =
+                [b"42 (", name, b") S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1\n"]
+                    .concat();
             let expected = Sight::Seen { start_ticks: 12345, name: name.to_vec(), parent: 7 };
             assert_eq!(parse(&stat), Some(expected), "{name:?}");
         }
@@ -109,11 +114,16 @@ mod tests {
         std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
         let mut child = Command::new(&script).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let (sight, process, user) = (look(pid), processes::read(pid).unwrap(), processes::user(pid));
+        let (sight, process, user) =
+            (look(pid), processes::read(pid).unwrap(), processes::user(pid));
         drop(child.stdin.take());
         child.wait().unwrap();
-        let name = "aエージェ".as_bytes()[..13].iter().chain(&"ン".as_bytes()[..2]).copied().collect();
-        assert_eq!(sight, Sight::Seen { start_ticks: process.start_ticks, name, parent: process.parent });
+        let name =
+            "aエージェ".as_bytes()[..13].iter().chain(&"ン".as_bytes()[..2]).copied().collect();
+        assert_eq!(
+            sight,
+            Sight::Seen { start_ticks: process.start_ticks, name, parent: process.parent }
+        );
         assert_eq!(user, Some(nix::unistd::Uid::current().as_raw()));
         assert_eq!(look(pid), Sight::Gone);
     }

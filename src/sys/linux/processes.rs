@@ -17,7 +17,9 @@ pub use crate::sys::process::{Process, descendants, with_descendants};
 
 /// As [`Process::send`].
 pub fn send(process: &Process, signal: Signal) -> bool {
-    let Some(pid) = Pid::from_raw(process.pid) else { return false };
+    let Some(pid) = Pid::from_raw(process.pid) else {
+        return false;
+    };
     // The descriptor first, then the look: what is compared is what is signalled.
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
         read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks)
@@ -34,15 +36,26 @@ fn try_read(pid: i32) -> io::Result<Option<Process>> {
     // No heap: the shim reads thousands of these when it ends a tree. The name is at most 64 bytes, numbers 20.
     let mut buffer = [0; 1024];
     let n = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut buffer));
-    let Some(n) = if_there(n)? else { return Ok(None) };
+    let Some(n) = if_there(n)? else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(&buffer[..n]).ok().or_else(|| after_name(&buffer[..n]));
-    text.and_then(|text| parse_stat(pid, text)).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    text.and_then(|text| parse_stat(pid, text))
+        .map(Some)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// `None` for a process that is gone, or that this one may not look at; other errors say nothing about it.
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(None),
         read => read.map(Some),
     }
@@ -85,7 +98,8 @@ pub fn list() -> io::Result<Vec<Process>> {
 pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     let (_, of_dead) = ticks(pid)?;
     let living = descendants(&list().ok()?, pid).into_iter().filter_map(|child| ticks(child.pid));
-    let ticks = living.fold(of_dead, |sum, (own, of_dead)| sum.saturating_add(own).saturating_add(of_dead));
+    let ticks =
+        living.fold(of_dead, |sum, (own, of_dead)| sum.saturating_add(own).saturating_add(of_dead));
     let per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
     Some(Duration::from_millis(ticks.saturating_mul(1000).checked_div(per_second)?))
 }
@@ -97,7 +111,8 @@ fn ticks(pid: i32) -> Option<(u64, u64)> {
 }
 
 fn parse_ticks(after_name: &str) -> Option<(u64, u64)> {
-    let mut fields = after_name.split_ascii_whitespace().skip(12).map(|field| field.parse::<u64>().ok());
+    let mut fields =
+        after_name.split_ascii_whitespace().skip(12).map(|field| field.parse::<u64>().ok());
     let mut both = || Some(fields.next()??.saturating_add(fields.next()??));
     Some((both()?, both()?))
 }
@@ -180,14 +195,19 @@ mod tests {
         let stat = "42 (a) R 1 (b) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
         let process = parse_stat(42, stat).unwrap();
         let expected = (42, 7, 8, 9, 12345);
-        assert_eq!((process.pid, process.parent, process.group, process.session, process.start_ticks), expected);
+        assert_eq!(
+            (process.pid, process.parent, process.group, process.session, process.start_ticks),
+            expected
+        );
         assert!(!process.is_zombie && !process.is_stopped);
     }
 
     #[test]
     fn a_process_is_dead_when_all_its_threads_are() {
         let is_zombie = |state: &str, n_threads: u32| {
-            let stat = format!("42 (a) {state} 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {n_threads} 0 12345 99 1");
+            let stat = format!(
+                "42 (a) {state} 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {n_threads} 0 12345 99 1"
+            );
             parse_stat(42, &stat).unwrap().is_zombie
         };
         assert!(is_zombie("Z", 1) && is_zombie("X", 0));

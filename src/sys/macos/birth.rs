@@ -49,7 +49,9 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     let n_groups = libc::c_int::try_from(groups.len()).unwrap_or_default();
     // SAFETY: system calls on numbers, and on a list that lives through them. The child has one thread.
     unsafe {
-        for result in [libc::setgroups(n_groups, groups.as_ptr()), libc::setgid(gid), libc::setuid(uid)] {
+        for result in
+            [libc::setgroups(n_groups, groups.as_ptr()), libc::setgid(gid), libc::setuid(uid)]
+        {
             if result != 0 {
                 return Err(io::Error::last_os_error());
             }

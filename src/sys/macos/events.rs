@@ -26,9 +26,15 @@ impl Events {
     pub fn listen(signals: &[Signal]) -> io::Result<Self> {
         let queue = Queue::new()?;
         for signal in signals {
-            let ident = usize::try_from(*signal as libc::c_int).expect("signals have positive numbers");
+            let ident =
+                usize::try_from(*signal as libc::c_int).expect("signals have positive numbers");
             // Told also of one that is blocked or ignored; it stays pending, which hurts nobody.
-            queue.change(Wanted { ident, filter: libc::EVFILT_SIGNAL, flags: libc::EV_ADD, ..NOTHING })?;
+            queue.change(Wanted {
+                ident,
+                filter: libc::EVFILT_SIGNAL,
+                flags: libc::EV_ADD,
+                ..NOTHING
+            })?;
         }
         let early = pending()?;
         let came = signals.iter().copied().filter(|signal| early(*signal)).collect();
@@ -64,7 +70,8 @@ impl Events {
         if self.came.is_empty() {
             // With them goes the deadline that is over.
             for (ident, filter, _) in self.queue.take().unwrap_or_default() {
-                let signal = i32::try_from(ident).ok().and_then(|number| Signal::try_from(number).ok());
+                let signal =
+                    i32::try_from(ident).ok().and_then(|number| Signal::try_from(number).ok());
                 self.came.extend(signal.filter(|_| filter == libc::EVFILT_SIGNAL));
             }
         }

@@ -90,7 +90,8 @@ impl Watcher {
         let mut watched = self.watched();
         for (ident, _, id) in &events {
             let folder = watched.folders.get_mut(id);
-            let is_folder = |folder: &&mut Folder| usize::try_from(folder.itself.as_raw_fd()) == Ok(*ident);
+            let is_folder =
+                |folder: &&mut Folder| usize::try_from(folder.itself.as_raw_fd()) == Ok(*ident);
             if let Some(folder) = folder.filter(is_folder) {
                 self.listen_to_files(folder, *id);
             }
@@ -100,7 +101,9 @@ impl Watcher {
 
     /// To those that are there now, up to [`MOST_FILES`]. One that can't be opened is missed until the folder changes again.
     fn listen_to_files(&self, folder: &mut Folder, id: WatchId) {
-        let Some(files) = &mut folder.files else { return };
+        let Some(files) = &mut folder.files else {
+            return;
+        };
         let entries = std::fs::read_dir(&folder.path).into_iter().flatten().flatten();
         let names = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
         let opened = names.filter_map(|entry| open(&entry.path(), libc::O_NOFOLLOW).ok());

@@ -34,9 +34,14 @@ pub fn keep(leader: i32) {
 
 /// What the keeper with this pid and start time, or who carries `mark`, has in `all`: its session, which it leads, those with the mark,
 /// and, for the keeper itself, all that were forked by those it knows.
-pub fn escaped(all: &[Process], keeper: Option<(i32, u64)>, mark: &str) -> io::Result<Vec<Process>> {
+pub fn escaped(
+    all: &[Process],
+    keeper: Option<(i32, u64)>,
+    mark: &str,
+) -> io::Result<Vec<Process>> {
     // A keeper that is gone leaves its number to its session, as long as anybody is in that.
-    let is_taken = |(pid, start): (i32, u64)| all.iter().any(|it| it.pid == pid && it.start_ticks != start);
+    let is_taken =
+        |(pid, start): (i32, u64)| all.iter().any(|it| it.pid == pid && it.start_ticks != start);
     let session = keeper.filter(|keeper| !is_taken(*keeper)).map(|(pid, _)| pid);
     let mut found = Vec::new();
     for process in all.iter().filter(|process| !process.is_zombie && Some(process.pid) != session) {
@@ -47,9 +52,14 @@ pub fn escaped(all: &[Process], keeper: Option<(i32, u64)>, mark: &str) -> io::R
     }
     let mut lineage = LINEAGE.lock().unwrap_or_else(PoisonError::into_inner);
     if !lineage.is_empty() {
-        lineage.extend(found.iter().filter_map(|process| processes::birth(process.pid)).map(|birth| birth.own));
-        let births = all.iter().filter_map(|process| Some((*process, processes::birth(process.pid)?)));
-        found.extend(forked_by(&mut lineage, births.collect()).iter().filter(|it| Some(it.pid) != session));
+        lineage.extend(
+            found.iter().filter_map(|process| processes::birth(process.pid)).map(|birth| birth.own),
+        );
+        let births =
+            all.iter().filter_map(|process| Some((*process, processes::birth(process.pid)?)));
+        found.extend(
+            forked_by(&mut lineage, births.collect()).iter().filter(|it| Some(it.pid) != session),
+        );
     }
     Ok(found)
 }

@@ -26,13 +26,19 @@ pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
 
 /// The name of this process.
 pub fn own_name() -> Vec<u8> {
-    processes::comm(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or_default().into_bytes()
+    processes::comm(rustix::process::getpid().as_raw_nonzero().get())
+        .unwrap_or_default()
+        .into_bytes()
 }
 
 /// Looks at a process, from this process's point of view.
 pub fn look(pid: i32) -> Sight {
     if let (Some(name), Some(process)) = (processes::comm(pid), processes::read(pid)) {
-        return Sight::Seen { start_ticks: process.start_ticks, name: name.into_bytes(), parent: process.parent };
+        return Sight::Seen {
+            start_ticks: process.start_ticks,
+            name: name.into_bytes(),
+            parent: process.parent,
+        };
     }
     match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
         Some(Err(Errno::PERM)) => Sight::OtherUser,
@@ -47,7 +53,9 @@ pub fn executable(pid: i32) -> Executable {
     let size = u32::try_from(path.len()).expect("a path of some thousand bytes");
     // SAFETY: the kernel writes up to `size` bytes, which is what is there.
     let n = unsafe { libc::proc_pidpath(pid, path.as_mut_ptr().cast::<c_void>(), size) };
-    let (Ok(n @ 1..), Ok(own)) = (usize::try_from(n), std::env::current_exe()) else { return Executable::Unreadable };
+    let (Ok(n @ 1..), Ok(own)) = (usize::try_from(n), std::env::current_exe()) else {
+        return Executable::Unreadable;
+    };
     let is_ours = path.get(..n) == Some(own.as_os_str().as_bytes());
     if is_ours { Executable::Ours } else { Executable::Other }
 }

@@ -25,7 +25,9 @@ const ALSO_ZOMBIES: u64 = 1;
 /// As [`Process::send`]. A signal goes to a number: between the look and the signal it may become another's, which takes microseconds
 /// and a whole round through all pids.
 pub fn send(process: &Process, signal: Signal) -> bool {
-    let Some(pid) = Pid::from_raw(process.pid) else { return false };
+    let Some(pid) = Pid::from_raw(process.pid) else {
+        return false;
+    };
     let is_same = read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks);
     is_same && rustix::process::kill_process(pid, signal).is_ok()
 }
@@ -86,9 +88,15 @@ unsafe fn info<T>(pid: i32, flavour: libc::c_int) -> io::Result<T> {
     let mut info = MaybeUninit::<T>::zeroed();
     let size = libc::c_int::try_from(size_of::<T>()).expect("a struct of some hundred bytes");
     // SAFETY: the kernel writes up to `size` bytes, which is what is there.
-    let n = unsafe { libc::proc_pidinfo(pid, flavour, ALSO_ZOMBIES, info.as_mut_ptr().cast::<c_void>(), size) };
+    let n = unsafe {
+        libc::proc_pidinfo(pid, flavour, ALSO_ZOMBIES, info.as_mut_ptr().cast::<c_void>(), size)
+    };
     if n != size {
-        return Err(if n <= 0 { io::Error::last_os_error() } else { io::ErrorKind::InvalidData.into() });
+        return Err(if n <= 0 {
+            io::Error::last_os_error()
+        } else {
+            io::ErrorKind::InvalidData.into()
+        });
     }
     // SAFETY: all of it is written.
     Ok(unsafe { info.assume_init() })
@@ -123,7 +131,8 @@ fn pids() -> io::Result<Vec<i32>> {
     let mut room = 1024;
     loop {
         let mut pids = vec![0_i32; room];
-        let size = libc::c_int::try_from(room * size_of::<i32>()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let size = libc::c_int::try_from(room * size_of::<i32>())
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
         // SAFETY: the kernel writes up to `size` bytes of pids, and says how many pids those are.
         let n = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast::<c_void>(), size) };
         let n = usize::try_from(n).ok().filter(|n| *n > 0).ok_or_else(io::Error::last_os_error)?;
@@ -169,8 +178,10 @@ pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
     let info = if_there(short(pid))?;
     // Of type `c_char`; cut off at the first zero.
     let name = info.map(|info| info.pbsi_comm.map(i8::cast_unsigned));
-    let text =
-        |name: [u8; 16]| String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
+    let text = |name: [u8; 16]| {
+        String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default())
+            .into_owned()
+    };
     Ok(name.map(text))
 }
 
@@ -181,7 +192,8 @@ pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
 
 fn try_arguments(pid: i32) -> io::Result<Vec<Vec<u8>>> {
     let block = if_there(sysctl::process_arguments(pid))?.unwrap_or_default();
-    let arguments = split(&block).map(|(arguments, _)| arguments.into_iter().map(<[u8]>::to_vec).collect());
+    let arguments =
+        split(&block).map(|(arguments, _)| arguments.into_iter().map(<[u8]>::to_vec).collect());
     Ok(arguments.unwrap_or_default())
 }
 
@@ -192,7 +204,10 @@ pub fn user(pid: i32) -> Option<u32> {
 
 /// How a dead child went, as `wait` would tell: `waitid` doesn't say by which signal.
 pub fn wait_status(dead: i32) -> Option<libc::c_int> {
-    whole(dead).ok().filter(|info| info.pbi_status == libc::SZOMB).map(|info| info.pbi_xstatus.cast_signed())
+    whole(dead)
+        .ok()
+        .filter(|info| info.pbi_status == libc::SZOMB)
+        .map(|info| info.pbi_xstatus.cast_signed())
 }
 
 /// The value of `variable` in the environment that a process was started with, where we may see it.
@@ -204,7 +219,9 @@ pub fn find_variable(pid: i32, variable: &str) -> Option<String> {
 pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>> {
     let block = if_there(sysctl::process_arguments(pid))?.unwrap_or_default();
     let environment = split(&block).map(|(_, environment)| environment).unwrap_or_default();
-    let value = environment.into_iter().find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
+    let value = environment
+        .into_iter()
+        .find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
     Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
 }
 

@@ -38,7 +38,9 @@ impl Queue {
         let udata = ptr::without_provenance_mut::<c_void>(tag);
         let change = libc::kevent { ident, filter, flags, fflags: notes, data, udata };
         // SAFETY: one change is read; there is no room for events, so that none is taken and an error is the change's own.
-        let result = unsafe { libc::kevent(self.0.as_raw_fd(), &raw const change, 1, ptr::null_mut(), 0, ptr::null()) };
+        let result = unsafe {
+            libc::kevent(self.0.as_raw_fd(), &raw const change, 1, ptr::null_mut(), 0, ptr::null())
+        };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -48,7 +50,16 @@ impl Queue {
         let mut events = Vec::<libc::kevent>::with_capacity(CHUNK);
         let room = libc::c_int::try_from(CHUNK).expect("a small constant");
         // SAFETY: there is room for so many events, of which the kernel writes as many as it says.
-        let n = unsafe { libc::kevent(self.0.as_raw_fd(), ptr::null(), 0, events.as_mut_ptr(), room, &raw const now) };
+        let n = unsafe {
+            libc::kevent(
+                self.0.as_raw_fd(),
+                ptr::null(),
+                0,
+                events.as_mut_ptr(),
+                room,
+                &raw const now,
+            )
+        };
         let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the first `n` are written.
         unsafe { events.set_len(n) };

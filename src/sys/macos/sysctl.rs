@@ -11,8 +11,15 @@ pub fn by_name<const N: usize>(name: &CStr) -> io::Result<Vec<u8>> {
     let mut value = vec![0_u8; N];
     let mut length = N;
     // SAFETY: the name ends with NUL, and the kernel writes up to `length` bytes and how many those are.
-    let result =
-        unsafe { libc::sysctlbyname(name.as_ptr(), value.as_mut_ptr().cast(), &raw mut length, ptr::null_mut(), 0) };
+    let result = unsafe {
+        libc::sysctlbyname(
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+            ptr::null_mut(),
+            0,
+        )
+    };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -38,8 +45,16 @@ pub fn process_arguments(pid: i32) -> io::Result<Vec<u8>> {
     let mut value = vec![0_u8; LARGEST];
     let mut length = LARGEST;
     // SAFETY: three numbers are read, and the kernel writes up to `length` bytes and how many those are.
-    let result =
-        unsafe { libc::sysctl(name.as_mut_ptr(), 3, value.as_mut_ptr().cast(), &raw mut length, ptr::null_mut(), 0) };
+    let result = unsafe {
+        libc::sysctl(
+            name.as_mut_ptr(),
+            3,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+            ptr::null_mut(),
+            0,
+        )
+    };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }

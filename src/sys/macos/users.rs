@@ -14,7 +14,8 @@ pub fn groups_of(user: &CStr, group: Gid) -> Result<Vec<u32>, nix::Error> {
         let mut groups = vec![0; room];
         let mut n = libc::c_int::try_from(room).map_err(|_| nix::Error::ENOMEM)?;
         // SAFETY: the name ends with NUL, and there is room for `n` groups.
-        let result = unsafe { libc::getgrouplist(user.as_ptr(), own, groups.as_mut_ptr(), &raw mut n) };
+        let result =
+            unsafe { libc::getgrouplist(user.as_ptr(), own, groups.as_mut_ptr(), &raw mut n) };
         if result >= 0 {
             groups.truncate(usize::try_from(n).unwrap_or_default());
             return Ok(groups.into_iter().map(i32::cast_unsigned).collect());
@@ -36,5 +37,9 @@ unsafe extern "C" {
 /// If the kernel refuses; the thread must end then.
 pub fn take_file_rights(uid: u32, gid: u32, _groups: &[u32]) -> io::Result<()> {
     // SAFETY: a system call on numbers, about this thread alone.
-    if unsafe { pthread_setugid_np(uid, gid) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { pthread_setugid_np(uid, gid) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -11,7 +11,10 @@ use crate::support::until;
 #[test]
 fn a_chat_is_opened_used_and_closed() {
     let daemon = lively("", &["authenticate", "chat"]);
-    assert_eq!(daemon.done(&["chat", "start", "agt_a", "prj"]), "the chat with agt_a in prj is open\n");
+    assert_eq!(
+        daemon.done(&["chat", "start", "agt_a", "prj"]),
+        "the chat with agt_a in prj is open\n"
+    );
     until_listening(&daemon);
     let sent = daemon.json(&["chat", "send", "agt_a", "prj", "-1 is a number"]);
     assert_eq!((&sent["sender_id"], &sent["content"]), (&"user".into(), &"-1 is a number".into()));
@@ -25,7 +28,10 @@ fn a_chat_is_opened_used_and_closed() {
     assert_eq!(daemon.json(&["chat", "end", "agt_a", "prj"])["purpose"], "chat");
     until("it has gone", || sessions(&daemon) == (0, 0));
     let refused = daemon.cli(&["chat", "start", "agt_nobody", "prj"]);
-    assert_eq!((refused.code, refused.stderr.as_str()), (1, "agent-coordinator: no agent `agt_nobody`\n"));
+    assert_eq!(
+        (refused.code, refused.stderr.as_str()),
+        (1, "agent-coordinator: no agent `agt_nobody`\n")
+    );
     assert_eq!(daemon.cli(&["chat"]).code, 2);
     assert_eq!(daemon.cli(&["chat", "agt_a"]).code, 2);
 }

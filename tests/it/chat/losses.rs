@@ -15,7 +15,9 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
     std::thread::scope(|scope| {
         for person in ["ann", "bob", "eve"] {
             let daemon = &daemon;
-            scope.spawn(move || (0..N_MESSAGES).for_each(|n| drop(say(daemon, &format!("{person} {n}")))));
+            scope.spawn(move || {
+                (0..N_MESSAGES).for_each(|n| drop(say(daemon, &format!("{person} {n}"))))
+            });
         }
     });
     let n_asked = 3 * N_MESSAGES;
@@ -23,7 +25,12 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
         let mut found = Vec::new();
         let mut before = String::new();
         loop {
-            let page = super::asked(&daemon, "GET", &format!("{}?limit=200{before}", super::MESSAGES), &Value::Null);
+            let page = super::asked(
+                &daemon,
+                "GET",
+                &format!("{}?limit=200{before}", super::MESSAGES),
+                &Value::Null,
+            );
             let mut messages = page["messages"].as_array().unwrap().clone();
             messages.append(&mut found);
             found = messages;
@@ -35,18 +42,21 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
     };
     let answered = |messages: &[Value]| -> Vec<String> {
         let answers = messages.iter().filter(|message| message["senderId"] == "agt_a");
-        let words = answers.flat_map(|answer| answer["content"].as_str().unwrap().split(' ').skip(1));
+        let words =
+            answers.flat_map(|answer| answer["content"].as_str().unwrap().split(' ').skip(1));
         words.filter(|id| !id.is_empty()).map(str::to_owned).collect()
     };
     until("all are answered", || answered(&all()).len() >= n_asked);
     let messages = all();
-    let asked: Vec<&Value> = messages.iter().filter(|message| message["senderId"] == "user").collect();
+    let asked: Vec<&Value> =
+        messages.iter().filter(|message| message["senderId"] == "user").collect();
     let ids: Vec<&str> = asked.iter().map(|message| message["id"].as_str().unwrap()).collect();
     // Each once, in the order in which they were said.
     assert_eq!(answered(&messages), ids);
     for person in ["ann", "bob", "eve"] {
         let of_person = asked.iter().map(|message| message["content"].as_str().unwrap());
-        let of_person: Vec<&str> = of_person.filter(|content| content.starts_with(person)).collect();
+        let of_person: Vec<&str> =
+            of_person.filter(|content| content.starts_with(person)).collect();
         assert_eq!(of_person, (0..N_MESSAGES).map(|n| format!("{person} {n}")).collect::<Vec<_>>());
     }
     // The mirror has the same, in the same order.
@@ -67,8 +77,7 @@ fn a_client_that_goes_in_the_middle_of_a_poll_loses_nothing() {
     for n in 0..20 {
         let mut waiting = ann.poll_apart(&daemon);
         if n % 2 == 0 {
-            let given_up =
-                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+            let given_up = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
             waiting.send(format!("{given_up}\n").as_bytes());
         }
         // Before, in the middle of, or after what is said: whenever it happens to go.
@@ -127,7 +136,11 @@ fn a_real_agent_goes_on_after_the_daemon_was_killed() {
     let answers = || -> Vec<String> {
         let found = said(&daemon).into_iter().filter(|(sender, _)| sender == "agt_a");
         let words: Vec<String> = found.map(|(_, content)| content).collect();
-        words.iter().flat_map(|answer| answer.split_whitespace().skip(1)).map(str::to_owned).collect()
+        words
+            .iter()
+            .flat_map(|answer| answer.split_whitespace().skip(1))
+            .map(str::to_owned)
+            .collect()
     };
     until("all are answered", || answers().len() >= ids.len());
     assert_eq!(answers(), ids);

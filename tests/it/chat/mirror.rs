@@ -21,7 +21,11 @@ fn contents(daemon: &Daemon) -> Vec<String> {
     let text = fs::read_to_string(file(daemon)).unwrap_or_default();
     let of_line = |line: &str| {
         let found: Value = serde_json::from_str(line).unwrap_or_default();
-        found["content"].as_str().filter(|_| line.ends_with('\n')).unwrap_or(line.trim_end()).to_owned()
+        found["content"]
+            .as_str()
+            .filter(|_| line.ends_with('\n'))
+            .unwrap_or(line.trim_end())
+            .to_owned()
     };
     text.split_inclusive('\n').map(of_line).collect()
 }
@@ -37,7 +41,10 @@ fn only_its_user_reads_it() {
     say(&daemon, "one");
     until_mirrored(&daemon, &["one"]);
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(file(&daemon)), mode(daemon.work().join(".ai-pm/agents/agt_a"))), (0o600, 0o700));
+    assert_eq!(
+        (mode(file(&daemon)), mode(daemon.work().join(".ai-pm/agents/agt_a"))),
+        (0o600, 0o700)
+    );
 }
 
 #[test]
@@ -51,7 +58,8 @@ fn what_is_missing_or_torn_is_mended_at_the_start_and_what_people_added_stays() 
     let text = fs::read_to_string(file(&daemon)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     // In the middle of writing the third line; after a line of a person.
-    fs::write(file(&daemon), format!("{}\n# a note\n{}\n{}", lines[0], lines[1], &lines[2][..20])).unwrap();
+    fs::write(file(&daemon), format!("{}\n# a note\n{}\n{}", lines[0], lines[1], &lines[2][..20]))
+        .unwrap();
     daemon.start();
     until_mirrored(&daemon, &["one", "# a note", "two", "three"]);
     daemon.kill();
@@ -157,7 +165,13 @@ fn a_link_in_the_place_of_the_working_directory_is_not_followed() {
 fn a_link_that_the_operator_gave_is_followed() {
     let daemon = quiet("");
     symlink(daemon.work(), daemon.folder().join("link")).unwrap();
-    daemon.done(&["project", "set", "prj", "--directory", daemon.folder().join("link").to_str().unwrap()]);
+    daemon.done(&[
+        "project",
+        "set",
+        "prj",
+        "--directory",
+        daemon.folder().join("link").to_str().unwrap(),
+    ]);
     say(&daemon, "one");
     until_mirrored(&daemon, &["one"]);
 }
@@ -186,7 +200,8 @@ fn two_projects_in_one_directory_share_it() {
         say(&daemon, &format!("here {n}"));
         asked(&daemon, "POST", elsewhere, &json!({ "content": format!("there {n}") }));
     }
-    let expected: Vec<String> = (0..10).flat_map(|n| [format!("here {n}"), format!("there {n}")]).collect();
+    let expected: Vec<String> =
+        (0..10).flat_map(|n| [format!("here {n}"), format!("there {n}")]).collect();
     until("it says everything in order", || contents(&daemon) == expected);
     daemon.kill();
     let text = fs::read_to_string(file(&daemon)).unwrap();

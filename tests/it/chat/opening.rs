@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    END, MESSAGES, START, Talker, ask, asked, contents, end, is_wanted, lively, quiet, said, say, sessions, start,
-    until_ended, until_listening,
+    END, MESSAGES, START, Talker, ask, asked, contents, end, is_wanted, lively, quiet, said, say,
+    sessions, start, until_ended, until_listening,
 };
 use crate::daemon::Daemon;
 use crate::mcp::world;
@@ -62,7 +62,9 @@ fn an_agent_that_leaves_messages_behind_is_started_again_and_waits_longer_each_t
     until("it has gone", || daemon.open("agt_a").is_empty());
     daemon.steps("agt_a", &["authenticate", "call:get_pending_messages {}", "segv"]);
     say(&daemon, "hello again");
-    until("it crashed", || daemon.ended("agt_a").first().is_some_and(|end| end["outcome"] == "exited_without_report"));
+    until("it crashed", || {
+        daemon.ended("agt_a").first().is_some_and(|end| end["outcome"] == "exited_without_report")
+    });
     daemon.steps("agt_a", &["authenticate", "chat"]);
     until("it is answered all the same", || said(&daemon).len() == 4);
     end(&daemon);
@@ -72,7 +74,11 @@ fn an_agent_that_leaves_messages_behind_is_started_again_and_waits_longer_each_t
 fn who_answered_everything_may_go_without_a_word() {
     let daemon = lively(
         "backoff: { initial: 5m }",
-        &["authenticate", "call:get_pending_messages {}", "call:respond_chat {\"content\": \"yes\"}"],
+        &[
+            "authenticate",
+            "call:get_pending_messages {}",
+            "call:respond_chat {\"content\": \"yes\"}",
+        ],
     );
     for n in 1..4 {
         say(&daemon, "there?");
@@ -106,7 +112,10 @@ fn a_closed_chat_lets_its_agent_go_and_keeps_what_it_did_not_answer() {
 
 #[test]
 fn a_kept_agent_has_a_while_to_go_when_its_chat_is_closed() {
-    let daemon = lively("run: { linger: 1h }", &["authenticate", "call:get_next_action {}", "write:told", "sleep:600"]);
+    let daemon = lively(
+        "run: { linger: 1h }",
+        &["authenticate", "call:get_next_action {}", "write:told", "sleep:600"],
+    );
     start(&daemon);
     until_listening(&daemon);
     end(&daemon);
@@ -131,7 +140,8 @@ fn nobody_says_anything_for_long() {
     let mut ann = Talker::in_chat(&daemon);
     let mut actions = Vec::new();
     until("it is told to go", || {
-        actions.push(ann.call("get_next_action", json!({ "timeout_seconds": 5 }))["action"].clone());
+        actions
+            .push(ann.call("get_next_action", json!({ "timeout_seconds": 5 }))["action"].clone());
         actions.last().unwrap() != "wait_for_messages"
     });
     // Whichever is first: its own question, or the clock.
@@ -143,7 +153,8 @@ fn nobody_says_anything_for_long() {
 
 #[test]
 fn a_silent_agent_is_stopped_when_its_chat_is_idle() {
-    let daemon = lively("chat: { idle_timeout: 1s }\nrun: { linger: 0 }", &["authenticate", "sleep:600"]);
+    let daemon =
+        lively("chat: { idle_timeout: 1s }\nrun: { linger: 0 }", &["authenticate", "sleep:600"]);
     start(&daemon);
     let ended = until_ended(&daemon);
     assert_eq!(ended["outcome"], "completed", "{ended}");
@@ -161,13 +172,48 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
     };
     let of = |agent: &str| json!({ "agentId": agent });
     check("POST", START, &of("agt_nobody"), 404, "agent_not_found", "no agent `agt_nobody`");
-    check("POST", "/projects/nowhere/chat/start", &of("agt_a"), 404, "project_not_found", "no project `nowhere`");
-    check("POST", "/projects/prj_2/chat/start", &of("agt_b"), 409, "not_assigned", "agent `agt_b` is not assigned");
+    check(
+        "POST",
+        "/projects/nowhere/chat/start",
+        &of("agt_a"),
+        404,
+        "project_not_found",
+        "no project `nowhere`",
+    );
+    check(
+        "POST",
+        "/projects/prj_2/chat/start",
+        &of("agt_b"),
+        409,
+        "not_assigned",
+        "agent `agt_b` is not assigned",
+    );
     check("POST", START, &json!({}), 400, "invalid_body", "missing field `agentId`");
-    check("POST", START, &json!({ "agentId": "a b" }), 400, "invalid_body", "is not a valid agent id");
+    check(
+        "POST",
+        START,
+        &json!({ "agentId": "a b" }),
+        400,
+        "invalid_body",
+        "is not a valid agent id",
+    );
     check("POST", END, &of("agt_nobody"), 404, "agent_not_found", "no agent `agt_nobody`");
-    check("GET", "/projects/nowhere/agent-sessions", &Value::Null, 404, "project_not_found", "no project `nowhere`");
-    check("POST", MESSAGES, &json!({ "content": " \n" }), 422, "invalid", "content is empty: expected a text");
+    check(
+        "GET",
+        "/projects/nowhere/agent-sessions",
+        &Value::Null,
+        404,
+        "project_not_found",
+        "no project `nowhere`",
+    );
+    check(
+        "POST",
+        MESSAGES,
+        &json!({ "content": " \n" }),
+        422,
+        "invalid",
+        "content is empty: expected a text",
+    );
     let long = "x".repeat(20_001);
     check(
         "POST",
@@ -178,18 +224,45 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
         "`content` is 20001 characters long, and at most 20000 are taken",
     );
     check("POST", MESSAGES, &json!({ "text": "x" }), 400, "invalid_body", "unknown field `text`");
-    check("POST", MESSAGES, &json!({ "content": null }), 400, "invalid_body", "content: invalid type: null");
+    check(
+        "POST",
+        MESSAGES,
+        &json!({ "content": null }),
+        400,
+        "invalid_body",
+        "content: invalid type: null",
+    );
     let elsewhere = "/projects/prj_2/agents/agt_a/chat/messages";
-    let id = asked(&daemon, "POST", elsewhere, &json!({ "content": "x" }))["id"].as_str().unwrap().to_owned();
+    let id = asked(&daemon, "POST", elsewhere, &json!({ "content": "x" }))["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let after = format!("{MESSAGES}?after={id}");
-    check("GET", &after, &Value::Null, 404, "message_not_found", &format!("no message `{id}` in this chat"));
-    check("GET", &format!("{MESSAGES}?limit=0"), &Value::Null, 400, "invalid_query", "limit must be 1 to 1000, not 0");
+    check(
+        "GET",
+        &after,
+        &Value::Null,
+        404,
+        "message_not_found",
+        &format!("no message `{id}` in this chat"),
+    );
+    check(
+        "GET",
+        &format!("{MESSAGES}?limit=0"),
+        &Value::Null,
+        400,
+        "invalid_query",
+        "limit must be 1 to 1000, not 0",
+    );
     let taken = json!({ "id": id, "content": "y" });
     check("POST", MESSAGES, &taken, 409, "already_exists", &format!("message {id} exists already"));
     // Said again with its own id, it is said once.
     let again = asked(&daemon, "POST", elsewhere, &json!({ "id": id, "content": "x" }));
     assert_eq!(again["id"], id.as_str());
-    assert_eq!(asked(&daemon, "GET", elsewhere, &Value::Null)["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        asked(&daemon, "GET", elsewhere, &Value::Null)["messages"].as_array().unwrap().len(),
+        1
+    );
 
     daemon.done(&["project", "set", "prj", "--status", "inactive"]);
     for (path, body) in [(START, of("agt_a")), (MESSAGES, json!({ "content": "x" }))] {

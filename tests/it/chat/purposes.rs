@@ -23,10 +23,16 @@ fn both() -> (Daemon, Talker, Talker) {
 fn tools(daemon: &Daemon) -> Vec<String> {
     let list = daemon.client().request("tools/list", &json!({}))["result"]["tools"].clone();
     let needs_session = |tool: &&Value| {
-        tool["inputSchema"]["required"].as_array().is_some_and(|required| required.contains(&"session_token".into()))
+        tool["inputSchema"]["required"]
+            .as_array()
+            .is_some_and(|required| required.contains(&"session_token".into()))
     };
-    let names =
-        list.as_array().unwrap().iter().filter(needs_session).map(|tool| tool["name"].as_str().unwrap().to_owned());
+    let names = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(needs_session)
+        .map(|tool| tool["name"].as_str().unwrap().to_owned());
     names.collect()
 }
 
@@ -49,7 +55,11 @@ fn each_session_is_told_which_tool_to_call_instead() {
             (&mut chat, "This tool is not for a chat session: call get_next_action")
         };
         let answer = session.call(name, json!({}));
-        assert_eq!(answer, json!({ "success": false, "error": words, "error_code": "wrong_purpose" }), "{name}");
+        assert_eq!(
+            answer,
+            json!({ "success": false, "error": words, "error_code": "wrong_purpose" }),
+            "{name}"
+        );
     }
 }
 
@@ -73,13 +83,22 @@ fn each_has_its_own_session_and_end() {
 
 #[test]
 fn each_has_its_own_process() {
-    let daemon =
-        lively("", &["authenticate", "run:call get_my_task --get task >task.$$ || chat", "append:went", "wait-for:go"]);
+    let daemon = lively(
+        "",
+        &[
+            "authenticate",
+            "run:call get_my_task --get task >task.$$ || chat",
+            "append:went",
+            "wait-for:go",
+        ],
+    );
     daemon.apply(&world(MINE));
     start(&daemon);
     until("both are there", || sessions(&daemon) == (1, 1));
     let open = daemon.open("agt_a");
-    let of = |purpose: &str| open.iter().find(|launch| launch["purpose"] == purpose).unwrap()["pid"].clone();
+    let of = |purpose: &str| {
+        open.iter().find(|launch| launch["purpose"] == purpose).unwrap()["pid"].clone()
+    };
     assert_ne!(of("task"), of("chat"));
     say(&daemon, "hello");
     until("it is answered", || said(&daemon).len() == 2);
@@ -97,7 +116,10 @@ fn a_chat_begins_with_its_own_words() {
     let answer = client.call("authenticate", &credentials("agt_a", "key_a", "prj"));
     assert_eq!(
         (&answer["purpose"], &answer["instruction"]),
-        (&"chat".into(), &"get_next_action を呼び出し、その指示に従うことを繰り返してください".into())
+        (
+            &"chat".into(),
+            &"get_next_action を呼び出し、その指示に従うことを繰り返してください".into()
+        )
     );
 }
 
@@ -106,7 +128,8 @@ fn a_coordinator_of_the_seed_starts_a_chat_when_there_is_no_task() {
     let daemon = quiet("");
     start(&daemon);
     let ask = |more: Value| {
-        let mut arguments = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_id": "crd_seed" });
+        let mut arguments =
+            json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_id": "crd_seed" });
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         daemon.client().call("should_start", &arguments)
     };

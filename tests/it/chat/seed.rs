@@ -105,18 +105,27 @@ fn messages_are_read_in_pages() {
     let ids: Vec<String> = (0..5).map(|n| say(&daemon, &n.to_string())).collect();
     let read = |query: &str| {
         let found = asked(&daemon, "GET", &format!("{MESSAGES}?{query}"), &Value::Null);
-        (super::contents(&found["messages"]).concat(), found["nextCursor"].as_str().map(str::to_owned))
+        (
+            super::contents(&found["messages"]).concat(),
+            found["nextCursor"].as_str().map(str::to_owned),
+        )
     };
     assert_eq!(read(""), ("01234".to_owned(), None));
     assert_eq!(read("limit=2"), ("34".to_owned(), Some(ids[3].clone())));
-    assert_eq!(read(&format!("limit=2&before={}", ids[3])), ("12".to_owned(), Some(ids[1].clone())));
+    assert_eq!(
+        read(&format!("limit=2&before={}", ids[3])),
+        ("12".to_owned(), Some(ids[1].clone()))
+    );
     assert_eq!(read(&format!("limit=2&before={}", ids[1])), ("0".to_owned(), None));
     assert_eq!(read(&format!("limit=2&after={}", ids[0])), ("12".to_owned(), Some(ids[2].clone())));
     assert_eq!(read(&format!("limit=2&after={}", ids[2])), ("34".to_owned(), None));
     assert_eq!(read(&format!("after={}", ids[4])), (String::new(), None));
     assert_eq!(read(&format!("after={}&before={}", ids[0], ids[3])), ("12".to_owned(), None));
     // Also by the base of the API.
-    assert_eq!(asked(&daemon, "GET", &format!("/api{MESSAGES}?limit=1"), &Value::Null)["messages"][0]["content"], "4");
+    assert_eq!(
+        asked(&daemon, "GET", &format!("/api{MESSAGES}?limit=1"), &Value::Null)["messages"][0]["content"],
+        "4"
+    );
 }
 
 #[test]

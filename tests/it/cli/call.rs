@@ -14,7 +14,8 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt_a, status: todo } }
 /// A call with what a coordinator gives its agents in the environment.
 fn call(daemon: &Daemon, variables: &[(&str, &str)], arguments: &[&str]) -> Said {
     let mut command = daemon.command();
-    let output = command.envs(variables.iter().copied()).arg("call").args(arguments).output().unwrap();
+    let output =
+        command.envs(variables.iter().copied()).arg("call").args(arguments).output().unwrap();
     Said {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -29,7 +30,10 @@ fn a_call_prints_its_answer_or_one_field_of_it() {
     assert_eq!(answer["status"], "ok");
     assert_eq!(daemon.done(&["call", "health_check", "{}", "--get", "status"]), "ok\n");
     assert_eq!(daemon.done(&["call", "health_check", "--get", "agent_count"]), "0\n");
-    assert_eq!(daemon.done(&["call", "list_active_projects_with_agents", "--get", "projects"]), "[]\n");
+    assert_eq!(
+        daemon.done(&["call", "list_active_projects_with_agents", "--get", "projects"]),
+        "[]\n"
+    );
     check_fails(
         &daemon,
         &["call", "health_check", "--get", "none"],
@@ -43,7 +47,8 @@ fn arguments_come_from_the_command_line_or_standard_input() {
     let daemon = Daemon::running("");
     daemon.apply(WORLD);
     let credentials = r#"{"agent_id": "agt_a", "passkey": "key_a", "project_id": "prj"}"#;
-    let said = daemon.cli_with_input(&["call", "authenticate", "-", "--get", "session_token"], credentials);
+    let said = daemon
+        .cli_with_input(&["call", "authenticate", "-", "--get", "session_token"], credentials);
     assert!(said.code == 0 && said.stdout.starts_with("sess_"), "{said:?}");
     let token = said.stdout.trim();
     let arguments = format!(r#"{{"session_token": "{token}"}}"#);
@@ -82,7 +87,11 @@ fn a_refusal_is_printed_and_fails() {
     let daemon = Daemon::running("");
     let of_nobody = ["call", "get_my_task", r#"{"session_token": "sess_x"}"#];
     let field = daemon.cli(&[&of_nobody[..], &["--get", "task"]].concat());
-    assert_eq!((field.code, field.stdout.as_str()), (1, ""), "who asks for a field is not given something else");
+    assert_eq!(
+        (field.code, field.stdout.as_str()),
+        (1, ""),
+        "who asks for a field is not given something else"
+    );
     let said = daemon.cli(&of_nobody);
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said.code, &answer["error_code"]), (1, &"invalid_session".into()));
@@ -90,8 +99,16 @@ fn a_refusal_is_printed_and_fails() {
     let said = daemon.cli(&["call", "get_my_task"]);
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said.code, &answer["error_code"]), (1, &"invalid_arguments".into()));
-    assert_eq!(said.stderr, "agent-coordinator: get_my_task: argument `session_token` is missing\n");
-    check_fails(&daemon, &["call", "no_such_tool"], 1, "unknown tool `no_such_tool`; there are: health_check");
+    assert_eq!(
+        said.stderr,
+        "agent-coordinator: get_my_task: argument `session_token` is missing\n"
+    );
+    check_fails(
+        &daemon,
+        &["call", "no_such_tool"],
+        1,
+        "unknown tool `no_such_tool`; there are: health_check",
+    );
 }
 
 #[test]
@@ -103,14 +120,18 @@ fn a_server_that_answers_nothing_useful_is_told_so() {
         for answer in ["", "garbage\n", "{\"id\": 7}\n"] {
             use std::io::{BufRead as _, Write as _};
             let (mut stream, _) = listener.accept().unwrap();
-            std::io::BufReader::new(stream.try_clone().unwrap()).read_line(&mut String::new()).unwrap();
+            std::io::BufReader::new(stream.try_clone().unwrap())
+                .read_line(&mut String::new())
+                .unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         }
     });
     let variables = [("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap())];
-    for why in
-        ["closed the connection without answering", "is not understood", "closed the connection without answering"]
-    {
+    for why in [
+        "closed the connection without answering",
+        "is not understood",
+        "closed the connection without answering",
+    ] {
         let said = call(&daemon, &variables, &["health_check"]);
         assert!(said.code == 1 && said.stderr.contains(why), "{said:?}");
     }

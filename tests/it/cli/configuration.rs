@@ -15,20 +15,36 @@ fn check(text: &str, variables: &[(&str, &str)]) -> Said {
     daemon.write("coordinator_config.yaml", text);
     let folder = daemon.config().parent().unwrap().to_owned();
     let mut command = daemon.command();
-    command.env_clear().env("PATH", "/nowhere").env("HOME", &folder).envs(variables.iter().copied());
+    command
+        .env_clear()
+        .env("PATH", "/nowhere")
+        .env("HOME", &folder)
+        .envs(variables.iter().copied());
     let output = command.arg("check").output().unwrap();
-    let plain = |bytes| String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "[folder]");
-    Said { code: output.status.code().unwrap(), stdout: plain(output.stdout), stderr: plain(output.stderr) }
+    let plain =
+        |bytes| String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "[folder]");
+    Said {
+        code: output.status.code().unwrap(),
+        stdout: plain(output.stdout),
+        stderr: plain(output.stderr),
+    }
 }
 
-const SECRETS: [(&str, &str); 3] =
-    [("DEV_PASSKEY", "dev-secret"), ("REVIEWER_PASSKEY", "reviewer-secret"), ("INFRA_PASSKEY", "infra-secret")];
+const SECRETS: [(&str, &str); 3] = [
+    ("DEV_PASSKEY", "dev-secret"),
+    ("REVIEWER_PASSKEY", "reviewer-secret"),
+    ("INFRA_PASSKEY", "infra-secret"),
+];
 
 #[test]
 fn the_seeds_configuration_is_right_as_it_stands() {
     let said = check(SEED, &SECRETS);
     let absent = "agent-coordinator: these providers of the configuration are not startable: claude, codex, gemini\n";
-    assert_eq!((said.code, said.stderr.as_str()), (1, absent), "the file is right, the programs are missing");
+    assert_eq!(
+        (said.code, said.stderr.as_str()),
+        (1, absent),
+        "the file is right, the programs are missing"
+    );
     insta::assert_snapshot!("seed", said.stdout);
 }
 
@@ -42,19 +58,27 @@ fn check_with_programs(programs: &[&str], arguments: &[&str]) -> (String, Option
         std::fs::set_permissions(daemon.folder().join(program), executable).unwrap();
     }
     let mut command = daemon.command();
-    command.env_clear().env("PATH", daemon.folder()).env("OPENAI_API_KEY", "sk-hidden").arg("check").args(arguments);
+    command
+        .env_clear()
+        .env("PATH", daemon.folder())
+        .env("OPENAI_API_KEY", "sk-hidden")
+        .arg("check")
+        .args(arguments);
     let output = command.output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(!said.contains("sk-hidden"), "{said}");
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
-    let said = said.replace(daemon.folder().to_str().unwrap(), "[folder]").replace(examples, "[examples]");
+    let said =
+        said.replace(daemon.folder().to_str().unwrap(), "[folder]").replace(examples, "[examples]");
     (said.replace(PROGRAM, "[program]"), output.status.code())
 }
 
 #[test]
 fn a_provider_of_the_configuration_that_is_not_startable_is_an_error() {
-    let missing =
-        check("ai_providers: { mine: { cli_command: no-such-program }, other: { cli_command: /bin/sh } }", &[]);
+    let missing = check(
+        "ai_providers: { mine: { cli_command: no-such-program }, other: { cli_command: /bin/sh } }",
+        &[],
+    );
     let said = "agent-coordinator: these providers of the configuration are not startable: mine\n";
     assert_eq!((missing.code, missing.stderr.as_str()), (1, said), "{missing:?}");
     let there = check("ai_providers: { other: { cli_command: /bin/sh } }", &[]);
@@ -70,7 +94,8 @@ fn without_providers_the_presets_are_shown_that_can_be_used() {
 
 #[test]
 fn the_example_with_real_clis_is_right_and_says_what_is_missing() {
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/claude-and-codex/coordinator_config.yaml");
+    let example =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/examples/claude-and-codex/coordinator_config.yaml");
     let (said, code) = check_with_programs(&["codex"], &["--config", example]);
     assert_eq!(code, Some(1), "an agent of its manifest can't be started");
     insta::assert_snapshot!("claude_and_codex", said);
@@ -88,7 +113,10 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
     assert!(said.contains("provider codex:") && !said.contains("provider gpt:"), "{said}");
     // The one has the tests' agent for a program, the other none.
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.ends_with("of the manifest with: agt_b\n"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.ends_with("of the manifest with: agt_b\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -100,18 +128,27 @@ fn providers_that_need_http_are_named() {
     let on = check(entries, &[]);
     assert_eq!((on.code, on.stdout.matches(need).count()), (0, 2), "{on:?}");
     // Every agent gets the variable, also one that can do without.
-    let variables = |said: &Said| said.stdout.matches(" COORDINATOR_MCP_SOCKET COORDINATOR_MCP_URL ").count();
+    let variables =
+        |said: &Said| said.stdout.matches(" COORDINATOR_MCP_SOCKET COORDINATOR_MCP_URL ").count();
     assert_eq!(variables(&on), 3, "{on:?}");
-    assert!(!on.stdout.contains("warning:") && on.stdout.contains("http://127.0.0.1:7420/mcp"), "{on:?}");
+    assert!(
+        !on.stdout.contains("warning:") && on.stdout.contains("http://127.0.0.1:7420/mcp"),
+        "{on:?}"
+    );
     for (settings, setting) in [("agents", "http.agents"), ("listen", "http.listen")] {
         let off = check(&format!("{entries}http: {{ {settings}: off }}\n"), &[]);
-        let warning = format!("warning: `{setting}` is off, and these providers need HTTP: by_url, by_variable\n");
+        let warning = format!(
+            "warning: `{setting}` is off, and these providers need HTTP: by_url, by_variable\n"
+        );
         assert!(off.code == 1 && off.stdout.contains(&warning), "{off:?}");
         assert!(off.stderr.ends_with("are not startable: by_url\n"), "{off:?}");
         assert_eq!(variables(&off), 0, "{off:?}");
     }
     let remote = check("server: https://far.example/mcp\nhttp: { agents: off }\n", &[]);
-    assert!(remote.stdout.contains("warning: `http.agents` is off: agents of `supervise`"), "{remote:?}");
+    assert!(
+        remote.stdout.contains("warning: `http.agents` is off: agents of `supervise`"),
+        "{remote:?}"
+    );
 }
 
 #[test]
@@ -119,7 +156,10 @@ fn secrets_that_are_too_short_to_be_taken_out_of_text_are_named() {
     let daemon = Daemon::configured(
         "coordinator_token: eleven-char\nagents: { agt_a: { passkey: twelve-chars } }\nmanifest: m.yaml",
     );
-    daemon.write("m.yaml", "agents: { agt_b: { passkey: short }, agt_c: { passkey: a-long-passkey } }");
+    daemon.write(
+        "m.yaml",
+        "agents: { agt_b: { passkey: short }, agt_c: { passkey: a-long-passkey } }",
+    );
     let said = daemon.done(&["check"]);
     let warned = |setting: &str| {
         said.contains(&format!(
@@ -162,7 +202,11 @@ fn a_file_that_can_not_be_read_is_named_with_the_reason() {
     let check = |path: &str, why: &str| {
         let output = daemon.command().args(["check", "--config", path]).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(78), &b""[..]), "{stderr}");
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(78), &b""[..]),
+            "{stderr}"
+        );
         assert!(stderr.contains(path) && stderr.contains(why), "{stderr}");
     };
     check("none.yaml", "No such file or directory");
@@ -177,7 +221,10 @@ fn a_file_that_can_not_be_read_is_named_with_the_reason() {
     check_fails(&daemon, &["run"], 78, "No such file or directory");
     let check = daemon.cli(&["check"]);
     assert_eq!(check.code, 78);
-    assert!(check.stderr.contains("none.yaml") && check.stderr.contains("No such file"), "{check:?}");
+    assert!(
+        check.stderr.contains("none.yaml") && check.stderr.contains("No such file"),
+        "{check:?}"
+    );
 }
 
 const MANIFEST: &str = "
@@ -213,13 +260,22 @@ agents: { agt_b: { name: Bob } }
 projects: { prj: { name: Project, working_directory: work, agents: [agt_b] } }
 tasks: { tsk_first: { project: prj, title: the first, priority: high, assignee: agt_a, status: backlog } }
 ";
-    assert_eq!(daemon.apply(smaller), "agent agt_b updated\nproject prj updated\ntask tsk_first updated\n");
+    assert_eq!(
+        daemon.apply(smaller),
+        "agent agt_b updated\nproject prj updated\ntask tsk_first updated\n"
+    );
     assert_eq!(daemon.task_status("tsk_first"), "in_progress");
-    assert_eq!(daemon.json(&["project", "show", "prj"])["agents"], serde_json::json!(["agt_a", "agt_b"]));
+    assert_eq!(
+        daemon.json(&["project", "show", "prj"])["agents"],
+        serde_json::json!(["agt_a", "agt_b"])
+    );
     assert_eq!(daemon.json(&["task", "list"]).as_array().unwrap().len(), 3);
     daemon.write("manifest.yaml", smaller);
     let applied = daemon.json(&["apply", "manifest.yaml"]);
-    assert_eq!(applied[0], serde_json::json!({ "kind": "agent", "id": "agt_b", "what": "unchanged" }));
+    assert_eq!(
+        applied[0],
+        serde_json::json!({ "kind": "agent", "id": "agt_b", "what": "unchanged" })
+    );
     assert_eq!(daemon.apply("{}"), "nothing to apply\n");
 }
 
@@ -299,5 +355,8 @@ fn a_state_directory_that_everybody_may_write_to_is_refused() {
     assert!(said.code == 78 && said.stderr.contains("(mode 0777)"), "{said:?}");
     std::fs::set_permissions(daemon.state(), std::fs::Permissions::from_mode(0o775)).unwrap();
     let said = daemon.cli(&["check"]);
-    assert!(said.code == 0 && said.stdout.contains("warning: the group of the state directory"), "{said:?}");
+    assert!(
+        said.code == 0 && said.stdout.contains("warning: the group of the state directory"),
+        "{said:?}"
+    );
 }

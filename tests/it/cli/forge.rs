@@ -28,9 +28,17 @@ fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
             let cells = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim);
             cells.collect::<Vec<_>>().join(" | ")
         };
-        if arguments.contains(&"--json") { text } else { text.lines().map(line).collect::<Vec<_>>().join("\n") }
+        if arguments.contains(&"--json") {
+            text
+        } else {
+            text.lines().map(line).collect::<Vec<_>>().join("\n")
+        }
     };
-    Said { code: output.status.code().unwrap(), stdout: plain(output.stdout), stderr: plain(output.stderr) }
+    Said {
+        code: output.status.code().unwrap(),
+        stdout: plain(output.stdout),
+        stderr: plain(output.stderr),
+    }
 }
 
 /// Both forges, with one repository each.
@@ -65,14 +73,18 @@ fn labels_that_are_missing_are_told_and_created_on_request() {
     fake.forget_requests();
     let said = check(&fake, &both(&fake), &["--json"]);
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!((said.code, &answer["is_good"], &answer["hosts"][1]["token_of"]), (0, &true.into(), &"robot".into()));
+    assert_eq!(
+        (said.code, &answer["is_good"], &answer["hosts"][1]["token_of"]),
+        (0, &true.into(), &"robot".into())
+    );
     assert!(fake.requests().iter().all(|request| request.method == "GET"), "it only looks");
 }
 
 #[test]
 fn each_problem_is_told_with_what_to_do() {
     let fake = Fake::start();
-    let (archived, foreign) = (fake.repository(GitHub, "ann/archived"), fake.repository(GitHub, "ann/foreign"));
+    let (archived, foreign) =
+        (fake.repository(GitHub, "ann/archived"), fake.repository(GitHub, "ann/foreign"));
     archived.add_member("robot");
     archived.archive();
     foreign.forbid_triage();
@@ -105,7 +117,10 @@ fn a_host_that_hangs_is_named_and_delays_no_other() {
     let daemon = Daemon::configured("");
     daemon.write("coordinator_config.yaml", both(&fake));
     let mut command = daemon.command();
-    command.args(["forge", "check", "--create-labels"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(["forge", "check", "--create-labels"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut checking = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(checking.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -119,5 +134,8 @@ fn a_host_that_hangs_is_named_and_delays_no_other() {
 #[test]
 fn without_hosts_there_is_nothing_to_check() {
     let said = check(&Fake::start(), "", &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "no hosts are configured: docs/forges.md says how to begin"));
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (0, "no hosts are configured: docs/forges.md says how to begin")
+    );
 }

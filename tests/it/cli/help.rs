@@ -56,14 +56,21 @@ fn every_command_explains_itself() {
         let output = bare().args(command).arg("--help").output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         if command != ["help"] {
-            assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{command:?}");
+            assert_eq!(
+                (output.status.code(), output.stderr.as_slice()),
+                (Some(0), &b""[..]),
+                "{command:?}"
+            );
             let title = ["agent-coordinator", &command.join(" ")].join(" ");
             writeln!(text, "$ {} --help\n{help}", title.trim_end()).unwrap();
         }
     }
     insta::assert_snapshot!("help", text);
     let version = bare().arg("--version").output().unwrap();
-    assert_eq!(version.stdout, format!("agent-coordinator {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+    assert_eq!(
+        version.stdout,
+        format!("agent-coordinator {}\n", env!("CARGO_PKG_VERSION")).into_bytes()
+    );
 }
 
 #[test]
@@ -80,7 +87,10 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
         (&["logs", "agt"], "required arguments were not provided"),
         (&["task", "show", "../tsk"], "`../tsk` is not a valid task id"),
         (&["task", "add", "--project", "prj"], "--title"),
-        (&["task", "set", "tsk", "--status", "finished"], "expected one of backlog, todo, in_progress"),
+        (
+            &["task", "set", "tsk", "--status", "finished"],
+            "expected one of backlog, todo, in_progress",
+        ),
         (&["task", "set", "tsk", "--assignee", "agt", "--no-assignee"], "cannot be used with"),
         (&["project", "add", "prj"], "a project needs --directory DIR"),
         (&["agent", "add", "agt", "--passkey-stdin"], "standard input holds no passkey"),
@@ -127,17 +137,27 @@ fn who_stops_reading_is_no_error() {
     let daemon = Daemon::running("");
     let many: Vec<String> = (0..200).map(|n| format!("agt_{n}: {{}}")).collect();
     daemon.apply(&format!("agents: {{ {} }}", many.join(", ")));
-    for arguments in [&["agent", "list"][..], &["agent", "list", "--json"], &["status"], &["--help"], &["check"]] {
+    for arguments in
+        [&["agent", "list"][..], &["agent", "list", "--json"], &["status"], &["--help"], &["check"]]
+    {
         // The reader has gone before the first byte.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = daemon.command().args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let output = daemon
+            .command()
+            .args(arguments)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
     }
-    for (arguments, code) in
-        [(&["task", "show", "none"][..], 1), (&["nonsense"], 2), (&["check", "--config", "none"], 78)]
-    {
+    for (arguments, code) in [
+        (&["task", "show", "none"][..], 1),
+        (&["nonsense"], 2),
+        (&["check", "--config", "none"], 78),
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = daemon.command().args(arguments).stderr(writer).output().unwrap();
@@ -149,7 +169,12 @@ fn who_stops_reading_is_no_error() {
 fn who_stops_watching_is_no_error() {
     let daemon = Daemon::running("");
     let mut command = daemon.command();
-    let mut child = command.args(["status", "--watch"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .args(["status", "--watch"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert!(first.starts_with("\x1b[2J\x1b[Hagent-coordinator "), "{first:?}");

@@ -44,10 +44,13 @@ fn check_complete(printed: &str) {
 
 #[test]
 fn who_follows_slowly_sees_every_line_in_order_until_the_agent_ends() {
-    let daemon = scripted(&format!("echo 1; until [ -e go ]; do sleep 0.01; done; seq 2 {N_LINES}"));
+    let daemon =
+        scripted(&format!("echo 1; until [ -e go ]; do sleep 0.01; done; seq 2 {N_LINES}"));
     daemon.with_one_task(&[]);
     // Between the claim and the process there is no output yet.
-    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
+    until("it has a process", || {
+        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
+    });
     let (mut child, mut lines) = follow(&daemon);
     let mut printed = line(&mut lines);
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -62,7 +65,10 @@ fn who_follows_slowly_sees_every_line_in_order_until_the_agent_ends() {
 #[test]
 fn who_comes_late_sees_what_was_before_and_what_comes() {
     let half = N_LINES / 2;
-    let script = format!("seq 1 {half}; : >half; until [ -e go ]; do sleep 0.01; done; seq {} {N_LINES}", half + 1);
+    let script = format!(
+        "seq 1 {half}; : >half; until [ -e go ]; do sleep 0.01; done; seq {} {N_LINES}",
+        half + 1
+    );
     let daemon = scripted(&script);
     daemon.with_one_task(&[]);
     until("half of it is printed", || daemon.work().join("half").exists());
@@ -76,11 +82,14 @@ fn who_comes_late_sees_what_was_before_and_what_comes() {
 
 #[test]
 fn a_line_is_seen_when_it_is_printed() {
-    let daemon =
-        scripted("echo one; until [ -e go ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done");
+    let daemon = scripted(
+        "echo one; until [ -e go ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done",
+    );
     daemon.with_one_task(&[]);
     // Between the claim and the process there is no output yet.
-    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
+    until("it has a process", || {
+        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
+    });
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "one\n");
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -111,7 +120,9 @@ fn who_stops_following_is_no_error() {
     let daemon = scripted("while [ ! -e end ]; do echo line; sleep 0.01; done");
     daemon.with_one_task(&[]);
     // Between the claim and the process there is no output yet.
-    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
+    until("it has a process", || {
+        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
+    });
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "line\n");
     drop(lines);
@@ -123,7 +134,9 @@ fn a_daemon_that_ends_ends_the_following() {
     let mut daemon = scripted("echo line; exec sleep 600");
     daemon.with_one_task(&[]);
     // Between the claim and the process there is no output yet.
-    until("it has a process", || daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number()));
+    until("it has a process", || {
+        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
+    });
     let (mut child, mut lines) = follow(&daemon);
     assert_eq!(line(&mut lines), "line\n");
     assert_eq!(daemon.terminate().code(), Some(0));

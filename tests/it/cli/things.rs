@@ -70,7 +70,9 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
         "status": "todo", "priority": "medium", "assignee_id": "agt_a", "dependencies": [],
         "created_at": "[created_at]", "status_since": "[status_since]",
     });
-    let check = |arguments: &[&str], expected: &Value| assert_eq!(redacted(&daemon.json(arguments)), *expected);
+    let check = |arguments: &[&str], expected: &Value| {
+        assert_eq!(redacted(&daemon.json(arguments)), *expected)
+    };
     check(&["agent", "show", "agt_a"], &agent);
     check(&["project", "show", "prj"], &project);
     let mut detail = task.clone();
@@ -100,10 +102,15 @@ fn an_empty_house_says_what_to_do_next() {
     let daemon = Daemon::running("");
     let check = |arguments: &[&str], expected: &str| assert_eq!(daemon.done(arguments), expected);
     check(&["task", "list"], "No tasks. Add one with `agent-coordinator task add`.\n");
-    check(&["project", "list"], "No projects. Add one with `agent-coordinator project add --directory DIR`.\n");
+    check(
+        &["project", "list"],
+        "No projects. Add one with `agent-coordinator project add --directory DIR`.\n",
+    );
     check(&["agent", "list"], "No agents. Add one with `agent-coordinator agent add`.\n");
     let version = env!("CARGO_PKG_VERSION");
-    let status = format!("agent-coordinator {version}: running, 0 of 3 slots in use\n\nNo agent is running.\n");
+    let status = format!(
+        "agent-coordinator {version}: running, 0 of 3 slots in use\n\nNo agent is running.\n"
+    );
     check(&["status"], &status);
     check(&["stop", "--all"], "nothing was running\npaused: no agent is started until `resume`\n");
     let paused = status.replace(": running", ": paused: no agent is started until `resume`");
@@ -130,24 +137,41 @@ fn things_are_added_and_changed() {
     assert!(done(&["agent", "add"]).starts_with("agt_"));
     let work = daemon.work();
     let work = work.to_str().unwrap();
-    assert_eq!(done(&["project", "add", "prj", "--directory", "work", "--assign", "agt_a"]), "prj\n");
+    assert_eq!(
+        done(&["project", "add", "prj", "--directory", "work", "--assign", "agt_a"]),
+        "prj\n"
+    );
     assert!(done(&["project", "add", "--directory", "work"]).starts_with("prj_"));
     let task = ["task", "add", "--project", "prj", "--title", "t", "--assignee", "agt_a"];
     assert_eq!(done(&[&task[..], &["--id", "tsk"]].concat()), "tsk\n");
     assert!(done(&task).starts_with("tsk_"));
-    let said =
-        daemon.cli_with_input(&[&task[..], &["--id", "tsk_long", "--description", "-"]].concat(), "line\nline\n");
+    let said = daemon.cli_with_input(
+        &[&task[..], &["--id", "tsk_long", "--description", "-"]].concat(),
+        "line\nline\n",
+    );
     assert_eq!((said.code, said.stdout.as_str()), (0, "tsk_long\n"));
     assert_eq!(daemon.json(&["task", "show", "tsk_long"])["description"], "line\nline\n");
 
-    assert_eq!(done(&["task", "set", "tsk", "--status", "backlog", "--priority", "low"]), "tsk is backlog\n");
+    assert_eq!(
+        done(&["task", "set", "tsk", "--status", "backlog", "--priority", "low"]),
+        "tsk is backlog\n"
+    );
     let expected = format!("prj  renamed\nactive, in {work}\nagents: none\n");
-    assert_eq!(done(&["project", "set", "prj", "--name", "renamed", "--unassign", "agt_a"]), expected);
-    assert_eq!(done(&["agent", "set", "agt_a", "--status", "inactive"]), "agt_a  Ann\ninactive, started as codex\n");
+    assert_eq!(
+        done(&["project", "set", "prj", "--name", "renamed", "--unassign", "agt_a"]),
+        expected
+    );
+    assert_eq!(
+        done(&["agent", "set", "agt_a", "--status", "inactive"]),
+        "agt_a  Ann\ninactive, started as codex\n"
+    );
 
     let said = daemon.cli(&["project", "add", "prj_x", "--directory", "not/there"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "prj_x\n"));
-    assert!(said.stderr.contains("warning: there is no folder") && said.stderr.contains("not/there"), "{said:?}");
+    assert!(
+        said.stderr.contains("warning: there is no folder") && said.stderr.contains("not/there"),
+        "{said:?}"
+    );
 
     let given = daemon.cli_with_input(&["agent", "set", "agt_a", "--passkey-stdin"], "my key\n");
     assert_eq!((given.code, given.stdout.contains("my key")), (0, false), "{given:?}");
@@ -195,7 +219,9 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
     daemon.written_pid("fetched");
     daemon.agent("agt_waits", "prj", &[]);
     daemon.task("tsk_waits", "prj", "agt_waits");
-    crate::support::until("it waits", || daemon.status()["deferred"].as_array().unwrap().len() == 2);
+    crate::support::until("it waits", || {
+        daemon.status()["deferred"].as_array().unwrap().len() == 2
+    });
 
     let mut status = redacted(&daemon.status());
     assert!(status["counters"].is_object());

@@ -11,7 +11,9 @@ const COMPLETED: &str = "The task is completed. Your session ends here: exit now
 
 /// What a coordinator starts Ann with.
 fn ticket(bed: &Bed) -> String {
-    let yes = bed.coordinator("crd_one").done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }));
+    let yes = bed
+        .coordinator("crd_one")
+        .done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }));
     yes["launch_ticket"].as_str().unwrap_or_else(|| panic!("{yes}")).to_owned()
 }
 
@@ -45,16 +47,25 @@ pub fn an_agent_does_its_task(bed: &Bed) {
         "working_directory": "[working_directory]",
     });
     let instruction = "When the task is finished, call report_completed.";
-    let expected = json!({ "success": true, "has_task": true, "task": task, "instruction": instruction });
+    let expected =
+        json!({ "success": true, "has_task": true, "task": task, "instruction": instruction });
     assert_eq!(redacted(&answer), expected);
     assert_eq!(redacted(&agent.done("get_my_task", json!({}))), expected);
 
     let moved = |before: &str, after: &str| json!({ "id": "tsk", "title": "Login page", "previous_status": before, "new_status": after });
-    let mut set = |status: &str| agent.done("update_task_status", json!({ "task_id": "tsk", "status": status }));
+    let mut set = |status: &str| {
+        agent.done("update_task_status", json!({ "task_id": "tsk", "status": status }))
+    };
     assert_eq!(set("blocked"), json!({ "success": true, "task": moved("in_progress", "blocked") }));
-    assert_eq!(set("in_progress"), json!({ "success": true, "task": moved("blocked", "in_progress") }));
+    assert_eq!(
+        set("in_progress"),
+        json!({ "success": true, "task": moved("blocked", "in_progress") })
+    );
     let all_done = "All tasks assigned to you are finished. Call report_completed.";
-    assert_eq!(set("done"), json!({ "success": true, "task": moved("in_progress", "done"), "instruction": all_done }));
+    assert_eq!(
+        set("done"),
+        json!({ "success": true, "task": moved("in_progress", "done"), "instruction": all_done })
+    );
 
     let completed = json!({ "success": true, "instruction": COMPLETED });
     let report = |result: &str| json!({ "result": result, "summary": "a summary", "next_steps": "the next steps" });
@@ -65,7 +76,9 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     assert_eq!(bed.task("tsk")["status"], "done");
 
     agent.call("get_my_task", json!({})).refusal("session_ended");
-    agent.call("update_task_status", json!({ "task_id": "tsk", "status": "todo" })).refusal("session_ended");
+    agent
+        .call("update_task_status", json!({ "task_id": "tsk", "status": "todo" }))
+        .refusal("session_ended");
     assert_eq!(
         authenticate(bed, "agt_a", &ticket, "prj").refusal("launch_ended"),
         json!({
@@ -81,18 +94,28 @@ pub fn a_passkey_opens_a_session_too(bed: &Bed) {
     let mut bob = bed.agent("agt_b");
     bed.operate("PATCH", "/tasks/tsk", &json!({ "assigneeId": "agt_b" }));
     bob.done("get_my_task", json!({}));
-    let recorded =
-        json!({ "success": true, "instruction": "Your report is recorded. Your session ends here: exit now." });
-    assert_eq!(bob.done("report_completed", json!({ "result": "blocked", "summary": "no network" })), recorded);
+    let recorded = json!({ "success": true, "instruction": "Your report is recorded. Your session ends here: exit now." });
+    assert_eq!(
+        bob.done("report_completed", json!({ "result": "blocked", "summary": "no network" })),
+        recorded
+    );
     let task = bed.task("tsk");
-    assert_eq!((&task["status"], &task["blockedReason"]), (&"blocked".into(), &"no network".into()), "{task}");
+    assert_eq!(
+        (&task["status"], &task["blockedReason"]),
+        (&"blocked".into(), &"no network".into()),
+        "{task}"
+    );
 }
 
 pub fn who_is_refused_at_the_door_is_told_to_exit(bed: &Bed) {
     bed.with_a_task();
     let check = |[agent, passkey, project]: [&str; 3], code: &str, error: &str| {
         let refusal = authenticate(bed, agent, passkey, project).refusal(code);
-        assert_eq!((&refusal["error"], &refusal["action"]), (&error.into(), &"exit".into()), "{refusal}");
+        assert_eq!(
+            (&refusal["error"], &refusal["action"]),
+            (&error.into(), &"exit".into()),
+            "{refusal}"
+        );
     };
     check(["agt_a", "key_b", "prj"], "invalid_credentials", "Invalid agent_id or passkey");
     check(["agt_a", "key_a", "prj_nowhere"], "project_not_found", "Project not found");
@@ -100,7 +123,11 @@ pub fn who_is_refused_at_the_door_is_told_to_exit(bed: &Bed) {
     bed.operate("PATCH", "/projects/prj_2", &json!({ "status": "inactive" }));
     check(["agt_a", "key_a", "prj_2"], "inactive", "Agent or project is not active");
     bed.agent("agt_a");
-    check(["agt_a", "key_a", "prj"], "already_running", "Agent instance already running for this project");
+    check(
+        ["agt_a", "key_a", "prj"],
+        "already_running",
+        "Agent instance already running for this project",
+    );
     // Only after the passkey is proven.
     check(["agt_a", "key_b", "prj"], "invalid_credentials", "Invalid agent_id or passkey");
     bed.operate("PATCH", "/agents/agt_b", &json!({ "status": "inactive" }));
@@ -113,12 +140,16 @@ pub fn an_unknown_agent_and_a_wrong_passkey_get_the_same_answer(bed: &Bed) {
     let ask = |client: &mut Client, [agent, passkey, project]: [&str; 3]| {
         client.begin("authenticate", &credentials(agent, passkey, project))
     };
-    let anonymous = |client: &mut Client, id: u64| client.answer_line(id).replacen(&format!("\"id\":{id}"), "", 1);
+    let anonymous = |client: &mut Client, id: u64| {
+        client.answer_line(id).replacen(&format!("\"id\":{id}"), "", 1)
+    };
     let id = ask(&mut client, ["agt_a", "key_b", "prj"]);
     let wrong = anonymous(&mut client, id);
     let hint = "use the AGENT_ID and AGENT_PASSKEY of your environment as they are";
     assert_eq!(
-        bed.client().call("authenticate", &credentials("agt_x", "", "prj")).refusal("invalid_credentials"),
+        bed.client()
+            .call("authenticate", &credentials("agt_x", "", "prj"))
+            .refusal("invalid_credentials"),
         json!({
             "success": false, "error": "Invalid agent_id or passkey", "error_code": "invalid_credentials", "hint": hint,
             "action": "exit",
@@ -147,7 +178,8 @@ pub fn an_unknown_agent_and_a_wrong_passkey_get_the_same_answer(bed: &Bed) {
 pub fn a_ticket_used_again_rotates_the_token(bed: &Bed) {
     bed.with_a_task();
     let ticket = ticket(bed);
-    let (mut first, mut second) = (bed.agent_with("agt_a", &ticket), bed.agent_with("agt_a", &ticket));
+    let (mut first, mut second) =
+        (bed.agent_with("agt_a", &ticket), bed.agent_with("agt_a", &ticket));
     assert_ne!(first.shows("session_token"), second.shows("session_token"));
     first.call("get_my_task", json!({})).refusal("invalid_session");
     first.call("report_completed", json!({ "result": "success" })).refusal("invalid_session");
@@ -161,7 +193,8 @@ pub fn a_ticket_used_again_rotates_the_token(bed: &Bed) {
 }
 
 pub fn only_success_is_refused_while_subtasks_are_open(bed: &Bed) {
-    let part = "  tsk_part: { project: prj, parent: tsk, title: t, assignee: agt_b, status: todo }\n";
+    let part =
+        "  tsk_part: { project: prj, parent: tsk, title: t, assignee: agt_b, status: todo }\n";
     bed.apply(&world(&format!("{MINE}{part}")));
     let mut agent = bed.agent("agt_a");
     agent.done("get_my_task", json!({}));
@@ -181,7 +214,10 @@ pub fn only_success_is_refused_while_subtasks_are_open(bed: &Bed) {
         bed.set_task(task, status);
     }
     bed.agent("agt_a").done("report_completed", json!({ "result": "failed" }));
-    assert_eq!((&bed.task("tsk")["status"], &bed.task("tsk_part")["status"]), (&"blocked".into(), &"blocked".into()));
+    assert_eq!(
+        (&bed.task("tsk")["status"], &bed.task("tsk_part")["status"]),
+        (&"blocked".into(), &"blocked".into())
+    );
 }
 
 pub fn a_logout_ends_the_session_without_a_report(bed: &Bed) {

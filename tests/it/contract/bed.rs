@@ -114,7 +114,8 @@ impl Bed {
     #[track_caller]
     pub fn operate(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.as_bytes());
+        let response =
+            send_to(&self.control_socket(), method, &format!("/api{path}"), body.as_bytes());
         assert!((200..300).contains(&response.status), "{method} {path}: {}", response.body);
         serde_json::from_str(&response.body).unwrap_or(Value::Null)
     }
@@ -122,7 +123,12 @@ impl Bed {
     /// The problem with what a person asks.
     #[track_caller]
     pub fn refused(&self, method: &str, path: &str, body: &Value) -> Value {
-        let response = send_to(&self.control_socket(), method, &format!("/api{path}"), body.to_string().as_bytes());
+        let response = send_to(
+            &self.control_socket(),
+            method,
+            &format!("/api{path}"),
+            body.to_string().as_bytes(),
+        );
         assert!((400..500).contains(&response.status), "{method} {path}: {}", response.body);
         serde_json::from_str(&response.body).unwrap()
     }
@@ -162,7 +168,9 @@ impl Bed {
 
     /// What `agent-coordinator status --json` prints, where there is a daemon that it can ask.
     pub fn printed_status(&self) -> Option<Value> {
-        let Server::Program(_) = &self.server else { return None };
+        let Server::Program(_) = &self.server else {
+            return None;
+        };
         let printed = command(&self.folder).args(["status", "--json"]).output().unwrap();
         Some(serde_json::from_slice(&printed.stdout).unwrap())
     }
@@ -170,7 +178,9 @@ impl Bed {
     /// Has the server end as it does in a shutdown; returns at once.
     pub fn begin_to_stop(&self) {
         match &self.server {
-            Server::Program(Program(child)) => kill(i32::try_from(child.id()).unwrap(), Signal::TERM),
+            Server::Program(Program(child)) => {
+                kill(i32::try_from(child.id()).unwrap(), Signal::TERM)
+            }
             Server::Here(here) => {
                 here.service.end_waits();
                 let (mcp, cancel) = (here.mcp.clone(), here.cancel.clone());
@@ -218,7 +228,8 @@ impl Bed {
 
     /// A coordinator of this name.
     pub fn coordinator(&self, id: &str) -> Caller {
-        Caller::new(self.client(), &json!({ "coordinator_id": id })).with(&self.proof_of_coordinator())
+        Caller::new(self.client(), &json!({ "coordinator_id": id }))
+            .with(&self.proof_of_coordinator())
     }
 
     /// One without a name.
@@ -248,15 +259,15 @@ impl Bed {
         match (&self.server, self.door) {
             (Server::Here(here), _) => here.open(),
             (_, Door::Http) => self.open_http(),
-            (_, Door::HttpBridge) => {
-                self.open_bridge("COORDINATOR_MCP_URL", &format!("http://{}/mcp", self.http_address()))
-            }
+            (_, Door::HttpBridge) => self
+                .open_bridge("COORDINATOR_MCP_URL", &format!("http://{}/mcp", self.http_address())),
             (_, Door::Bridge) => {
                 let socket = self.folder.path().join("state/mcp.sock");
                 self.open_bridge("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap())
             }
             (_, Door::Socket | Door::InProcess) => {
-                let mut stream = UnixStream::connect(self.folder.path().join("state/mcp.sock")).unwrap();
+                let mut stream =
+                    UnixStream::connect(self.folder.path().join("state/mcp.sock")).unwrap();
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 let closes = stream.try_clone().unwrap();
                 Wire::of_lines(lines, move |line| stream.write_all(line.as_bytes()).unwrap())
@@ -280,7 +291,8 @@ impl Bed {
         let send = move |line: &str| {
             let message: Value = serde_json::from_str(line).unwrap_or_default();
             if message["method"] == "notifications/cancelled" {
-                let cancelled = open.lock().unwrap().remove(&message["params"]["requestId"].to_string());
+                let cancelled =
+                    open.lock().unwrap().remove(&message["params"]["requestId"].to_string());
                 return cancelled.into_iter().for_each(close);
             }
             let (answers, body) = (answers.clone(), line.to_owned());
@@ -295,19 +307,28 @@ impl Bed {
                 }
             });
         };
-        let end = move || std::mem::take(&mut *connections.lock().unwrap()).into_values().for_each(close);
+        let end =
+            move || std::mem::take(&mut *connections.lock().unwrap()).into_values().for_each(close);
         Wire::new(receiver, send).ending(end)
     }
 
     fn open_bridge(&self, variable: &str, value: &str) -> Wire {
         let mut command = command(&self.folder);
-        command.arg("mcp").env(variable, value).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg("mcp")
+            .env(variable, value)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let (mut input, lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
-        Wire::of_lines(lines, move |line| input.write_all(line.as_bytes()).unwrap()).ending(move || {
-            let _ = child.kill();
-            let _ = child.wait();
-        })
+        let (mut input, lines) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        Wire::of_lines(lines, move |line| input.write_all(line.as_bytes()).unwrap()).ending(
+            move || {
+                let _ = child.kill();
+                let _ = child.wait();
+            },
+        )
     }
 }
 
@@ -327,7 +348,15 @@ impl Program {
         );
         fs::write(folder.path().join("coordinator_config.yaml"), config).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
-        Self(command(folder).arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+        Self(
+            command(folder)
+                .arg("serve")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -340,7 +369,11 @@ impl Drop for Program {
 
 impl Here {
     fn new(folder: &TempDir) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let (service, cancel) = (runtime.block_on(service()), CancellationToken::new());
         let control = {
             let _in_runtime = runtime.enter();
@@ -390,8 +423,10 @@ impl Here {
             }
         });
         let runtime = self.runtime.handle().clone();
-        Wire::new(receiver, move |line| runtime.block_on(writer.write_all(line.as_bytes())).unwrap())
-            .ending(move || reading.abort())
+        Wire::new(receiver, move |line| {
+            runtime.block_on(writer.write_all(line.as_bytes())).unwrap()
+        })
+        .ending(move || reading.abort())
     }
 }
 

@@ -28,12 +28,23 @@ fn message(id: &Value, sender: &str, content: &str) -> Value {
 pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {
     let mut ann = in_chat(bed);
     let wait = ann.done("get_next_action", json!({ "timeout_seconds": 0 }));
-    assert_eq!((&wait["action"], &wait["wait_seconds"]), (&"wait_for_messages".into(), &0.into()), "{wait}");
+    assert_eq!(
+        (&wait["action"], &wait["wait_seconds"]),
+        (&"wait_for_messages".into(), &0.into()),
+        "{wait}"
+    );
     // It is asked for a turn, so that it makes no two calls that are the same.
     for turn in 1..4 {
         let wait = ann.done("get_next_action", json!({ "timeout_seconds": 0, "turn": turn }));
-        assert_eq!((&wait["action"], &wait["turn"]), (&"wait_for_messages".into(), &(turn + 1).into()), "{wait}");
-        assert!(wait["instruction"].as_str().unwrap().contains("with the turn of this answer"), "{wait}");
+        assert_eq!(
+            (&wait["action"], &wait["turn"]),
+            (&"wait_for_messages".into(), &(turn + 1).into()),
+            "{wait}"
+        );
+        assert!(
+            wait["instruction"].as_str().unwrap().contains("with the turn of this answer"),
+            "{wait}"
+        );
     }
     assert_eq!(wait["turn"], 1);
     let one = say(bed, "What is the progress?");
@@ -66,9 +77,13 @@ pub fn a_tool_of_the_other_purpose_says_what_to_call(bed: &Bed) {
     let mut ann = in_chat(bed);
     let words = "This tool is not for a chat session: call logout";
     let expected = json!({ "success": false, "error": words, "error_code": "wrong_purpose" });
-    assert_eq!(ann.call("report_completed", json!({ "result": "success" })).refusal("wrong_purpose"), expected);
+    assert_eq!(
+        ann.call("report_completed", json!({ "result": "success" })).refusal("wrong_purpose"),
+        expected
+    );
     ann.call("get_my_task", json!({})).refusal("wrong_purpose");
-    let refusal = bed.agent("agt_b").call("get_pending_messages", json!({})).refusal("wrong_purpose");
+    let refusal =
+        bed.agent("agt_b").call("get_pending_messages", json!({})).refusal("wrong_purpose");
     assert_eq!(refusal["error"], "This tool is not for a task session: call get_my_task");
 }
 
@@ -102,6 +117,10 @@ pub fn whoever_waits_for_messages_is_told_to_come_back_when_the_server_stops(bed
     assert_eq!(ann.done("health_check", json!({}))["status"], "ok");
     bed.begin_to_stop();
     let next = ann.client.answer(id).success();
-    assert_eq!((&next["action"], &next["wait_seconds"]), (&"wait_for_messages".into(), &5.into()), "{next}");
+    assert_eq!(
+        (&next["action"], &next["wait_seconds"]),
+        (&"wait_for_messages".into(), &5.into()),
+        "{next}"
+    );
     assert!(bed.has_ended_well());
 }

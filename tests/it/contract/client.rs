@@ -76,7 +76,10 @@ impl Answer {
         let content = result["content"].as_array().unwrap_or_else(|| panic!("{line}"));
         assert_eq!((content.len(), &content[0]["type"]), (1, &"text".into()), "{line}");
         let text = content[0]["text"].as_str().unwrap();
-        assert!(line.contains(&format!("\"structuredContent\":{text}")), "not the same bytes: {line}");
+        assert!(
+            line.contains(&format!("\"structuredContent\":{text}")),
+            "not the same bytes: {line}"
+        );
         let object = result["structuredContent"].clone();
         assert!(object.is_object(), "{line}");
         if result["isError"] == true {
@@ -84,7 +87,8 @@ impl Answer {
             let code = object["error_code"].as_str().unwrap_or_else(|| panic!("{line}"));
             assert!(code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
             assert!(
-                object["error"].is_string() && (object.get("hint").is_none() || object["hint"].is_string()),
+                object["error"].is_string()
+                    && (object.get("hint").is_none() || object["hint"].is_string()),
                 "{line}"
             );
             Self::Refusal(object)
@@ -142,7 +146,8 @@ impl Client {
     /// Sends a request and doesn't wait for its answer.
     pub fn begin_request(&mut self, method: &str, params: &Value) -> u64 {
         self.n_requests += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.n_requests, "method": method, "params": params });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": self.n_requests, "method": method, "params": params });
         self.send(&request.to_string());
         self.n_requests
     }
@@ -161,13 +166,17 @@ impl Client {
 
     #[track_caller]
     fn sort(&mut self, line: String) {
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         if message["method"].is_string() && message["id"].is_null() {
             self.notices.push(message);
             return;
         }
-        self.early.insert(message["id"].as_u64().unwrap_or_else(|| panic!("nobody asked for {line}")), line);
+        self.early.insert(
+            message["id"].as_u64().unwrap_or_else(|| panic!("nobody asked for {line}")),
+            line,
+        );
     }
 
     /// What came before the answers so far and answers nothing.

@@ -32,7 +32,8 @@ projects:
 ",
     );
     let mut coordinator = bed.nameless_coordinator();
-    let mut list = |arguments: Value| coordinator.done("list_active_projects_with_agents", arguments);
+    let mut list =
+        |arguments: Value| coordinator.done("list_active_projects_with_agents", arguments);
     let project = |id: &str, name: &str, agents: &[&str]| json!({ "project_id": id, "project_name": name, "working_directory": "[working_directory]", "agents": agents });
     let all = [
         project("prj", "Project", &["agt_a", "agt_b"]),
@@ -44,8 +45,12 @@ projects:
     assert_eq!(whole["projects"][1]["working_directory"], "/somewhere");
 
     let first = list(json!({ "limit": 2 }));
-    assert_eq!(redacted(&first), json!({ "success": true, "projects": all[..2], "next_cursor": "prj_2" }));
-    let second = list(json!({ "limit": 2, "cursor": first["next_cursor"], "coordinator_id": "crd_one" }));
+    assert_eq!(
+        redacted(&first),
+        json!({ "success": true, "projects": all[..2], "next_cursor": "prj_2" })
+    );
+    let second =
+        list(json!({ "limit": 2, "cursor": first["next_cursor"], "coordinator_id": "crd_one" }));
     assert_eq!(redacted(&second), json!({ "success": true, "projects": all[2..] }));
     assert_eq!(list(json!({ "limit": 3 })), whole);
     assert_eq!(list(json!({ "cursor": "zzz" })), json!({ "success": true, "projects": [] }));
@@ -76,7 +81,11 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
     let waiting = json!({ "agentId": "agt_b", "projectId": "prj", "purpose": "task", "reason": "no_free_slot" });
     assert_eq!(status["deferred"], json!([waiting]));
     assert_eq!(status["instances"][0]["adopted"], true, "{status}");
-    assert_eq!((&status["counters"]["cycles"], &status["counters"]["starts"]), (&7.into(), &3.into()), "{status}");
+    assert_eq!(
+        (&status["counters"]["cycles"], &status["counters"]["starts"]),
+        (&7.into(), &3.into()),
+        "{status}"
+    );
     if let Some(printed) = bed.printed_status() {
         let expected = json!([{
             "coordinator_id": "[coordinator_id]", "heard_at": "[heard_at]", "is_there": true, "max_concurrent": 5, "running": 1,
@@ -98,8 +107,9 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
 
 pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
     bed.with_a_task();
-    let start =
-        |id: &str, incarnation: &str| bed.coordinator(id).with(&json!({ "coordinator_incarnation": incarnation }));
+    let start = |id: &str, incarnation: &str| {
+        bed.coordinator(id).with(&json!({ "coordinator_incarnation": incarnation }))
+    };
     let (mut earlier, mut later) = (start("crd_one", "7.5"), start("crd_one", "8.1"));
     earlier.done("wait_for_work", json!({}));
     later.done("wait_for_work", json!({}));
@@ -107,13 +117,17 @@ pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
     for tool in ["wait_for_work", "should_start", "list_stop_requests"] {
         let refusal = earlier.call(tool, pair.clone()).refusal("superseded");
         assert_eq!(refusal["error"], "A later start of coordinator crd_one is there");
-        assert_eq!(refusal["hint"], "end your agents; a copy of a coordinator needs a coordinator_id of its own");
+        assert_eq!(
+            refusal["hint"],
+            "end your agents; a copy of a coordinator needs a coordinator_id of its own"
+        );
     }
     assert_eq!(later.done("should_start", pair)["should_start"], true);
     // Others, and who doesn't say which start it is, are none of that.
     start("crd_two", "1.1").done("wait_for_work", json!({}));
     bed.coordinator("crd_one").done("wait_for_work", json!({}));
-    let refusal = start("crd_one", "8").call("wait_for_work", json!({})).refusal("invalid_arguments");
+    let refusal =
+        start("crd_one", "8").call("wait_for_work", json!({})).refusal("invalid_arguments");
     let words = "argument `coordinator_incarnation`: `8` is no incarnation: expected NUMBER.MARK";
     assert!(refusal["error"].as_str().unwrap().contains(words), "{refusal}");
 }

@@ -12,15 +12,24 @@ pub fn an_answer_is_the_same_as_structure_and_as_text(bed: &Bed) {
     let line = client.answer_line(id);
     let message: Value = serde_json::from_str(&line).unwrap();
     let (_, structure) = line.split_once("\"structuredContent\":").unwrap();
-    assert!(structure.starts_with(message["result"]["content"][0]["text"].as_str().unwrap()), "{line}");
-    assert_eq!((&message["id"], &message["result"]["isError"]), (&id.into(), &false.into()), "{line}");
+    assert!(
+        structure.starts_with(message["result"]["content"][0]["text"].as_str().unwrap()),
+        "{line}"
+    );
+    assert_eq!(
+        (&message["id"], &message["result"]["isError"]),
+        (&id.into(), &false.into()),
+        "{line}"
+    );
 }
 
 pub fn a_refusal_has_one_form(bed: &Bed) {
-    let refusal = bed.client().call("get_my_task", &json!({ "session_token": "sess_x" })).refusal("invalid_session");
+    let refusal = bed
+        .client()
+        .call("get_my_task", &json!({ "session_token": "sess_x" }))
+        .refusal("invalid_session");
     let hint = "call authenticate and use the session_token of its answer";
-    let expected =
-        json!({ "success": false, "error": "Invalid session token", "error_code": "invalid_session", "hint": hint });
+    let expected = json!({ "success": false, "error": "Invalid session token", "error_code": "invalid_session", "hint": hint });
     assert_eq!(refusal, expected);
 }
 
@@ -45,12 +54,23 @@ pub fn a_malformed_call_names_the_argument(bed: &Bed) {
         arguments["coordinator_token"] = TOKEN.into();
         let refusal = client.call(tool, &arguments).refusal("invalid_arguments");
         assert_eq!(refusal["error"], expected, "{tool}");
-        assert!(refusal["hint"].as_str().unwrap().starts_with("correct the arguments and call again"), "{refusal}");
+        assert!(
+            refusal["hint"].as_str().unwrap().starts_with("correct the arguments and call again"),
+            "{refusal}"
+        );
         // The agent can call again with other arguments.
-        assert_eq!((&refusal["action"], &refusal["notification"]), (&Value::Null, &Value::Null), "{refusal}");
+        assert_eq!(
+            (&refusal["action"], &refusal["notification"]),
+            (&Value::Null, &Value::Null),
+            "{refusal}"
+        );
     };
     check("authenticate", json!({}), "arguments: missing field `agent_id`");
-    check("authenticate", json!({ "agent_id": "a", "project_id": "p" }), "arguments: missing field `passkey`");
+    check(
+        "authenticate",
+        json!({ "agent_id": "a", "project_id": "p" }),
+        "arguments: missing field `passkey`",
+    );
     check(
         "authenticate",
         json!({ "agent_id": ["a"], "passkey": "p", "project_id": "x" }),
@@ -73,13 +93,21 @@ pub fn a_malformed_call_names_the_argument(bed: &Bed) {
         json!({ "limit": "many" }),
         "argument `limit`: invalid type: string \"many\", expected a nonzero usize",
     );
-    check("report_process_started", json!({ "launch_id": "lch_x" }), "arguments: missing field `pid`");
+    check(
+        "report_process_started",
+        json!({ "launch_id": "lch_x" }),
+        "arguments: missing field `pid`",
+    );
     check(
         "report_completed",
         json!({ "session_token": token, "result": "great" }),
         "argument `result`: unknown variant `great`, expected one of `success`, `failed`, `blocked`",
     );
-    check("report_completed", json!({ "session_token": token }), "arguments: missing field `result`");
+    check(
+        "report_completed",
+        json!({ "session_token": token }),
+        "arguments: missing field `result`",
+    );
     check(
         "update_task_status",
         json!({ "session_token": token, "task_id": "tsk", "status": "finished" }),
@@ -117,12 +145,20 @@ pub fn every_answer_to_an_agent_tells_of_its_notices(bed: &Bed) {
     let token = agent.shows("session_token").to_owned();
     let refused = agent.call("respond_chat", json!({ "content": "x" })).refusal("wrong_purpose");
     assert_eq!(refused["notification"], notification, "{refused}");
-    let refused = agent.call("list_managed_agents", json!({ "coordinator_token": token })).refusal("coordinator_only");
+    let refused = agent
+        .call("list_managed_agents", json!({ "coordinator_token": token }))
+        .refusal("coordinator_only");
     assert_eq!(refused["notification"], notification, "{refused}");
     // Others are told nothing of that.
-    assert_eq!(bed.client().call("health_check", &json!({})).success()["notification"], Value::Null);
+    assert_eq!(
+        bed.client().call("health_check", &json!({})).success()["notification"],
+        Value::Null
+    );
     assert_eq!(bed.agent("agt_b").done("health_check", json!({}))["notification"], Value::Null);
-    assert_eq!(bed.coordinator("crd_x").done("health_check", json!({}))["notification"], Value::Null);
+    assert_eq!(
+        bed.coordinator("crd_x").done("health_check", json!({}))["notification"],
+        Value::Null
+    );
     agent.done("report_completed", json!({ "result": "blocked" }));
     assert_eq!(agent.done("health_check", json!({}))["notification"], Value::Null);
 }
@@ -154,15 +190,20 @@ pub fn a_tool_of_agents_refuses_what_it_does_not_know(bed: &Bed) {
     check("logout", json!({ "since": [1, { "a": null }] }), "argument `since` is unknown");
     let misspelt = "argument `sumary` is unknown, the nearest is `summary`";
     check("report_completed", json!({ "result": "success", "sumary": "s" }), misspelt);
-    let foreign = "argument `agent_id`: this session is of `agt_a`, not of `agt_b`; leave the argument out";
+    let foreign =
+        "argument `agent_id`: this session is of `agt_a`, not of `agt_b`; leave the argument out";
     check("get_my_task", json!({ "agent_id": "agt_b" }), foreign);
-    let foreign = "argument `project_id`: this session is of `prj`, not of `prj_2`; leave the argument out";
+    let foreign =
+        "argument `project_id`: this session is of `prj`, not of `prj_2`; leave the argument out";
     check("report_completed", json!({ "result": "success", "project_id": "prj_2" }), foreign);
 
     let mut arguments = credentials("agt_b", "key_b", "prj");
     arguments["role"] = "admin".into();
     let refusal = bed.client().call("authenticate", &arguments).refusal("invalid_arguments");
-    assert_eq!((&refusal["error"], &refusal["action"]), (&"argument `role` is unknown".into(), &Value::Null));
+    assert_eq!(
+        (&refusal["error"], &refusal["action"]),
+        (&"argument `role` is unknown".into(), &Value::Null)
+    );
 
     // What says who calls is accepted by every tool, and null is absent.
     let more = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_token": null, "verbose": null });
@@ -184,7 +225,8 @@ pub fn an_unknown_tool_and_params_that_are_none_are_told_so(bed: &Bed) {
         json!({ "name": "no_such_tool", "arguments": {} }),
         &format!("unknown tool `no_such_tool`; there are: {}", names.join(", ")),
     );
-    let malformed = "tools/call: params must have `name`, a string, and may have `arguments`, an object";
+    let malformed =
+        "tools/call: params must have `name`, a string, and may have `arguments`, an object";
     check("tools/call", json!({}), malformed);
     check("tools/call", json!({ "name": 7 }), malformed);
     check("tools/call", json!({ "name": "health_check", "arguments": [] }), malformed);
@@ -194,21 +236,28 @@ pub fn an_unknown_tool_and_params_that_are_none_are_told_so(bed: &Bed) {
 
 pub fn an_id_has_a_grammar(bed: &Bed) {
     let mut coordinator = bed.nameless_coordinator();
-    let mut ask =
-        |project: &str| coordinator.call("should_start", json!({ "agent_id": "agt_a", "project_id": project }));
-    for project in ["", "../etc", "_x", "-x", ".x", "a b", "a/b", "é", "a\u{202e}", &"x".repeat(65)] {
+    let mut ask = |project: &str| {
+        coordinator.call("should_start", json!({ "agent_id": "agt_a", "project_id": project }))
+    };
+    for project in ["", "../etc", "_x", "-x", ".x", "a b", "a/b", "é", "a\u{202e}", &"x".repeat(65)]
+    {
         let refusal = ask(project).refusal("invalid_arguments");
         let words = refusal["error"].as_str().unwrap();
         let expected = "is not a valid project id: expected 1 to 64 of letters, digits, `.`, `_`, `-`, beginning with a \
                         letter or digit";
-        assert!(words.starts_with("argument `project_id`: `") && words.ends_with(expected), "{words}");
+        assert!(
+            words.starts_with("argument `project_id`: `") && words.ends_with(expected),
+            "{words}"
+        );
     }
     for project in ["x", "7", "X._-9", &"x".repeat(64)] {
         assert_eq!(ask(project).success()["reason"], "unknown", "{project}");
     }
     // At the door of agents nothing is said of what is wrong with an id.
     for agent in ["", "../etc", &"x".repeat(65)] {
-        bed.client().call("authenticate", &credentials(agent, "key_a", "prj")).refusal("invalid_credentials");
+        bed.client()
+            .call("authenticate", &credentials(agent, "key_a", "prj"))
+            .refusal("invalid_credentials");
     }
 }
 
@@ -221,11 +270,20 @@ pub fn what_is_no_request_is_told_so(bed: &Bed) {
         ("[]", -32600, "batch", Value::Null),
         ("{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
         ("{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
-        ("{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!("x")),
+        (
+            "{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}",
+            -32600,
+            "not a JSON-RPC 2.0 request",
+            json!("x"),
+        ),
     ] {
         client.send(text);
         let answer: Value = serde_json::from_str(&client.receive()).unwrap();
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &id), "{text}: {answer}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&code.into(), &id),
+            "{text}: {answer}"
+        );
         assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{text}: {answer}");
     }
     assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
@@ -248,13 +306,16 @@ pub fn a_batch_is_answered_in_the_revision_that_has_batches(bed: &Bed) {
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.send(&batch());
     let answers: Value = serde_json::from_str(&client.receive()).unwrap();
-    let answer = |id: Value| answers.as_array().unwrap().iter().find(|answer| answer["id"] == id).unwrap();
+    let answer =
+        |id: Value| answers.as_array().unwrap().iter().find(|answer| answer["id"] == id).unwrap();
     assert_eq!(answers.as_array().unwrap().len(), 4, "{answers}");
     assert_eq!(answer(json!(101))["result"]["structuredContent"]["status"], "ok", "{answers}");
     assert_eq!(answer(json!(102))["result"]["isError"], true, "{answers}");
     assert_eq!(answer(json!("three"))["error"]["code"], -32601, "{answers}");
     assert_eq!(answer(json!(104))["error"]["code"], -32600, "{answers}");
-    for (text, words) in [("[]", "a batch has 1 to 64 messages, not 0"), ("[7]", "a request is a JSON object")] {
+    for (text, words) in
+        [("[]", "a batch has 1 to 64 messages, not 0"), ("[7]", "a request is a JSON object")]
+    {
         client.send(text);
         let answer = client.receive();
         assert!(answer.contains(words) && answer.contains("-32600"), "{text}: {answer}");
@@ -298,20 +359,32 @@ pub fn a_schema_has_nothing_that_some_client_does_not_take(bed: &Bed) {
         }
         assert_eq!(schema["type"], "object", "{name}");
         for (argument, shape) in schema["properties"].as_object().unwrap() {
-            assert!(shape["type"].is_string() && shape["description"].is_string(), "{name}, {argument}: {shape}");
+            assert!(
+                shape["type"].is_string() && shape["description"].is_string(),
+                "{name}, {argument}: {shape}"
+            );
         }
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let is_for_sessions = !for_others.contains(&name);
         assert_eq!(required.contains(&"session_token".into()), is_for_sessions, "{name}: {text}");
         let is_closed = schema["additionalProperties"] == false;
         assert_eq!(is_closed, is_for_sessions || name == "authenticate", "{name}: {text}");
-        assert!(tool["description"].as_str().unwrap().len() > 20 && tool["outputSchema"].is_null(), "{tool}");
+        assert!(
+            tool["description"].as_str().unwrap().len() > 20 && tool["outputSchema"].is_null(),
+            "{tool}"
+        );
     }
 }
 
 pub fn what_is_not_declared_is_not_there(bed: &Bed) {
     let mut client = bed.client();
-    for method in ["prompts/list", "resources/list", "resources/templates/list", "completion/complete", "no/such"] {
+    for method in [
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "completion/complete",
+        "no/such",
+    ] {
         let params = json!({ "ref": { "type": "ref/prompt", "name": "x" }, "argument": { "name": "x", "value": "x" } });
         let error = &client.request(method, &params)["error"];
         assert_eq!(error["code"], -32601, "{method}: {error}");

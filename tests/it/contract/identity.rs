@@ -30,9 +30,14 @@ fn coordinator_tools() -> Vec<(&'static str, Value)> {
 }
 
 /// The answer of each tool to `client`, which shows `identity`. Asked at the same time: wrong tokens are answered later and later.
-fn ask_all(client: Client, tools: Vec<(&'static str, Value)>, identity: &Value) -> Vec<(&'static str, Answer)> {
+fn ask_all(
+    client: Client,
+    tools: Vec<(&'static str, Value)>,
+    identity: &Value,
+) -> Vec<(&'static str, Answer)> {
     let mut caller = Caller::new(client, identity);
-    let asked: Vec<_> = tools.into_iter().map(|(tool, arguments)| (tool, caller.begin(tool, arguments))).collect();
+    let asked: Vec<_> =
+        tools.into_iter().map(|(tool, arguments)| (tool, caller.begin(tool, arguments))).collect();
     asked.into_iter().map(|(tool, id)| (tool, caller.client.answer(id))).collect()
 }
 
@@ -77,7 +82,8 @@ pub fn an_agent_s_token_opens_no_tool_of_coordinators(bed: &Bed) {
     bed.client().call("get_my_task", &as_agent).refusal("invalid_session");
     let agent = bed.agent("agt_a");
     let token = agent.shows("session_token");
-    let identity = json!({ "coordinator_id": "crd_x", "coordinator_token": token, "session_token": token });
+    let identity =
+        json!({ "coordinator_id": "crd_x", "coordinator_token": token, "session_token": token });
     for (_, answer) in ask_all(bed.client(), coordinator_tools(), &identity) {
         check_refused(answer);
     }
@@ -118,7 +124,9 @@ pub fn a_token_that_is_none_is_refused_by_every_tool(bed: &Bed) {
     for id in asked {
         match client.answer(id) {
             // Over the network, few guesses of one host are checked at a time.
-            Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => assert!(!bed.door.knows_its_peer()),
+            Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => {
+                assert!(!bed.door.knows_its_peer())
+            }
             other => assert_eq!(other.refusal("invalid_session")["error"], "Invalid session token"),
         }
     }
@@ -131,13 +139,15 @@ pub fn a_session_reaches_its_own_work_only(bed: &Bed) {
     let (mut ann, mut bob) = (bed.agent("agt_a"), bed.agent("agt_b"));
     assert_eq!(ann.done("get_my_task", json!({}))["task"]["task_id"], "tsk");
     assert_eq!(bob.done("get_my_task", json!({}))["task"]["task_id"], "tsk_bobs");
-    let mut set = |task: &str| bob.call("update_task_status", json!({ "task_id": task, "status": "done" }));
+    let mut set =
+        |task: &str| bob.call("update_task_status", json!({ "task_id": task, "status": "done" }));
     set("tsk").refusal("not_your_task");
     // Of other projects nothing is told, not even that there is such a task.
     set("tsk_elsewhere").refusal("task_not_found");
     set("tsk_nowhere").refusal("task_not_found");
     // Bob's token is Bob, whatever else is said.
-    bob.call("report_completed", json!({ "result": "failed", "agent_id": "agt_a" })).refusal("invalid_arguments");
+    bob.call("report_completed", json!({ "result": "failed", "agent_id": "agt_a" }))
+        .refusal("invalid_arguments");
     bob.done("report_completed", json!({ "result": "failed", "agent_id": "agt_b" }));
     let statuses = (bed.task("tsk")["status"].clone(), bed.task("tsk_bobs")["status"].clone());
     assert_eq!(statuses, ("in_progress".into(), "blocked".into()));

@@ -7,7 +7,11 @@ use super::client::Caller;
 
 /// Claims Ann's launch for `coordinator`.
 fn claim(coordinator: &mut Caller) -> Value {
-    coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }))["launch_id"].clone()
+    coordinator.done(
+        "should_start",
+        json!({ "agent_id": "agt_a", "project_id": "prj" }),
+    )["launch_id"]
+        .clone()
 }
 
 fn done() -> Value {
@@ -69,12 +73,19 @@ pub fn the_first_reason_of_a_stop_is_the_one_that_counts(bed: &Bed) {
         assert_eq!(coordinator.done("report_process_stopping", stopping), done());
     }
     let seen = bed.launch(&launch);
-    assert_eq!((&seen["state"], &seen["reason"]), (&"stopping".into(), &"shutdown".into()), "{seen}");
+    assert_eq!(
+        (&seen["state"], &seen["reason"]),
+        (&"stopping".into(), &"shutdown".into()),
+        "{seen}"
+    );
     // The process is gone, what it started is not: the place isn't free yet.
     let exited = json!({ "launch_id": launch, "signal": 15, "outcome": "exited" });
     assert_eq!(coordinator.done("report_process_exit", exited), done());
     assert_eq!(bed.launch(&launch)["state"], "ending");
-    assert_eq!(coordinator.done("report_process_exit", json!({ "launch_id": launch, "signal": 15 })), done());
+    assert_eq!(
+        coordinator.done("report_process_exit", json!({ "launch_id": launch, "signal": 15 })),
+        done()
+    );
     let seen = bed.launch(&launch);
     let end = (&seen["outcome"], &seen["reason"], &seen["signal"]);
     assert_eq!(end, (&"stopped".into(), &"shutdown".into(), &15.into()), "{seen}");
@@ -84,10 +95,15 @@ pub fn a_start_that_failed_says_why(bed: &Bed) {
     bed.with_a_task();
     let mut coordinator = bed.coordinator("crd_one");
     let launch = claim(&mut coordinator);
-    let failed = json!({ "launch_id": launch, "outcome": "start_failed", "reason": "no such program" });
+    let failed =
+        json!({ "launch_id": launch, "outcome": "start_failed", "reason": "no such program" });
     assert_eq!(coordinator.done("report_process_exit", failed), done());
     let seen = bed.launch(&launch);
-    assert_eq!((&seen["outcome"], &seen["reason"]), (&"start_failed".into(), &"no such program".into()), "{seen}");
+    assert_eq!(
+        (&seen["outcome"], &seen["reason"]),
+        (&"start_failed".into(), &"no such program".into()),
+        "{seen}"
+    );
 }
 
 pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
@@ -101,16 +117,35 @@ pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
     };
     let first = json!({ "turns": 3, "input_tokens": 40, "progress": "Bash: ls\u{1b}[2J", "failure": "quota", "failure_resets_at": "2026-01-01T00:00:00Z" });
     let seen = report(first);
-    assert_eq!((&seen["usage"]["turns"], &seen["usage"]["inputTokens"]), (&3.into(), &40.into()), "{seen}");
-    assert_eq!(seen["failure"], json!({ "class": "quota", "resetsAt": "2026-01-01T00:00:00.000Z" }));
+    assert_eq!(
+        (&seen["usage"]["turns"], &seen["usage"]["inputTokens"]),
+        (&3.into(), &40.into()),
+        "{seen}"
+    );
+    assert_eq!(
+        seen["failure"],
+        json!({ "class": "quota", "resetsAt": "2026-01-01T00:00:00.000Z" })
+    );
     assert_eq!(seen["progress"], "Bash: ls [2J");
     let seen = report(json!({ "turns": 2, "cost_usd_micros": 7, "progress": "x".repeat(1000) }));
-    assert_eq!((&seen["usage"]["turns"], &seen["usage"]["costUsdMicros"]), (&3.into(), &7.into()), "{seen}");
-    assert_eq!((seen["progress"].as_str().unwrap().chars().count(), &seen["failure"]), (160, &Value::Null), "{seen}");
+    assert_eq!(
+        (&seen["usage"]["turns"], &seen["usage"]["costUsdMicros"]),
+        (&3.into(), &7.into()),
+        "{seen}"
+    );
+    assert_eq!(
+        (seen["progress"].as_str().unwrap().chars().count(), &seen["failure"]),
+        (160, &Value::Null),
+        "{seen}"
+    );
     // It is kept with the end, and later words are old news.
     coordinator.done("report_process_exit", json!({ "launch_id": launch, "exit_code": 1 }));
     let seen = bed.launch(&launch);
-    assert_eq!((&seen["usage"]["turns"], &seen["failure"]), (&3.into(), &json!({ "class": "crash" })), "{seen}");
+    assert_eq!(
+        (&seen["usage"]["turns"], &seen["failure"]),
+        (&3.into(), &json!({ "class": "crash" })),
+        "{seen}"
+    );
     coordinator.done("report_activity", json!({ "launch_id": launch, "turns": 99 }));
     assert_eq!(bed.launch(&launch), seen);
 }
@@ -131,9 +166,15 @@ pub fn a_launch_is_its_coordinators(bed: &Bed) {
         let refusal = other.call(tool, arguments.clone()).refusal("not_your_launch");
         let error = format!("Launch {} is kept by another coordinator", launch.as_str().unwrap());
         assert_eq!(refusal["error"], error.as_str());
-        assert_eq!(refusal["hint"], "give the coordinator_id that claimed it; two coordinators need two of them");
+        assert_eq!(
+            refusal["hint"],
+            "give the coordinator_id that claimed it; two coordinators need two of them"
+        );
         arguments["launch_id"] = "lch_nowhere".into();
-        assert_eq!(other.call(tool, arguments).refusal("launch_not_found")["error"], "Launch not found");
+        assert_eq!(
+            other.call(tool, arguments).refusal("launch_not_found")["error"],
+            "Launch not found"
+        );
     }
     assert_eq!(bed.launch(&launch), before);
 }
@@ -152,7 +193,9 @@ pub fn a_report_may_leave_the_launch_unsaid(bed: &Bed) {
     let launch = claim(&mut one);
     // Another coordinator's launch is not ended by anybody else, whatever process they name.
     two.call("report_process_exit", exit(None)).refusal("no_open_launch");
-    bed.nameless_coordinator().call("report_process_exit", exit(Some(4242))).refusal("no_open_launch");
+    bed.nameless_coordinator()
+        .call("report_process_exit", exit(Some(4242)))
+        .refusal("no_open_launch");
     one.done("report_process_started", json!({ "launch_id": launch, "pid": 4242 }));
     let refusal = one.call("report_process_exit", exit(Some(1))).refusal("no_open_launch");
     assert_eq!(refusal["error"], "No launch of agt_a in prj is open that process 1 could be of");
@@ -163,7 +206,9 @@ pub fn a_report_may_leave_the_launch_unsaid(bed: &Bed) {
     assert_eq!(one.done("report_process_exit", exit(Some(4242))), done());
     assert_eq!(bed.launch(&launch)["state"], "ended");
     assert_eq!(one.done("report_process_exit", exit(Some(4242))), done());
-    for incomplete in [json!({}), json!({ "agent_id": "agt_a" }), json!({ "project_id": "prj", "pid": 4242 })] {
+    for incomplete in
+        [json!({}), json!({ "agent_id": "agt_a" }), json!({ "project_id": "prj", "pid": 4242 })]
+    {
         let refusal = nameless.call("report_process_exit", incomplete).refusal("invalid");
         assert_eq!(refusal["error"], "launch_id is missing, or agent_id and project_id are");
     }

@@ -25,7 +25,10 @@ fn wait(bed: &Bed, coordinator: &mut Caller, work: &Value, timeout_seconds: u64)
     let heard_at = || bed.status()["coordinators"][0]["heardAt"].clone();
     let before = heard_at();
     until("time has passed", || bed.status()["at"] != before);
-    let id = coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds }));
+    let id = coordinator.begin(
+        "wait_for_work",
+        json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds }),
+    );
     until("the wait has begun", || heard_at() != before);
     // Another call, on the same connection where there are connections: it is answered at once.
     assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
@@ -37,7 +40,11 @@ fn stop(bed: &Bed) {
 }
 
 fn claim(coordinator: &mut Caller) -> Value {
-    coordinator.done("should_start", json!({ "agent_id": "agt_a", "project_id": "prj" }))["launch_id"].clone()
+    coordinator.done(
+        "should_start",
+        json!({ "agent_id": "agt_a", "project_id": "prj" }),
+    )["launch_id"]
+        .clone()
 }
 
 /// The only entry of a list of the view, without what differs.
@@ -60,11 +67,20 @@ pub fn who_has_seen_nothing_is_answered_at_once(bed: &Bed) {
     let began = Instant::now();
     let work = coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG }));
     // Neither is who has seen another server, or an earlier run of this one.
-    coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG, "seen": "of another server" }));
+    coordinator
+        .done("wait_for_work", json!({ "timeout_seconds": LONG, "seen": "of another server" }));
     assert!(began.elapsed() < Duration::from_secs(LONG));
     let names: Vec<&String> = work.as_object().unwrap().keys().collect();
-    let of_server =
-        ["at", "launches", "linger_ms", "run", "seen", "session_maximum_ms", "start_timeout_ms", "startable"];
+    let of_server = [
+        "at",
+        "launches",
+        "linger_ms",
+        "run",
+        "seen",
+        "session_maximum_ms",
+        "start_timeout_ms",
+        "startable",
+    ];
     assert_eq!(names, [&of_server[..], &["stop_requests", "success"]].concat());
     work["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let startable = json!({
@@ -131,7 +147,10 @@ pub fn a_coordinator_sees_its_own_launches_and_stops(bed: &Bed) {
     // The pair is held before its launch is told to end: the first news may be of that alone.
     let news = if news["stop_requests"] == json!([]) { look(&mut one) } else { news };
     assert_eq!(news["stop_requests"], json!([request]));
-    assert_eq!((&news["launches"][0]["state"], &news["launches"][0]["reason"]), (&"stopping".into(), &"person".into()));
+    assert_eq!(
+        (&news["launches"][0]["state"], &news["launches"][0]["reason"]),
+        (&"stopping".into(), &"person".into())
+    );
     let all = json!({ "success": true, "stop_requests": [request] });
     assert_eq!(one.done("list_stop_requests", json!({})), all);
     assert_eq!(two.done("list_stop_requests", json!({})), none);
@@ -190,7 +209,8 @@ pub fn who_asks_for_it_is_told_that_a_wait_goes_on(bed: &Bed) {
     let mut coordinator = bed.coordinator("crd_one");
     let work = look(&mut coordinator);
     // Neither is who doesn't ask, nor who gets an answer soon.
-    let silent = coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": 3 }));
+    let silent =
+        coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": 3 }));
     let short = coordinator.begin_attended("health_check", &json!({}), "short");
     let arguments = json!({ "seen": work["seen"], "timeout_seconds": 3 });
     let long = coordinator.begin_attended("wait_for_work", &arguments, "long");
@@ -198,7 +218,8 @@ pub fn who_asks_for_it_is_told_that_a_wait_goes_on(bed: &Bed) {
         coordinator.client.answer(id).success();
     }
     let progress = json!({ "progressToken": "long", "progress": 2.0 });
-    let expected = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress });
+    let expected =
+        json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress });
     assert_eq!(coordinator.client.notices(), [expected]);
 }
 

@@ -61,7 +61,8 @@ fn sources(folder: &Path) -> String {
 fn each_row_has_its_tests_and_each_test_is_there() {
     let all = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it"));
     let mut rows = BTreeSet::new();
-    for line in include_str!("catalogue.rs").lines().filter_map(|line| line.strip_prefix("//! | ")) {
+    for line in include_str!("catalogue.rs").lines().filter_map(|line| line.strip_prefix("//! | "))
+    {
         let (numbers, shown_by) = line.split_once(" | ").unwrap();
         rows.extend(numbers.split(", ").filter_map(|number| number.parse::<u32>().ok()));
         for test in shown_by.split('`').skip(1).step_by(2) {

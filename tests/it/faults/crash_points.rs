@@ -31,7 +31,8 @@ struct Case {
 const WHOLE: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const WAITS_FIRST: &[&str] = &["wait-for:go", "authenticate", "get-my-task", "report:success"];
 /// Stays `exited` for a while.
-const LEAVES_A_CHILD: &[&str] = &["authenticate", "get-my-task", "report:success", "term-ignoring-child"];
+const LEAVES_A_CHILD: &[&str] =
+    &["authenticate", "get-my-task", "report:success", "term-ignoring-child"];
 
 const fn case(
     point: CrashPoint,
@@ -76,7 +77,10 @@ fn for_each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String, check: impl Fn(&T
         thread::scope(|scope| {
             for case in cases {
                 let check = &check;
-                thread::Builder::new().name(name(case)).spawn_scoped(scope, move || check(case)).unwrap();
+                thread::Builder::new()
+                    .name(name(case))
+                    .spawn_scoped(scope, move || check(case))
+                    .unwrap();
             }
         });
     }
@@ -84,7 +88,9 @@ fn for_each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String, check: impl Fn(&T
 
 /// A daemon that will have one task, and an agent that is never there twice.
 fn prepared(settings: &str, steps: &[&str]) -> Daemon {
-    let daemon = Daemon::configured(&format!("manifest: manifest.yaml\nstop: {{ leak_grace: 200ms }}\n{settings}"));
+    let daemon = Daemon::configured(&format!(
+        "manifest: manifest.yaml\nstop: {{ leak_grace: 200ms }}\n{settings}"
+    ));
     daemon.manifest(&["agt"]);
     daemon.steps("agt", &[&["alone:alone", "append:agents"], steps].concat());
     daemon
@@ -97,10 +103,15 @@ fn spawn_to_crash(daemon: &mut Daemon, at: &str) {
 }
 
 /// Outcomes of all ended launches of an agent, the first one first, once `is_enough`.
-fn until_outcomes(daemon: &Daemon, agent: &str, is_enough: impl Fn(&[String]) -> bool) -> Vec<String> {
+fn until_outcomes(
+    daemon: &Daemon,
+    agent: &str,
+    is_enough: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
     until_some("the launches have ended", || {
         let ended = daemon.ended(agent);
-        let outcomes: Vec<String> = ended.iter().rev().map(|l| l["outcome"].as_str().unwrap().to_owned()).collect();
+        let outcomes: Vec<String> =
+            ended.iter().rev().map(|l| l["outcome"].as_str().unwrap().to_owned()).collect();
         is_enough(&outcomes).then_some(outcomes)
     })
 }
@@ -115,7 +126,9 @@ fn check_daemon_dies(case: &Case) {
     assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()));
     daemon.start();
     fs::write(daemon.work().join("go"), "").unwrap();
-    let outcomes = until_outcomes(&daemon, "agt", |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
+    let outcomes = until_outcomes(&daemon, "agt", |outcomes| {
+        outcomes.iter().any(|outcome| outcome == "completed")
+    });
     assert_eq!(outcomes, case.outcomes);
     assert_eq!(daemon.task_status("tsk_agt"), "done");
     assert_eq!(n_agents(&daemon), case.n_agents, "agents that were started");
@@ -149,7 +162,9 @@ fn check_keeper_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
     daemon.until_ready();
     assert_eq!(until_outcomes(&daemon, "agt", |outcomes| !outcomes.is_empty()), [outcome]);
     assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
-    until("the next start waits", || !is_early || daemon.status()["deferred"][0]["reason"] == "backoff");
+    until("the next start waits", || {
+        !is_early || daemon.status()["deferred"][0]["reason"] == "backoff"
+    });
     assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");
     daemon.until_nothing_is_left();
 }
@@ -191,8 +206,22 @@ fn with_found() -> Daemon {
         let [alone, starts, ready] =
             ["alone:A.alone", "append:A.starts", "write:A.ready"].map(|s| s.replace('A', agent));
         let rest: &[&str] = match agent {
-            "ended" => &["authenticate", "get-my-task", "report:success", &ready, "wait-for:end", "print:went on"],
-            _ => &["authenticate", &ready, "wait-for:go", "print:went on", "get-my-task", "report:success"],
+            "ended" => &[
+                "authenticate",
+                "get-my-task",
+                "report:success",
+                &ready,
+                "wait-for:end",
+                "print:went on",
+            ],
+            _ => &[
+                "authenticate",
+                &ready,
+                "wait-for:go",
+                "print:went on",
+                "get-my-task",
+                "report:success",
+            ],
         };
         daemon.steps(agent, &[&[alone.as_str(), &starts], rest].concat());
     }
@@ -223,7 +252,10 @@ fn check_start_dies(point: CrashPoint) {
         assert_eq!(daemon.task_status(&format!("tsk_{agent}")), "done", "{agent}");
         let starts = fs::read_to_string(daemon.work().join(format!("{agent}.starts"))).unwrap();
         assert_eq!(starts.lines().count(), expected.len(), "starts of {agent}");
-        assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists(), "{agent} was there twice");
+        assert!(
+            !daemon.work().join(format!("{agent}.alone.twin")).exists(),
+            "{agent} was there twice"
+        );
         let said = daemon.done(&["logs", agent, "prj"]);
         assert!(said.contains("went on"), "{agent}: {said}");
     }
@@ -241,7 +273,8 @@ const FUSE: Duration = Duration::from_secs(2 + 2);
 
 /// What is known when it is stopped there is old when it goes on.
 fn check_daemon_stops(point: CrashPoint) {
-    let mut daemon = prepared("start: { timeout: 2s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
+    let mut daemon =
+        prepared("start: { timeout: 2s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
     spawn_to_crash(&mut daemon, &format!("{point:?}@stop"));
     let pid = daemon.pid();
     until("the daemon is stopped", || processes::read(pid).is_some_and(|daemon| daemon.is_stopped));
@@ -250,7 +283,9 @@ fn check_daemon_stops(point: CrashPoint) {
     assert_eq!(n_agents(&daemon), 0);
     daemon.signal(Signal::CONT);
     daemon.until_ready();
-    let outcomes = until_outcomes(&daemon, "agt", |outcomes| outcomes.iter().any(|outcome| outcome == "completed"));
+    let outcomes = until_outcomes(&daemon, "agt", |outcomes| {
+        outcomes.iter().any(|outcome| outcome == "completed")
+    });
     assert_eq!(outcomes, ["never_authenticated", "completed"]);
     assert_eq!(n_agents(&daemon), 1, "the one that was started in time");
     assert!(!daemon.work().join("alone.twin").exists(), "never two at a time");

@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until};
 
-const PATIENT: &[&str] = &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
+const PATIENT: &[&str] =
+    &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
 const DEAF: &[&str] = &["ignore-term", "authenticate", "write:ready", "sleep:600"];
 
 /// A name, and whether a starting daemon has come to it.
@@ -33,7 +34,8 @@ fn a_term_while_starting_ends_it_cleanly_at_any_moment() {
         until(moment, || has_come(&daemon));
         let status = daemon.terminate();
         // Before it listens, the signal ends it by itself: nothing had been begun.
-        let is_early = status.signal() == Some(Signal::TERM.as_raw()) && !daemon.log().contains("took stock");
+        let is_early =
+            status.signal() == Some(Signal::TERM.as_raw()) && !daemon.log().contains("took stock");
         assert!(status.success() || is_early, "{moment}: {status:?}\n{}", daemon.log());
         until("no agent is left", || daemon.processes().is_empty());
         fs::write(daemon.work().join("go"), "").unwrap();
@@ -75,7 +77,8 @@ fn a_term_ends_the_agents_or_keeps_them_as_configured() {
         assert_eq!(daemon.logged("instance adopted").len(), usize::from(is_kept), "{policy}");
         until("the task is done", || daemon.task_status("tsk") == "done");
         daemon.until_nothing_is_left();
-        let outcomes: Vec<_> = daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+        let outcomes: Vec<_> =
+            daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
         let expected: &[&str] = if is_kept { &["completed"] } else { &["completed", "stopped"] };
         assert_eq!(outcomes, expected, "{policy}");
     }
@@ -99,7 +102,12 @@ fn interrupt_group(daemon: &Daemon) {
 fn an_interrupt_of_the_terminal_reaches_the_daemon_alone() {
     let mut daemon = in_foreground("shutdown: { sigint: keep }");
     // An agent that got it would say so.
-    daemon.with_one_task(&["run:trap 'echo >interrupted' INT", "authenticate", "write:ready", "wait-for:go"]);
+    daemon.with_one_task(&[
+        "run:trap 'echo >interrupted' INT",
+        "authenticate",
+        "write:ready",
+        "wait-for:go",
+    ]);
     let agent = daemon.written_pid("ready");
     interrupt_group(&daemon);
     assert!(daemon.wait().success());
@@ -190,7 +198,11 @@ fn a_stop_is_carried_out_although_the_daemon_dies() {
         assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
         daemon.start();
         let ended = daemon.until_ended("agt");
-        assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"person".into()), "{point:?}");
+        assert_eq!(
+            (&ended["outcome"], &ended["reason"]),
+            (&"stopped".into(), &"person".into()),
+            "{point:?}"
+        );
         assert!(is_gone(agent));
         assert_eq!(daemon.status()["deferred"][0]["reason"], "held");
         assert_eq!(fs::read_to_string(daemon.work().join("agents")).unwrap().lines().count(), 1);

@@ -46,7 +46,8 @@ fn with_recycled_pids(stranger: &Stranger) -> (Daemon, PathBuf) {
     let mut daemon = Daemon::running("backoff: { initial: 1h, max: 1h }\nstop: { timeout: 100ms }");
     daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
-    let (keeper, folder) = (keeper_of(agent), folder(&daemon, &daemon.until_in_state("agt", "running")));
+    let (keeper, folder) =
+        (keeper_of(agent), folder(&daemon, &daemon.until_in_state("agt", "running")));
     daemon.kill();
     kill(keeper, Signal::KILL);
     until("the leader went with its keeper", || is_gone(agent));
@@ -99,7 +100,9 @@ impl Damage {
         let before = fs::read(file).unwrap_or_default();
         match self {
             Self::Empty => fs::write(file, ""),
-            Self::Truncated => fs::write(file, if before.is_empty() { b"{" } else { &before[..before.len() / 2] }),
+            Self::Truncated => {
+                fs::write(file, if before.is_empty() { b"{" } else { &before[..before.len() / 2] })
+            }
             Self::Garbage => fs::write(file, b"\0\xffnot this\n"),
             Self::Newer => fs::write(file, r#"{"version":99,"state":"somewhere else"}"#),
             Self::Gone if file.exists() => fs::remove_file(file),
@@ -124,7 +127,9 @@ fn n_starts(daemon: &Daemon, agent: &str) -> usize {
 /// Its tasks get done, by this many processes, of which no two were there at a time.
 #[track_caller]
 fn check_done(daemon: &Daemon, agent: &str, expected_starts: usize) {
-    until(&format!("the task of {agent} is done"), || daemon.task_status(&format!("tsk_{agent}")) == "done");
+    until(&format!("the task of {agent} is done"), || {
+        daemon.task_status(&format!("tsk_{agent}")) == "done"
+    });
     assert_eq!(n_starts(daemon, agent), expected_starts, "{agent}");
     assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists(), "{agent} was there twice");
 }
@@ -176,7 +181,8 @@ fn check_damaged(damage: Damage) {
         check_done(&daemon, agent, if is_ended { 2 } else { 1 });
         let ends: &[&str] = if is_ended { &["completed", "lost"] } else { &["completed"] };
         until("its end is known", || daemon.ended(agent).len() == ends.len());
-        let outcomes: Vec<Value> = daemon.ended(agent).iter().map(|launch| launch["outcome"].clone()).collect();
+        let outcomes: Vec<Value> =
+            daemon.ended(agent).iter().map(|launch| launch["outcome"].clone()).collect();
         assert_eq!(outcomes, ends, "{agent}");
     }
     daemon.until_nothing_is_left();
@@ -217,13 +223,18 @@ fn a_folder_that_goes_while_its_agent_works_costs_its_exit_code_alone() {
     drop(gate);
     check_done(&daemon, "agt", 1);
     let ended = daemon.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &Value::Null), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["exit_code"]),
+        (&"completed".into(), &Value::Null),
+        "{ended}"
+    );
     assert!(is_gone(agent));
     daemon.until_nothing_is_left();
 }
 
 fn copy_state(daemon: &Daemon) {
-    let copied = Command::new("cp").arg("-a").arg(daemon.state()).arg(daemon.folder().join("copy")).status();
+    let copied =
+        Command::new("cp").arg("-a").arg(daemon.state()).arg(daemon.folder().join("copy")).status();
     assert!(copied.unwrap().success());
 }
 
@@ -270,7 +281,10 @@ fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
     drop(gate);
     check_done(&daemon, "agt", 1);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
-    assert!(daemon.done(&["logs", "agt", "prj"]).contains("tsk_agt"), "what it prints goes to the restored folder");
+    assert!(
+        daemon.done(&["logs", "agt", "prj"]).contains("tsk_agt"),
+        "what it prints goes to the restored folder"
+    );
     daemon.until_nothing_is_left();
 }
 
@@ -278,7 +292,10 @@ fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
 fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
     let mut daemon = prepared(&["agt"]);
     // It takes its time, with the same task waiting for it again.
-    daemon.steps("agt", &[&["ignore-term"], &*steps("agt").iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    daemon.steps(
+        "agt",
+        &[&["ignore-term"], &*steps("agt").iter().map(String::as_str).collect::<Vec<_>>()].concat(),
+    );
     let gate = Gate::closed(&daemon);
     daemon.start();
     let agent = daemon.written_pid("agt.ready");
@@ -295,7 +312,11 @@ fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
     check_done(&daemon, "agt", 2);
     daemon.until_nothing_is_left();
     let exit: Exit = record::read(&folder(&daemon, &launch)).unwrap().unwrap();
-    assert_eq!((exit.stop, exit.pid), (Some(StopReason::Unknown), Some(agent)), "its end is on record");
+    assert_eq!(
+        (exit.stop, exit.pid),
+        (Some(StopReason::Unknown), Some(agent)),
+        "its end is on record"
+    );
     assert_eq!(daemon.ended("agt").len(), 1, "the store knows nothing of it");
     assert_eq!(fs::read_dir(instance_dir::ended(&daemon.state())).unwrap().count(), 2);
 }

@@ -13,7 +13,8 @@ use crate::daemon::Daemon;
 use crate::support::{is_gone, until};
 
 /// Reports until the server takes it.
-const INSISTS: &str = r#"run:until call report_completed "{\"result\":\"success\"}"; do rest 0.05; done"#;
+const INSISTS: &str =
+    r#"run:until call report_completed "{\"result\":\"success\"}"; do rest 0.05; done"#;
 
 /// The state directory is on a small file system, on which agents start all the same.
 const SMALL_DISK: &str = "limits: { min_free_disk: off }";
@@ -21,8 +22,16 @@ const SMALL_DISK: &str = "limits: { min_free_disk: off }";
 /// Two agents, `agt` that insists on its report and `brief` that ends with 7; both wait for `go`.
 fn with_two_agents(daemon: &Daemon) {
     daemon.project("prj");
-    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "write:ready.agt", "wait-for:go", INSISTS]);
-    daemon.agent("brief", "prj", &["authenticate", "get-my-task", "write:ready.brief", "wait-for:go", "exit:7"]);
+    daemon.agent(
+        "agt",
+        "prj",
+        &["authenticate", "get-my-task", "write:ready.agt", "wait-for:go", INSISTS],
+    );
+    daemon.agent(
+        "brief",
+        "prj",
+        &["authenticate", "get-my-task", "write:ready.brief", "wait-for:go", "exit:7"],
+    );
     for agent in ["agt", "brief"] {
         daemon.task(&format!("tsk_{agent}"), "prj", agent);
         daemon.written_pid(&format!("ready.{agent}"));
@@ -31,16 +40,23 @@ fn with_two_agents(daemon: &Daemon) {
 
 /// With the store full: who writes is told why, who reads is answered, and the ends of agents are kept until they are taken.
 fn check_without_space(daemon: &Daemon, expected: &str) {
-    let said = daemon.cli(&["project", "add", "another", "--directory", daemon.work().to_str().unwrap()]);
+    let said =
+        daemon.cli(&["project", "add", "another", "--directory", daemon.work().to_str().unwrap()]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("could not write to the store") && said.stderr.contains(expected), "{said:?}");
+    assert!(
+        said.stderr.contains("could not write to the store") && said.stderr.contains(expected),
+        "{said:?}"
+    );
     assert_eq!(daemon.status()["limits"]["running"], 2);
     fs::write(daemon.work().join("go"), "").unwrap();
     until("the end of an agent is known", || {
         let folders = fs::read_dir(instance_dir::instances(&daemon.state())).unwrap();
-        folders.filter(|folder| instance_dir::is_ended(&folder.as_ref().unwrap().path())).count() == 1
+        folders.filter(|folder| instance_dir::is_ended(&folder.as_ref().unwrap().path())).count()
+            == 1
     });
-    until("it can't be reported", || !daemon.logged("could not report; will report again").is_empty());
+    until("it can't be reported", || {
+        !daemon.logged("could not report; will report again").is_empty()
+    });
     assert!(daemon.ended("brief").is_empty());
 }
 
@@ -75,14 +91,23 @@ fn a_full_disk_delays_and_loses_nothing() {
 fn a_coordinator_takes_over_its_agents_without_space() {
     let server = Daemon::serving("");
     let socket = format!("unix:{}", server.state().join("mcp.sock").display());
-    let mut coordinator =
-        Daemon::supervising(&socket, &format!("agents: {{ agt: {{ passkey: a-passkey }} }}\n{SMALL_DISK}"));
+    let mut coordinator = Daemon::supervising(
+        &socket,
+        &format!("agents: {{ agt: {{ passkey: a-passkey }} }}\n{SMALL_DISK}"),
+    );
     if !coordinator.mount_state("4m") {
         eprintln!("skipped: this user may not mount a file system");
         return;
     }
     coordinator.start();
-    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    server.with_one_task(&[
+        "alone:one",
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+    ]);
     let agent = server.written_pid("ready");
     let mut file = File::create(coordinator.state().join("filler")).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
@@ -129,12 +154,15 @@ fn output_that_finds_no_space_is_counted_and_what_comes_later_is_kept() {
     let kept = format!("chatter:{KEPT}");
     let later = ["wait-for:go", "print:what comes later", "exit:7"];
     // Three times what a pipe holds: most of it has been read when all of it is printed.
-    let steps = ["authenticate", &kept, "write:ready", "wait-for:full", "chatter:200000", "write:printed"];
+    let steps =
+        ["authenticate", &kept, "write:ready", "wait-for:full", "chatter:200000", "write:printed"];
     daemon.with_one_task(&[&steps[..], &later].concat());
     let keeper = keeper_of(daemon.written_pid("ready"));
     let folder = folder(&daemon, &daemon.until_in_state("agt", "running"));
     let log = folder.join(instance_dir::OUTPUT_LOG);
-    until("what there is space for is kept", || fs::metadata(&log).is_ok_and(|log| log.len() == KEPT));
+    until("what there is space for is kept", || {
+        fs::metadata(&log).is_ok_and(|log| log.len() == KEPT)
+    });
     let (keeper, unlimited) = (Pid::from_raw(keeper), rustix::process::getrlimit(Resource::Fsize));
     prlimit(keeper, Resource::Fsize, Rlimit { current: Some(KEPT), ..unlimited }).unwrap();
     daemon.write("work/full", "");
@@ -156,7 +184,9 @@ fn a_log_folder_that_goes_takes_lines_with_it_and_nothing_else() {
     let logs = daemon.folder().join("logs");
     fs::create_dir(&logs).unwrap();
     daemon.spawn();
-    until("it is ready", || fs::read_to_string(logs.join("daemon.log")).is_ok_and(|log| log.contains("ready")));
+    until("it is ready", || {
+        fs::read_to_string(logs.join("daemon.log")).is_ok_and(|log| log.contains("ready"))
+    });
     fs::remove_dir_all(&logs).unwrap();
     daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");

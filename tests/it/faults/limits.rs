@@ -37,8 +37,14 @@ fn with_crowd(n_agents: usize) -> (Daemon, Vec<String>) {
 
 /// All work is done, whatever it took, and nobody was there twice.
 fn check_all_done(daemon: &Daemon, agents: &[String]) {
-    let is_done = || outcomes(daemon).iter().filter(|outcome| *outcome == "completed").count() >= agents.len();
-    until_some_within(PATIENCE, || is_done().then_some(()), || format!("not all is done:\n{}", daemon.log()));
+    let is_done = || {
+        outcomes(daemon).iter().filter(|outcome| *outcome == "completed").count() >= agents.len()
+    };
+    until_some_within(
+        PATIENCE,
+        || is_done().then_some(()),
+        || format!("not all is done:\n{}", daemon.log()),
+    );
     for agent in agents {
         assert_eq!(daemon.task_status(&format!("tsk_{agent}")), "done");
         assert!(!daemon.work().join(format!("{agent}.alone.twin")).exists());
@@ -79,7 +85,9 @@ fn a_refused_fork_is_a_failed_start_and_harms_nobody_else() {
         skip("only root can become another user, and others' processes would count");
         return;
     }
-    let Some(_) = super::ordinary_user::of_user("") else { return };
+    let Some(_) = super::ordinary_user::of_user("") else {
+        return;
+    };
     let (mut daemon, agents) = with_crowd(4);
     daemon.hand_over_to(NOBODY);
     let gate = Gate::closed(&daemon);
@@ -110,9 +118,17 @@ fn a_refused_fork_is_a_failed_start_and_harms_nobody_else() {
 #[test]
 fn two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop() {
     let daemon = Daemon::running("stop: { timeout: 300ms }");
-    daemon.with_one_task(&["ignore-term", "children:200", "authenticate", "write:ready", "sleep:600"]);
+    daemon.with_one_task(&[
+        "ignore-term",
+        "children:200",
+        "authenticate",
+        "write:ready",
+        "sleep:600",
+    ]);
     let agent = daemon.written_pid("ready");
-    let tree = until_some("all of them are there", || Some(tree_of(agent)).filter(|tree| tree.len() >= 200));
+    let tree = until_some("all of them are there", || {
+        Some(tree_of(agent)).filter(|tree| tree.len() >= 200)
+    });
     daemon.done(&["stop", "agt", "prj"]);
     let ended = daemon.until_ended("agt");
     assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
@@ -140,12 +156,18 @@ fn what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop() {
     fs::write(daemon.work().join("bomb"), BOMB).unwrap();
     // In the agent's group, in a session of its own each, and with nothing in its environment that says whose it is.
     let kinds = ["nice -n 0", "setsid", "env -i setsid"];
-    let chains =
-        kinds.map(|kind| format!("run:for chain in 1 2 3 4; do sh bomb {N_GENERATIONS} {kind} >/dev/null 2>&1 & done"));
+    let chains = kinds.map(|kind| {
+        format!(
+            "run:for chain in 1 2 3 4; do sh bomb {N_GENERATIONS} {kind} >/dev/null 2>&1 & done"
+        )
+    });
     // Whoever of it lives holds the file.
-    let limited = ["alone:alive", "ignore-term", "run:prlimit --pid $$ --nproc=4000:4000", "authenticate"];
+    let limited =
+        ["alone:alive", "ignore-term", "run:prlimit --pid $$ --nproc=4000:4000", "authenticate"];
     let lit = chains.iter().map(String::as_str);
-    daemon.with_one_task(&limited.into_iter().chain(lit).chain(["write:ready", "sleep:600"]).collect::<Vec<_>>());
+    daemon.with_one_task(
+        &limited.into_iter().chain(lit).chain(["write:ready", "sleep:600"]).collect::<Vec<_>>(),
+    );
     daemon.written_pid("ready");
     let n_generations = |kind: &str| {
         let noted = daemon.work().join(format!("generations.{}", kind.split(' ').next().unwrap()));
@@ -155,10 +177,15 @@ fn what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop() {
     daemon.done(&["stop", "agt", "prj"]);
     let ended = daemon.until_ended("agt");
     assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
-    let is_free = File::open(daemon.work().join("alive"))
-        .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+    let is_free = File::open(daemon.work().join("alive")).is_ok_and(|file| {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
     assert!(is_free, "something of it lives: {:?}", daemon.processes());
-    assert!(!daemon.work().join("spent").exists(), "it ended by itself: {:?}", kinds.map(n_generations));
+    assert!(
+        !daemon.work().join("spent").exists(),
+        "it ended by itself: {:?}",
+        kinds.map(n_generations)
+    );
     assert_eq!(daemon.ended("agt").len(), 1);
     daemon.until_nothing_is_left();
 }

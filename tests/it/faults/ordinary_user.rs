@@ -37,9 +37,17 @@ pub fn of_user(settings: &str) -> Option<Daemon> {
 
 #[test]
 fn an_ordinary_users_agents_work_and_are_adopted() {
-    let Some(mut daemon) = of_user("") else { return };
+    let Some(mut daemon) = of_user("") else {
+        return;
+    };
     daemon.start();
-    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+    ]);
     let agent = daemon.written_pid("ready");
     daemon.kill();
     daemon.start();
@@ -53,7 +61,9 @@ fn an_ordinary_users_agents_work_and_are_adopted() {
 
 #[test]
 fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
-    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
+        return;
+    };
     daemon.start();
     daemon.with_one_task(&["authenticate", "term-ignoring-child", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
@@ -69,11 +79,20 @@ fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
 /// Row 17: who is root may write everywhere.
 #[test]
 fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
-    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
+        return;
+    };
     daemon.start();
-    daemon.with_one_task(&["authenticate", "write:ready", "wait-for:go", "print:unwritten", "exit:6"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "write:ready",
+        "wait-for:go",
+        "print:unwritten",
+        "exit:6",
+    ]);
     let agent = daemon.written_pid("ready");
-    let folders = fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap();
+    let folders =
+        fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap();
     let folder = folders.map(|folder| folder.unwrap().path()).next().unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -85,8 +104,7 @@ fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
 }
 
 /// A tool of an agent that becomes somebody else's: [`gives_root`].
-const CHILD_OF_ROOT: &str =
-    "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
+const CHILD_OF_ROOT: &str = "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
 
 /// Puts what [`CHILD_OF_ROOT`] needs where agents work; says why where it can't.
 fn gives_root(daemon: &Daemon) -> bool {
@@ -102,7 +120,9 @@ fn gives_root(daemon: &Daemon) -> bool {
 /// What a keeper of an ordinary user may not kill keeps its slot, is told, and holds up nobody else.
 #[test]
 fn what_cant_be_killed_is_shown_as_such() {
-    let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else { return };
+    let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else {
+        return;
+    };
     if !gives_root(&daemon) {
         return;
     }
@@ -110,8 +130,9 @@ fn what_cant_be_killed_is_shown_as_such() {
     daemon.with_one_task(&["authenticate", CHILD_OF_ROOT, "write:ready", "sleep:600"]);
     let (agent, root) = (daemon.written_pid("ready"), Ended(daemon.written_pid("root")));
     daemon.done(&["stop", "agt", "prj", "--no-wait"]);
-    let open =
-        until_some("it is shown", || daemon.open("agt").into_iter().find(|open| !open["unkillable_since"].is_null()));
+    let open = until_some("it is shown", || {
+        daemon.open("agt").into_iter().find(|open| !open["unkillable_since"].is_null())
+    });
     assert_eq!(open["state"], "ending", "{open}");
     assert!(is_gone(agent) && !is_gone(root.0));
     let shown = daemon.done(&["status"]);
@@ -128,22 +149,35 @@ fn what_cant_be_killed_is_shown_as_such() {
 /// Row 10, with a tool of the agent that became somebody else's: the daemon may not kill it.
 #[test]
 fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
-    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else { return };
+    let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
+        return;
+    };
     if !gives_root(&daemon) {
         return;
     }
     daemon.start();
     daemon.project("prj");
     for agent in ["stuck", "agt"] {
-        let child = format!("run:(env -i setsid sh -c 'echo $$ >{agent}.child; exec sleep 600' >/dev/null 2>&1 &)");
+        let child = format!(
+            "run:(env -i setsid sh -c 'echo $$ >{agent}.child; exec sleep 600' >/dev/null 2>&1 &)"
+        );
         let is_there = format!("write:{agent}.agent");
-        let tools = if agent == "stuck" { vec![child.as_str(), CHILD_OF_ROOT] } else { vec![child.as_str()] };
-        daemon.agent(agent, "prj", &[&["authenticate"], &tools[..], &[&is_there, "sleep:600"]].concat());
+        let tools = if agent == "stuck" {
+            vec![child.as_str(), CHILD_OF_ROOT]
+        } else {
+            vec![child.as_str()]
+        };
+        daemon.agent(
+            agent,
+            "prj",
+            &[&["authenticate"], &tools[..], &[&is_there, "sleep:600"]].concat(),
+        );
         daemon.task(&format!("tsk_{agent}"), "prj", agent);
     }
     let root = Ended(daemon.written_pid("root"));
     let child_of = |agent: &str| daemon.written_pid(&format!("{agent}.child"));
-    let kill_keeper = |agent: &str| kill(keeper_of(daemon.written_pid(&format!("{agent}.agent"))), Signal::KILL);
+    let kill_keeper =
+        |agent: &str| kill(keeper_of(daemon.written_pid(&format!("{agent}.agent"))), Signal::KILL);
     let children = ["stuck", "agt"].map(child_of);
     kill_keeper("stuck");
     until("the daemon has come to what the keeper left", || is_gone(children[0]));
@@ -161,8 +195,9 @@ fn check_goes_first(mut daemon: Daemon) {
     daemon.start();
     daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
-    let score =
-        |pid: i32| -> i32 { fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap() };
+    let score = |pid: i32| -> i32 {
+        fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap()
+    };
     let (of_daemon, of_keeper) = (score(daemon.pid()), score(keeper_of(agent)));
     assert_eq!(of_keeper, of_daemon);
     // By its keeper, just after its start.
@@ -184,7 +219,10 @@ fn for_want_of_memory_an_ordinary_users_agent_goes_first_too() {
 #[test]
 fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
     let is_root = rustix::process::geteuid().is_root();
-    let Some(mut daemon) = (if is_root { of_user("") } else { Some(Daemon::configured("")) }) else { return };
+    let Some(mut daemon) = (if is_root { of_user("") } else { Some(Daemon::configured("")) })
+    else {
+        return;
+    };
     daemon.start();
     let pry = format!(
         "run:for who in agent/$$ keeper/$PPID daemon/{}; do for file in environ mem maps; do \
@@ -201,13 +239,16 @@ fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
 
 #[test]
 fn a_state_directory_that_may_not_be_written_is_named() {
-    let Some(mut daemon) = of_user("") else { return };
+    let Some(mut daemon) = of_user("") else {
+        return;
+    };
     fs::create_dir(daemon.state()).unwrap();
     fs::set_permissions(daemon.state(), fs::Permissions::from_mode(0o755)).unwrap();
     let (code, said) = daemon.refused();
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("is not writable; set state_dir") && said.contains(daemon.state().to_str().unwrap()),
+        said.contains("is not writable; set state_dir")
+            && said.contains(daemon.state().to_str().unwrap()),
         "{said}"
     );
     assert_eq!(fs::read_dir(daemon.state()).unwrap().count(), 0);
@@ -215,7 +256,9 @@ fn a_state_directory_that_may_not_be_written_is_named() {
 
 #[test]
 fn a_database_that_may_not_be_written_is_left_alone() {
-    let Some(mut daemon) = of_user("") else { return };
+    let Some(mut daemon) = of_user("") else {
+        return;
+    };
     daemon.start();
     daemon.terminate();
     let database = daemon.state().join("state.db");
@@ -223,24 +266,36 @@ fn a_database_that_may_not_be_written_is_left_alone() {
     let before = fs::read(&database).unwrap();
     let (code, said) = daemon.refused();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("give it read and write access") && said.contains(database.to_str().unwrap()), "{said}");
+    assert!(
+        said.contains("give it read and write access") && said.contains(database.to_str().unwrap()),
+        "{said}"
+    );
     assert_eq!(fs::read(&database).unwrap(), before);
 }
 
 #[test]
 fn another_users_processes_are_refused() {
-    let Some(mut daemon) = of_user("") else { return };
+    let Some(mut daemon) = of_user("") else {
+        return;
+    };
     daemon.start();
     // What is open to nobody else is opened to all: the mode of a socket is not the only guard.
     for path in [daemon.folder().to_owned(), daemon.state()] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for socket in ["mcp.sock", "control.sock"] {
-        fs::set_permissions(daemon.state().join(socket), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(daemon.state().join(socket), fs::Permissions::from_mode(0o666))
+            .unwrap();
     }
     let run = |arguments: &[&str]| {
         let mut command = Command::new(PROGRAM);
-        command.env_clear().arg("--config").arg(daemon.config()).args(arguments).uid(USER - 1).gid(USER - 1);
+        command
+            .env_clear()
+            .arg("--config")
+            .arg(daemon.config())
+            .args(arguments)
+            .uid(USER - 1)
+            .gid(USER - 1);
         let output = command.current_dir("/").output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };

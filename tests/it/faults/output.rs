@@ -15,13 +15,26 @@ use crate::support::{DEADLINE, until, until_some_within};
 fn ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, numbers) = stat.rsplit_once(')').unwrap();
-    numbers.split_ascii_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    numbers
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum()
 }
 
 #[test]
 fn an_agent_that_closed_its_output_keeps_nobody_busy() {
     let daemon = Daemon::running("polling_interval: 1h");
-    let steps = ["authenticate", "close-stdout", "run:exec 2>&-", "write:ready", "sleep:2", "write:later", "sleep:600"];
+    let steps = [
+        "authenticate",
+        "close-stdout",
+        "run:exec 2>&-",
+        "write:ready",
+        "sleep:2",
+        "write:later",
+        "sleep:600",
+    ];
     daemon.with_one_task(&steps);
     let watched = [keeper_of(daemon.written_pid("ready")), daemon.pid()];
     daemon.until_in_state("agt", "running");
@@ -29,7 +42,10 @@ fn an_agent_that_closed_its_output_keeps_nobody_busy() {
     daemon.written_pid("later");
     for (pid, before) in watched.into_iter().zip(before) {
         let used = ticks(pid) - before;
-        assert!(used <= 10, "process {pid} used {used} ticks of 200 or more, and there was nothing to do");
+        assert!(
+            used <= 10,
+            "process {pid} used {used} ticks of 200 or more, and there was nothing to do"
+        );
     }
     daemon.done(&["stop", "agt", "prj"]);
     daemon.until_nothing_is_left();
@@ -40,7 +56,10 @@ fn until_rounds(daemon: &Daemon, wanted: usize) {
     let rounds = daemon.work().join("rounds");
     until_some_within(
         std::time::Duration::from_mins(2),
-        || (fs::read_to_string(&rounds).unwrap_or_default().lines().count() >= wanted).then_some(()),
+        || {
+            (fs::read_to_string(&rounds).unwrap_or_default().lines().count() >= wanted)
+                .then_some(())
+        },
         || format!("there were no {wanted} rounds of output"),
     );
 }
@@ -66,7 +85,8 @@ fn a_flood_of_output_fills_neither_disk_nor_memory_and_holds_nobody_up() {
     let folder = folder(&daemon, &launch);
     let files = instance_dir::output_files(&folder);
     // One may just be rotated away.
-    let sizes: Vec<u64> = files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).collect();
+    let sizes: Vec<u64> =
+        files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).collect();
     assert!(sizes.len() <= 3 && sizes.iter().all(|&size| size <= MAX_FILE), "{sizes:?}");
     fs::write(daemon.work().join("enough"), "").unwrap();
     until("it ends as if nothing were", || daemon.task_status("tsk_flood") == "done");
@@ -87,8 +107,20 @@ fn whatever_it_prints_is_kept_as_lines_of_text() {
     let said = daemon.done(&["logs", "agt", "prj"]);
     let lines: Vec<&str> = said.lines().collect();
     let (long, plain): (Vec<&str>, Vec<&str>) = lines.iter().partition(|line| line.len() > 1000);
-    assert_eq!(plain, ["bytes \u{fffd}\u{fffd} that are none", "nothing  inside", "red, untitled", "and the rest"]);
-    assert!(long.len() == 1 && long[0].len() < 66_000 && long[0].ends_with("bytes dropped]"), "{}", long.len());
+    assert_eq!(
+        plain,
+        [
+            "bytes \u{fffd}\u{fffd} that are none",
+            "nothing  inside",
+            "red, untitled",
+            "and the rest"
+        ]
+    );
+    assert!(
+        long.len() == 1 && long[0].len() < 66_000 && long[0].ends_with("bytes dropped]"),
+        "{}",
+        long.len()
+    );
     assert!(said.ends_with("and the rest\n"));
 }
 
@@ -100,7 +132,8 @@ impl Follower {
         let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         // Without chunks: the lines are those of the agent.
-        write!(stream, "GET /api/launches/{launch}/output?follow=true HTTP/1.0\r\nhost: x\r\n\r\n").unwrap();
+        write!(stream, "GET /api/launches/{launch}/output?follow=true HTTP/1.0\r\nhost: x\r\n\r\n")
+            .unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -167,7 +200,10 @@ fn output_has_a_limited_number_of_followers() {
     let mut command = Command::new("sh");
     // Of which two may follow.
     let few = "ulimit -n 256 && exec \"$0\" \"$@\"";
-    command.args(["-c", few, PROGRAM, "--config"]).arg(daemon.config()).current_dir(daemon.folder());
+    command
+        .args(["-c", few, PROGRAM, "--config"])
+        .arg(daemon.config())
+        .current_dir(daemon.folder());
     daemon.spawn_as(command);
     daemon.until_ready();
     daemon.with_one_task(&TALKS);

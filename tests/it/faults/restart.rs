@@ -15,14 +15,23 @@ fn living_agents_are_adopted_by_the_next_daemon() {
     for agent in AGENTS {
         let alone = format!("alone:{agent}.alone");
         let started = format!("append:{agent}.pid");
-        daemon.steps(agent, &[&alone, &started, "authenticate", "wait-for:go", "get-my-task", "report:success"]);
+        daemon.steps(
+            agent,
+            &[&alone, &started, "authenticate", "wait-for:go", "get-my-task", "report:success"],
+        );
     }
     daemon.start();
     let running = |daemon: &Daemon| {
         let status = daemon.status();
-        let running = status["instances"].as_array().unwrap().iter().filter(|launch| launch["state"] == "running");
+        let running = status["instances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|launch| launch["state"] == "running");
         let mut pids: Vec<_> = running
-            .filter_map(|launch| Some((launch["agent_id"].as_str()?.to_owned(), launch["pid"].as_i64()?)))
+            .filter_map(|launch| {
+                Some((launch["agent_id"].as_str()?.to_owned(), launch["pid"].as_i64()?))
+            })
             .collect();
         pids.sort();
         Some(pids).filter(|pids| pids.len() == 3)
@@ -32,11 +41,16 @@ fn living_agents_are_adopted_by_the_next_daemon() {
     daemon.start();
     assert_eq!(daemon.logged("instance adopted").len(), 3);
     let status = daemon.status();
-    assert!(status["instances"].as_array().unwrap().iter().all(|launch| launch["adopted"] == true), "{status}");
+    assert!(
+        status["instances"].as_array().unwrap().iter().all(|launch| launch["adopted"] == true),
+        "{status}"
+    );
     assert_eq!(daemon.done(&["status"]).matches("adopted").count(), 3);
     assert_eq!(running(&daemon), Some(before.clone()), "the same processes");
     assert!(before.iter().all(|(_, pid)| !is_gone(i32::try_from(*pid).unwrap())));
-    until("the fourth waits for a slot", || daemon.status()["deferred"][0]["reason"] == "no_free_slot");
+    until("the fourth waits for a slot", || {
+        daemon.status()["deferred"][0]["reason"] == "no_free_slot"
+    });
     fs::write(daemon.work().join("go"), "").unwrap();
     until("all four are done", || daemon.status()["ended"].as_array().unwrap().len() == 4);
     for agent in AGENTS {
@@ -57,7 +71,10 @@ fn an_exit_without_a_daemon_is_recorded_with_its_code() {
     until("the agent is gone", || is_gone(pid));
     daemon.start();
     let ended = daemon.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"exited_without_report".into(), &42.into()));
+    assert_eq!(
+        (&ended["outcome"], &ended["exit_code"]),
+        (&"exited_without_report".into(), &42.into())
+    );
     assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
     daemon.until_nothing_is_left();
 }

@@ -14,8 +14,12 @@ const PASSKEY: &str = "correct-horse-battery-staple";
 /// Files below `folder` that contain `secret`.
 fn files_with(folder: &Path, secret: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let contains =
-        |path: &Path| fs::read(path).unwrap_or_default().windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
+    let contains = |path: &Path| {
+        fs::read(path)
+            .unwrap_or_default()
+            .windows(secret.len())
+            .any(|bytes| bytes == secret.as_bytes())
+    };
     entries
         .flat_map(|path| match path.is_dir() {
             true => files_with(&path, secret),
@@ -47,7 +51,9 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
     );
     assert_eq!(daemon.cli_with_input(&["agent", "set", "agt", "--passkey-stdin"], PASSKEY).code, 0);
     daemon.task("tsk", "prj", "agt");
-    let given = until_some("the agent has its secrets", || fs::read_to_string(daemon.work().join("secrets")).ok());
+    let given = until_some("the agent has its secrets", || {
+        fs::read_to_string(daemon.work().join("secrets")).ok()
+    });
     let secrets: Vec<&str> = given.lines().chain([PASSKEY]).collect();
     assert!(secrets[0].starts_with("tkt_") && secrets[1].starts_with("sess_"), "{secrets:?}");
 
@@ -62,13 +68,19 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
         daemon.done(&["logs", "agt", "prj"]),
     ];
     assert!(said[2].contains("I was given"));
-    let redacted = r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
+    let redacted =
+        r#"{"type":"tool_use","input":{"passkey":"[redacted]","session_token":"sess_…"}}"#;
     assert!(said[2].contains(redacted), "{}", said[2]);
     let arguments = processes::list().unwrap().into_iter().filter_map(|process| {
-        fs::read(format!("/proc/{}/cmdline", process.pid)).map(|text| String::from_utf8_lossy(&text).into_owned()).ok()
+        fs::read(format!("/proc/{}/cmdline", process.pid))
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .ok()
     });
     let arguments: Vec<String> = arguments.collect();
-    assert!(arguments.iter().any(|arguments| arguments.contains("tests/fixtures/agent")), "{arguments:?}");
+    assert!(
+        arguments.iter().any(|arguments| arguments.contains("tests/fixtures/agent")),
+        "{arguments:?}"
+    );
     let check = |daemon: &Daemon, moment: &str| {
         for secret in &secrets {
             assert_eq!(files_with(&daemon.state(), secret), [""; 0], "{moment}");
@@ -76,7 +88,10 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
         }
     };
     for secret in &secrets {
-        assert!(said.iter().chain(&arguments).all(|text| !text.contains(secret)), "{said:?} {arguments:?}");
+        assert!(
+            said.iter().chain(&arguments).all(|text| !text.contains(secret)),
+            "{said:?} {arguments:?}"
+        );
     }
     check(&daemon, "while it runs");
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -107,12 +122,17 @@ fn an_agent_has_neither_the_control_socket_nor_a_coordinators_tools() {
         let path = daemon.work().join(name);
         until_some(name, || fs::read_to_string(&path).ok().filter(|text| !text.is_empty()))
     };
-    for (name, expected) in
-        [("control", "agents have no access"), ("late", "agents have no access"), ("tool", "coordinator_only")]
-    {
+    for (name, expected) in [
+        ("control", "agents have no access"),
+        ("late", "agents have no access"),
+        ("tool", "coordinator_only"),
+    ] {
         assert_eq!(written(&format!("{name}.code")), "1\n", "{name}: {}", written(name));
         assert!(written(name).contains(expected), "{name}: {}", written(name));
     }
     let status = daemon.status();
-    assert_eq!((&status["paused"], &status["instances"][0]["state"]), (&false.into(), &"running".into()));
+    assert_eq!(
+        (&status["paused"], &status["instances"][0]["state"]),
+        (&false.into(), &"running".into())
+    );
 }

@@ -16,7 +16,10 @@ fn check_refused(daemon: &mut Daemon, file: &Path, expected: &str) {
     let before = fs::read(file).unwrap();
     let (code, said) = daemon.refused();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(expected) && said.contains(file.to_str().unwrap()), "expected `{expected}`:\n{said}");
+    assert!(
+        said.contains(expected) && said.contains(file.to_str().unwrap()),
+        "expected `{expected}`:\n{said}"
+    );
     assert_eq!(fs::read(file).unwrap(), before, "the file is as it was");
 }
 
@@ -41,9 +44,14 @@ fn used() -> (Daemon, std::path::PathBuf) {
 }
 
 /// Runs `sql` as another program would, and keeps the connection.
-fn stranger(runtime: &tokio::runtime::Runtime, database: &Path, sql: &'static str) -> SqliteConnection {
+fn stranger(
+    runtime: &tokio::runtime::Runtime,
+    database: &Path,
+    sql: &'static str,
+) -> SqliteConnection {
     runtime.block_on(async {
-        let mut connection = SqliteConnectOptions::new().filename(database).connect().await.unwrap();
+        let mut connection =
+            SqliteConnectOptions::new().filename(database).connect().await.unwrap();
         sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
         connection
     })
@@ -115,7 +123,13 @@ fn make_pipe(path: &Path) {
 
 #[test]
 fn a_pipe_in_the_place_of_a_file_of_the_daemon_is_named() {
-    let files = ["coordinator_id", "coordinator_place", "coordinator_token", "installation_id", "server.lock"];
+    let files = [
+        "coordinator_id",
+        "coordinator_place",
+        "coordinator_token",
+        "installation_id",
+        "server.lock",
+    ];
     for file in files.into_iter().chain(["coordinator.lock", "state.db.lock"]) {
         let mut daemon = Daemon::configured("");
         fs::create_dir(daemon.state()).unwrap();
@@ -161,7 +175,9 @@ fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_sign
         until("it takes stock", || daemon.log().contains("control group"));
         for _ in 1..n_signals {
             daemon.signal(Signal::TERM);
-            until("it heard the first one", || !daemon.logged("stopping when the start is finished").is_empty());
+            until("it heard the first one", || {
+                !daemon.logged("stopping when the start is finished").is_empty()
+            });
         }
         let code = daemon.terminate().code();
         let (expected, message) = match n_signals {

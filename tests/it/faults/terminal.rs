@@ -14,7 +14,13 @@ fn open_terminal() -> (OwnedFd, OwnedFd) {
     let (mut outside, mut inside) = (0, 0);
     // SAFETY: both numbers are writable; without a name, a form and a size it takes what is usual.
     let result = unsafe {
-        libc::openpty(&raw mut outside, &raw mut inside, std::ptr::null_mut(), std::ptr::null(), std::ptr::null())
+        libc::openpty(
+            &raw mut outside,
+            &raw mut inside,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            std::ptr::null(),
+        )
     };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: they were just opened, and are nobody else's.
@@ -31,7 +37,10 @@ fn terminal_of(pid: i32) -> i64 {
 #[test]
 fn an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal() {
     // What is a step of the script has the script as its standard input.
-    let provider = format!("{{ cli_command: {}, cli_args: [\"read-stdin:read\", script] }}", agent_fixture().display());
+    let provider = format!(
+        "{{ cli_command: {}, cli_args: [\"read-stdin:read\", script] }}",
+        agent_fixture().display()
+    );
     let mut daemon = Daemon::configured(&format!("ai_providers: {{ claude: {provider} }}"));
     let (outside, inside) = open_terminal();
     for fd in [&outside, &inside] {
@@ -52,7 +61,12 @@ fn an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal() {
     daemon.spawn_with(command, inside.try_clone().unwrap());
     daemon.until_ready();
     assert_ne!(terminal_of(daemon.pid()), 0);
-    daemon.with_one_task(&["run:(: </dev/tty) 2>/dev/null; echo $? >tty", "authenticate", "write:ready", "sleep:600"]);
+    daemon.with_one_task(&[
+        "run:(: </dev/tty) 2>/dev/null; echo $? >tty",
+        "authenticate",
+        "write:ready",
+        "sleep:600",
+    ]);
     assert_eq!(terminal_of(daemon.written_pid("ready")), 0);
     assert_eq!(fs::read_to_string(daemon.work().join("read")).unwrap(), "", "the end, at once");
     let opened = until_some("it tried", || fs::read_to_string(daemon.work().join("tty")).ok());

@@ -9,14 +9,20 @@ use crate::support::{is_gone, kill, until, until_some_within};
 
 /// How long a launch took, in milliseconds.
 fn lasted(ended: &serde_json::Value) -> i64 {
-    let at = |name: &str| ended[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond();
+    let at = |name: &str| {
+        ended[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond()
+    };
     at("ended_at") - at("started_at")
 }
 
 #[track_caller]
 fn check_timed_out(daemon: &Daemon, reason: &str) -> i64 {
     let ended = daemon.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &reason.into()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"timed_out".into(), &reason.into()),
+        "{ended}"
+    );
     lasted(&ended)
 }
 
@@ -53,8 +59,9 @@ const WORKS: &str = "run:while :; do call get_my_task; sleep 0.2; done";
 /// By its coordinator: the server looks for old sessions every five minutes.
 #[test]
 fn an_agent_is_ended_when_its_session_is_past_its_maximum() {
-    let daemon =
-        Daemon::running("session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
+    let daemon = Daemon::running(
+        "session: { default_timeout: 1s, max_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }",
+    );
     daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:2", WORKS]);
     let agent = daemon.written_pid("ready");
     let lasted = check_timed_out(&daemon, "session_maximum");
@@ -65,9 +72,17 @@ fn an_agent_is_ended_when_its_session_is_past_its_maximum() {
 
 #[test]
 fn the_maximum_of_a_session_goes_on_while_no_daemon_is_there() {
-    let mut daemon =
-        Daemon::running("session: { default_timeout: 1s, max_timeout: 6s }\nbackoff: { initial: 1h, max: 1h }");
-    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:5", "write:old", WORKS]);
+    let mut daemon = Daemon::running(
+        "session: { default_timeout: 1s, max_timeout: 6s }\nbackoff: { initial: 1h, max: 1h }",
+    );
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "sleep:5",
+        "write:old",
+        WORKS,
+    ]);
     daemon.written_pid("ready");
     daemon.kill();
     daemon.written_pid("old");
@@ -107,8 +122,9 @@ fn the_work_of_a_child_is_a_sign_of_life() {
 
 #[test]
 fn a_silence_is_shown_before_it_ends_an_agent() {
-    let daemon =
-        Daemon::running("run: { silence_timeout: 8s }\nbackoff: { initial: 1h, max: 1h }\npolling_interval: 1h");
+    let daemon = Daemon::running(
+        "run: { silence_timeout: 8s }\nbackoff: { initial: 1h, max: 1h }\npolling_interval: 1h",
+    );
     daemon.with_one_task(&["authenticate", "get-my-task", "sleep:600"]);
     until("the silence is shown", || daemon.status()["instances"][0]["silent_since"].is_string());
     let told = daemon.done(&["status"]);
@@ -120,7 +136,13 @@ fn a_silence_is_shown_before_it_ends_an_agent() {
 fn an_authenticate_is_a_sign_of_life() {
     let daemon = Daemon::running("run: { silence_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
     // Silent for longer than it may be, before anybody listens to it and not after.
-    daemon.with_one_task(&["sleep:6", "authenticate", "sleep:2.5", "get-my-task", "report:success"]);
+    daemon.with_one_task(&[
+        "sleep:6",
+        "authenticate",
+        "sleep:2.5",
+        "get-my-task",
+        "report:success",
+    ]);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
 }
 
@@ -128,7 +150,11 @@ fn an_authenticate_is_a_sign_of_life() {
 fn a_call_that_is_held_is_life() {
     let daemon = Daemon::running("run: { silence_timeout: 1s }\nchat: { poll_hold: 6s }");
     daemon.project("prj");
-    daemon.agent("agt", "prj", &["authenticate", "call:get_next_action {}", "write:held", "sleep:600"]);
+    daemon.agent(
+        "agt",
+        "prj",
+        &["authenticate", "call:get_next_action {}", "write:held", "sleep:600"],
+    );
     daemon.done(&["chat", "start", "agt", "prj"]);
     daemon.written_pid("held");
     let ended = daemon.until_ended("agt");
@@ -151,12 +177,19 @@ fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
     }
     // The agents' own clock: each beat takes 0.3 s, and something more.
     let until_beats = |n: u64| {
-        let beats =
-            |agent: &str| std::fs::metadata(daemon.work().join(format!("{agent}.beats"))).map_or(0, |it| it.len() / 2);
+        let beats = |agent: &str| {
+            std::fs::metadata(daemon.work().join(format!("{agent}.beats")))
+                .map_or(0, |it| it.len() / 2)
+        };
         let enough = ["agt_a", "agt_b"].map(|agent| beats(agent) + n);
         // On a machine that builds beside it, each beat is a process that waits its turn.
-        let are_enough =
-            || ["agt_a", "agt_b"].into_iter().zip(enough).all(|(agent, enough)| beats(agent) >= enough).then_some(());
+        let are_enough = || {
+            ["agt_a", "agt_b"]
+                .into_iter()
+                .zip(enough)
+                .all(|(agent, enough)| beats(agent) >= enough)
+                .then_some(())
+        };
         until_some_within(Duration::from_mins(2), are_enough, || {
             format!("waited in vain until they worked on: {}", daemon.log())
         });

@@ -17,12 +17,19 @@ use crate::support::{is_gone, kill, tree_of, until, until_some};
 /// What a step leaves behind beside the agent: a child that takes no notice of TERM, its pid in the file `child`.
 const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
 /// The same with a session of its own, with nothing of the agent's environment, its parent gone.
-const DAEMONISED_CHILD: &str = "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
+const DAEMONISED_CHILD: &str =
+    "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
 
 #[test]
 fn a_daemonised_child_is_ended_before_its_launch_is() {
     let daemon = Daemon::running("");
-    daemon.with_one_task(&["authenticate", "get-my-task", DAEMONISED_CHILD, "wait-for:child", "report:success"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        DAEMONISED_CHILD,
+        "wait-for:child",
+        "report:success",
+    ]);
     let ended = daemon.until_ended("agt");
     assert!(is_gone(daemon.written_pid("child")));
     assert_eq!((&ended["outcome"], &ended["exit_code"]), (&"completed".into(), &0.into()));
@@ -70,10 +77,12 @@ fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
     let ended = daemon.until_ended("agt");
     assert_eq!((&ended["outcome"], &ended["signal"]), (&"stopped".into(), &9.into()));
     let folder = folder(&daemon, &ended);
-    let told = fs::metadata(folder.join(<Stop as record::Record>::FILE)).unwrap().modified().unwrap();
+    let told =
+        fs::metadata(folder.join(<Stop as record::Record>::FILE)).unwrap().modified().unwrap();
     let told = told.duration_since(std::time::UNIX_EPOCH).unwrap();
     let exit: Exit = record::read(&folder).unwrap().unwrap();
-    let took = Duration::from_millis(exit.exited_at.as_millis().cast_unsigned()).saturating_sub(told);
+    let took =
+        Duration::from_millis(exit.exited_at.as_millis().cast_unsigned()).saturating_sub(told);
     // A machine that is busy may be late, but nobody may be early.
     assert!(took >= timeout * 9 / 10 && took < timeout * 10, "{took:?}");
 }
@@ -81,7 +90,13 @@ fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
 #[test]
 fn a_child_that_ignores_term_does_not_survive_an_agent_that_does_not() {
     let daemon = Daemon::running("stop: { timeout: 1h, leak_grace: 200ms }");
-    daemon.with_one_task(&["on-term:0", "authenticate", STUBBORN_CHILD, "write:ready", "sleep:600"]);
+    daemon.with_one_task(&[
+        "on-term:0",
+        "authenticate",
+        STUBBORN_CHILD,
+        "write:ready",
+        "sleep:600",
+    ]);
     daemon.written_pid("ready");
     daemon.done(&["stop", "agt", "prj"]);
     assert_eq!(daemon.until_ended("agt")["exit_code"], 0);
@@ -124,11 +139,19 @@ fn what_runs_beside_the_daemon_is_nobodys_orphan() {
     fs::write(daemon.work().join("go"), "").unwrap();
     let strangers = ["sidecar", "detached"].map(|file| Ended(daemon.written_pid(file)));
     let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
-    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, own_session, "write:ready", "sleep:600"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        STUBBORN_CHILD,
+        own_session,
+        "write:ready",
+        "sleep:600",
+    ]);
     let agent = daemon.written_pid("ready");
     let tree = [agent, daemon.written_pid("child"), daemon.written_pid("marked")];
     until("the sidecar's child fell to the daemon", || {
-        strangers.iter().all(|pid| processes::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid()))
+        strangers.iter().all(|pid| {
+            processes::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid())
+        })
     });
     kill(keeper_of(agent), Signal::KILL);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
@@ -144,13 +167,19 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
         command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program]);
         command
     };
-    if !unshare("true").stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !unshare("true")
+        .stderr(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("skipped: this user can't make a pid namespace");
         return;
     }
     let mut daemon = Daemon::configured("manifest: manifest.yaml\nbackoff: { initial: 1m }");
     daemon.manifest(&["agt"]);
-    let detached = |prefix: &str, seconds: &str| format!("run:({prefix} setsid sleep {seconds} >/dev/null 2>&1 &)");
+    let detached = |prefix: &str, seconds: &str| {
+        format!("run:({prefix} setsid sleep {seconds} >/dev/null 2>&1 &)")
+    };
     daemon.steps("agt", &[&detached("", "611"), &detached("env -i", "612"), "sleep:600"]);
     let (mut command, plain) = (unshare(PROGRAM), daemon.command());
     command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
@@ -158,15 +187,20 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     daemon.until_ready();
     // The files have the pids of the namespace. Not the `env` that is about to become it: that still has its environment.
     let find = |what: &str| {
-        let is_it =
-            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(what));
+        let is_it = |pid: &i32| {
+            fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.starts_with(what))
+        };
         tree_of(daemon.pid()).into_iter().find(is_it)
     };
-    let [marked, unmarked] = ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
+    let [marked, unmarked] =
+        ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
     let keeper = find("agent-coordinator\0shim\0").unwrap();
     assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
     kill(keeper, Signal::KILL);
-    until("the launch is lost", || daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost"));
+    until("the launch is lost", || {
+        daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost")
+    });
     assert!(is_gone(marked));
     assert!(!is_gone(unmarked), "it could be anybody's");
 }
@@ -176,9 +210,16 @@ fn a_keeper_killed_without_a_daemon_is_found_by_the_next() {
     let mut daemon = Daemon::running("backoff: { initial: 1m }");
     // Without the daemon, only what carries the mark of the environment can be found.
     let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
-    daemon.with_one_task(&["authenticate", STUBBORN_CHILD, own_session, "write:ready", "sleep:600"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        STUBBORN_CHILD,
+        own_session,
+        "write:ready",
+        "sleep:600",
+    ]);
     let agent = daemon.written_pid("ready");
-    let (keeper, tree) = (keeper_of(agent), [agent, daemon.written_pid("child"), daemon.written_pid("marked")]);
+    let (keeper, tree) =
+        (keeper_of(agent), [agent, daemon.written_pid("child"), daemon.written_pid("marked")]);
     daemon.kill();
     kill(keeper, Signal::KILL);
     until("the leader went with its keeper", || is_gone(agent));
@@ -202,7 +243,8 @@ fn sixty_agents_that_exit_at_once_are_sixty_ends() {
         let ended = daemon.logged("launch ended");
         (ended.len() >= 60).then_some(ended)
     });
-    let mut codes: Vec<_> = ended.iter().map(|launch| launch["exit_code"].as_u64().unwrap()).collect();
+    let mut codes: Vec<_> =
+        ended.iter().map(|launch| launch["exit_code"].as_u64().unwrap()).collect();
     codes.sort_unstable();
     assert_eq!(codes, (0..60).collect::<Vec<_>>());
     until("no slot is taken", || daemon.status()["limits"]["running"] == 0);
@@ -212,7 +254,8 @@ fn sixty_agents_that_exit_at_once_are_sixty_ends() {
 
 #[test]
 fn sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie() {
-    let settings = "manifest: manifest.yaml\nmax_concurrent: 100\nbackoff: { initial: 1h, max: 1h }";
+    let settings =
+        "manifest: manifest.yaml\nmax_concurrent: 100\nbackoff: { initial: 1h, max: 1h }";
     let mut daemon = Daemon::configured(settings);
     let agents: Vec<String> = (0..60).map(|n| format!("agt_{n}")).collect();
     daemon.manifest(&agents.iter().map(String::as_str).collect::<Vec<_>>());
@@ -222,7 +265,8 @@ fn sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie() {
     daemon.start();
     let pids: Vec<i32> = until_some("all of them are there", || {
         let text = fs::read_to_string(daemon.work().join("pids")).ok()?;
-        Some(text.lines().map(|pid| pid.parse().unwrap()).collect()).filter(|pids: &Vec<i32>| pids.len() == 60)
+        Some(text.lines().map(|pid| pid.parse().unwrap()).collect())
+            .filter(|pids: &Vec<i32>| pids.len() == 60)
     });
     for pid in pids {
         kill(pid, Signal::KILL);
@@ -232,7 +276,8 @@ fn sixty_agents_killed_in_one_loop_are_sixty_ends_and_no_zombie() {
         (ended.len() >= 60).then_some(ended)
     });
     assert_eq!(ended.iter().filter(|launch| launch["signal"] == 9).count(), 60, "{ended:?}");
-    let is_zombie = |process: &processes::Process| process.is_zombie && process.parent == daemon.pid();
+    let is_zombie =
+        |process: &processes::Process| process.is_zombie && process.parent == daemon.pid();
     until("no zombie is left", || !processes::list().unwrap().iter().any(is_zombie));
     daemon.until_nothing_is_left();
 }

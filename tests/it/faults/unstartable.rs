@@ -15,11 +15,17 @@ use crate::support::until;
 fn check_not_started(daemon: &Daemon, expected: &[(&str, &str)]) {
     for (agent, reason) in expected {
         let ended = daemon.until_ended(agent);
-        assert_eq!((&ended["outcome"], ended["pid"].is_null()), (&"start_failed".into(), true), "{ended}");
+        assert_eq!(
+            (&ended["outcome"], ended["pid"].is_null()),
+            (&"start_failed".into(), true),
+            "{ended}"
+        );
         assert!(ended["reason"].as_str().unwrap().contains(reason), "{reason}: {ended}");
         let waits = |status: &serde_json::Value| {
             let deferred = status["deferred"].as_array().unwrap();
-            deferred.iter().any(|it| it["agent_id"] == *agent && it["reason"] == "backoff" && it["until"].is_string())
+            deferred.iter().any(|it| {
+                it["agent_id"] == *agent && it["reason"] == "backoff" && it["until"].is_string()
+            })
         };
         until("its next start waits", || waits(&daemon.status()));
         assert_eq!((daemon.open(agent).len(), daemon.ended(agent).len()), (0, 1), "{agent}");
@@ -44,12 +50,14 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
         ("widow", "interpreter `/no/such/interpreter`"),
         ("long", "is too long"),
     ];
-    let mut settings = String::from("backoff: { initial: 1h, max: 1h }\nmax_concurrent: 9\nai_providers:\n");
+    let mut settings =
+        String::from("backoff: { initial: 1h, max: 1h }\nmax_concurrent: 9\nai_providers:\n");
     for (agent, _) in &expected[..4] {
         writeln!(settings, "  {agent}: {{ cli_command: {} }}", program(agent).display()).unwrap();
     }
     // One argument may not be as long as all of them together.
-    writeln!(settings, "  long: {{ cli_command: \"true\", cli_args: [{}] }}", "x".repeat(140_000)).unwrap();
+    writeln!(settings, "  long: {{ cli_command: \"true\", cli_args: [{}] }}", "x".repeat(140_000))
+        .unwrap();
     daemon.configure(&settings);
     daemon.start();
     daemon.project("prj");
@@ -65,7 +73,8 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
 fn a_directory_that_can_not_be_worked_in_is_named_and_waits() {
     let settings = "backoff: { initial: 1h, max: 1h }";
     let is_root = rustix::process::geteuid().is_root();
-    let daemon = if is_root { ordinary_user::of_user(settings) } else { Some(Daemon::configured(settings)) };
+    let daemon =
+        if is_root { ordinary_user::of_user(settings) } else { Some(Daemon::configured(settings)) };
     let Some(mut daemon) = daemon else { return };
     daemon.start();
     let path = |name: &str| daemon.work().join(name);
@@ -95,7 +104,13 @@ fn a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one() {
     fs::create_dir(&folder).unwrap();
     daemon.done(&["project", "add", "prj", "--directory", folder.to_str().unwrap()]);
     daemon.agent("agt", "prj", &[]);
-    let steps = ["authenticate", "get-my-task", "write:DIR/ready", "run:flock -s DIR/gate true", "report:success"];
+    let steps = [
+        "authenticate",
+        "get-my-task",
+        "write:DIR/ready",
+        "run:flock -s DIR/gate true",
+        "report:success",
+    ];
     fs::write(folder.join("agt.steps"), elsewhere(&steps.join("\n")) + "\n").unwrap();
     daemon.task("tsk", "prj", "agt");
     daemon.written_pid("ready");

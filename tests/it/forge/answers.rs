@@ -16,13 +16,20 @@ use super::{BOTH, Bed, NAME};
 fn check(fault: &Fault, expected: &str, n_reads: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for forge in BOTH {
-        let patience = if matches!(fault, Fault::Hang) { Duration::from_millis(300) } else { Duration::from_secs(20) };
+        let patience = if matches!(fault, Fault::Hang) {
+            Duration::from_millis(300)
+        } else {
+            Duration::from_secs(20)
+        };
         let bed = Bed::with_patience(forge, patience);
         let issue = bed.repository.issue("Login");
         bed.fake.fail("*", Times::Always, fault.clone());
         let (read, written) = runtime.block_on(async {
             let read = bed.client.comments(NAME, issue.kind, issue.number).await;
-            (read.unwrap_err(), bed.client.add_comment(NAME, issue.kind, issue.number, "Hello.").await.unwrap_err())
+            (
+                read.unwrap_err(),
+                bed.client.add_comment(NAME, issue.kind, issue.number, "Hello.").await.unwrap_err(),
+            )
         });
         for error in [&read, &written] {
             let text = format!("{error:?}: {error}");
@@ -38,13 +45,21 @@ fn check(fault: &Fault, expected: &str, n_reads: usize) {
 fn each_refusal_is_told_apart_and_asked_for_once() {
     check(&Fault::status(401), "Unauthorized", 1);
     check(&Fault::status(403), "Forbidden", 1);
-    check(&Fault::status(403).saying("You have exceeded a secondary rate limit."), "Limited { wait: 60s", 1);
+    check(
+        &Fault::status(403).saying("You have exceeded a secondary rate limit."),
+        "Limited { wait: 60s",
+        1,
+    );
     check(&Fault::status(403).header("retry-after", "7"), "Limited { wait: 7s", 1);
     check(&Fault::status(429).header("retry-after", "120"), "Limited { wait: 120s", 1);
     check(&Fault::status(429), "Limited { wait: 60s", 1);
     check(&Fault::status(404), "NotFound { status: 404", 1);
     check(&Fault::status(410), "NotFound { status: 410", 1);
-    check(&Fault::status(422).saying(&format!("no: {TOKEN} {}", "x".repeat(9_999))), "Refused { status: 422", 1);
+    check(
+        &Fault::status(422).saying(&format!("no: {TOKEN} {}", "x".repeat(9_999))),
+        "Refused { status: 422",
+        1,
+    );
     check(&Fault::status(304), "NotUnderstood", 1);
 }
 
@@ -107,9 +122,13 @@ async fn a_comment_whose_answer_was_lost_is_there_once() {
 async fn a_host_that_is_not_there_is_told_in_plain_words() {
     for forge in BOTH {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let client = super::client(&format!("http://127.0.0.1:{port}"), forge, Duration::from_secs(20));
+        let client =
+            super::client(&format!("http://127.0.0.1:{port}"), forge, Duration::from_secs(20));
         let error = client.identity().await.unwrap_err().to_string();
-        assert!(error.contains("no connection") && error.contains("refused") && error.contains("/user"), "{error}");
+        assert!(
+            error.contains("no connection") && error.contains("refused") && error.contains("/user"),
+            "{error}"
+        );
     }
 }
 
@@ -167,8 +186,14 @@ async fn an_item_without_assignees_is_no_answer_and_hides_no_other() {
         kept.assign(OWNER_AND_MORE[0]).assign(OWNER_AND_MORE[1]).set_author(None).say("cat", null);
         let since = super::Listing::ChangedSince("2026-01-01T00:00:00Z".to_owned());
         let (items, _) = bed.all(bed.client.feeds()[0], &since).await;
-        assert_eq!(items.iter().map(|item| item.title.as_str()).collect::<Vec<_>>(), ["nobody's", "kept"]);
-        assert_eq!((items[0].assignees.len(), items[1].assignees.len(), &items[1].author), (0, 2, &None));
+        assert_eq!(
+            items.iter().map(|item| item.title.as_str()).collect::<Vec<_>>(),
+            ["nobody's", "kept"]
+        );
+        assert_eq!(
+            (items[0].assignees.len(), items[1].assignees.len(), &items[1].author),
+            (0, 2, &None)
+        );
         for item in &broken {
             let error = bed.find(item).await.unwrap_err();
             assert!(matches!(error, ForgeError::NotUnderstood { .. }), "{error}");
@@ -186,7 +211,10 @@ fn nothing_shows_the_token() {
     let token = || Secret::new(TOKEN);
     let github = GitHub::new("https://api.github.com", token()).unwrap();
     let gitlab = GitLab::new("https://code.example/gitlab", token()).unwrap();
-    assert_eq!((github.host().name(), gitlab.host().name()), ("api.github.com", "code.example/gitlab"));
+    assert_eq!(
+        (github.host().name(), gitlab.host().name()),
+        ("api.github.com", "code.example/gitlab")
+    );
     assert!(!format!("{github:?}{gitlab:?}").contains(TOKEN));
 }
 

@@ -34,12 +34,17 @@ async fn all_requests(forge: ForgeKind) -> Vec<Request> {
         bed.client.comments(NAME, kind, number).await.unwrap();
         let comment = bed.client.add_comment(NAME, kind, number, "Hello.").await.unwrap();
         bed.client.remove_comment(NAME, kind, number, comment).await.unwrap();
-        let delta = LabelDelta { add: vec!["done".to_owned()], remove: vec!["coding agent".to_owned()] };
+        let delta =
+            LabelDelta { add: vec!["done".to_owned()], remove: vec!["coding agent".to_owned()] };
         bed.client.change_labels(NAME, kind, number, &delta).await.unwrap();
     }
     let since = Listing::ChangedSince("2026-01-01T00:00:00Z".to_owned());
     for feed in bed.client.feeds() {
-        for listing in [&since, &Listing::Assigned { bot: bot.clone() }, &Listing::Assigned { bot: unknown.clone() }] {
+        for listing in [
+            &since,
+            &Listing::Assigned { bot: bot.clone() },
+            &Listing::Assigned { bot: unknown.clone() },
+        ] {
             bed.client.list(NAME, *feed, listing, 2, None).await.unwrap();
         }
     }
@@ -116,18 +121,33 @@ const GITLAB: &[Endpoint] = &[
     get("/projects/{id}", &["license", "statistics", "with_custom_attributes"]),
     get("/projects/{id}/members/all/{user_id}", &[]),
     get("/projects/{id}/labels", PAGED),
-    write("POST", "/projects/{id}/labels", &["name", "color", "description", "priority"], &["name", "color"]),
+    write(
+        "POST",
+        "/projects/{id}/labels",
+        &["name", "color", "description", "priority"],
+        &["name", "color"],
+    ),
     get("/projects/{id}/issues", ITEMS),
     get("/projects/{id}/issues/{issue_iid}", &[]),
     write("PUT", "/projects/{id}/issues/{issue_iid}", UPDATE, &[]),
     get("/projects/{id}/issues/{issue_iid}/notes", NOTES),
-    write("POST", "/projects/{id}/issues/{issue_iid}/notes", &["body", "internal", "created_at"], &["body"]),
+    write(
+        "POST",
+        "/projects/{id}/issues/{issue_iid}/notes",
+        &["body", "internal", "created_at"],
+        &["body"],
+    ),
     write("DELETE", "/projects/{id}/issues/{issue_iid}/notes/{note_id}", &[], &[]),
     get("/projects/{id}/merge_requests", ITEMS),
     get("/projects/{id}/merge_requests/{merge_request_iid}", &["render_html"]),
     write("PUT", "/projects/{id}/merge_requests/{merge_request_iid}", UPDATE, &[]),
     get("/projects/{id}/merge_requests/{merge_request_iid}/notes", NOTES),
-    write("POST", "/projects/{id}/merge_requests/{merge_request_iid}/notes", &["body", "internal"], &["body"]),
+    write(
+        "POST",
+        "/projects/{id}/merge_requests/{merge_request_iid}/notes",
+        &["body", "internal"],
+        &["body"],
+    ),
     write("DELETE", "/projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}", &[], &[]),
 ];
 
@@ -144,13 +164,18 @@ async fn each_request_is_one_that_gitlab_documents() {
     let requests = all_requests(ForgeKind::GitLab).await;
     for request in &requests {
         let path = request.path.strip_prefix("/gitlab/api/v4").unwrap();
-        let is_it =
-            |endpoint: &&Endpoint| endpoint.method == request.method && fake::parameters(endpoint.path, path).is_some();
-        let endpoint = GITLAB.iter().find(is_it).unwrap_or_else(|| panic!("{} {path}", request.method));
+        let is_it = |endpoint: &&Endpoint| {
+            endpoint.method == request.method && fake::parameters(endpoint.path, path).is_some()
+        };
+        let endpoint =
+            GITLAB.iter().find(is_it).unwrap_or_else(|| panic!("{} {path}", request.method));
         for (name, value) in &request.query {
             assert!(endpoint.query.contains(&name.as_str()), "{} {path}: {name}", request.method);
             let words = WORDS.iter().find(|(other, _)| other == name);
-            assert!(words.is_none_or(|(_, words)| words.contains(&value.as_str())), "{path}: {name}={value}");
+            assert!(
+                words.is_none_or(|(_, words)| words.contains(&value.as_str())),
+                "{path}: {name}={value}"
+            );
         }
         let body = request.body.as_ref().and_then(Value::as_object);
         let given: Vec<&str> = body.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -159,7 +184,8 @@ async fn each_request_is_one_that_gitlab_documents() {
     }
     for endpoint in GITLAB {
         let is_asked = requests.iter().any(|request| {
-            request.method == endpoint.method && request.route.strip_prefix("/api/v4") == Some(endpoint.path)
+            request.method == endpoint.method
+                && request.route.strip_prefix("/api/v4") == Some(endpoint.path)
         });
         assert!(is_asked, "{} {} is never asked", endpoint.method, endpoint.path);
     }
@@ -182,20 +208,31 @@ impl Description {
     /// What a `$ref` stands for.
     fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref").and_then(Value::as_str) {
-            Some(reference) => self.resolved(self.0.pointer(reference.trim_start_matches('#')).unwrap()),
+            Some(reference) => {
+                self.resolved(self.0.pointer(reference.trim_start_matches('#')).unwrap())
+            }
             None => value,
         }
     }
 
     /// What is wrong with a request.
     fn problem(&self, request: &Request) -> Option<String> {
-        let Some((path, operation)) = self.operation(request) else { return Some("is no operation".to_owned()) };
+        let Some((path, operation)) = self.operation(request) else {
+            return Some("is no operation".to_owned());
+        };
         let lists = [&path["parameters"], &operation["parameters"]];
-        let documented: Vec<&Value> =
-            lists.into_iter().filter_map(Value::as_array).flatten().map(|one| self.resolved(one)).collect();
+        let documented: Vec<&Value> = lists
+            .into_iter()
+            .filter_map(Value::as_array)
+            .flatten()
+            .map(|one| self.resolved(one))
+            .collect();
         for (name, value) in &request.query {
-            let parameter = documented.iter().find(|one| one["in"] == "query" && one["name"] == **name);
-            let Some(parameter) = parameter else { return Some(format!("has the unknown parameter {name}")) };
+            let parameter =
+                documented.iter().find(|one| one["in"] == "query" && one["name"] == **name);
+            let Some(parameter) = parameter else {
+                return Some(format!("has the unknown parameter {name}"));
+            };
             let words = self.resolved(&parameter["schema"])["enum"].as_array();
             if words.is_some_and(|words| !words.contains(&value.as_str().into())) {
                 return Some(format!("has the unknown {name}={value}"));
@@ -205,17 +242,24 @@ impl Description {
         let schema = &expected["content"]["application/json"]["schema"];
         match &request.body {
             None => (expected["required"] == true).then(|| "has no body".to_owned()),
-            Some(body) => (!self.fits(schema, body)).then(|| format!("has a body that isn't {schema}")),
+            Some(body) => {
+                (!self.fits(schema, body)).then(|| format!("has a body that isn't {schema}"))
+            }
         }
     }
 
     /// Whether an object has what a schema demands, and nothing that it doesn't know.
     fn fits(&self, schema: &Value, body: &Value) -> bool {
         let schema = self.resolved(schema);
-        if let Some(any) = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array) {
+        if let Some(any) =
+            schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array)
+        {
             return any.iter().any(|schema| self.fits(schema, body));
         }
-        let (Some(properties), Some(body)) = (schema["properties"].as_object(), body.as_object()) else { return false };
+        let (Some(properties), Some(body)) = (schema["properties"].as_object(), body.as_object())
+        else {
+            return false;
+        };
         let required = schema["required"].as_array();
         required.into_iter().flatten().all(|name| body.contains_key(name.as_str().unwrap()))
             && body.keys().all(|name| properties.contains_key(name))
@@ -225,7 +269,9 @@ impl Description {
 #[tokio::test]
 async fn each_request_is_one_that_github_documents() {
     let Some(folder) = std::env::var_os(VARIABLE) else {
-        skip(&format!("{VARIABLE} names no folder with GitHub's description (see tests/it/forge/documented.rs)"));
+        skip(&format!(
+            "{VARIABLE} names no folder with GitHub's description (see tests/it/forge/documented.rs)"
+        ));
         return;
     };
     let file = PathBuf::from(folder).join("generated/api.github.com.json");
@@ -244,8 +290,16 @@ async fn each_request_is_one_that_github_documents() {
         change(&mut request);
         assert!(description.problem(&request).is_some(), "{request:?}");
     };
-    wrong(&|request| request.query("sort").is_some(), &|request| request.query[0].0 = "assigned".to_owned());
-    wrong(&|request| request.query("sort").is_some(), &|request| request.query.push(("sort".into(), "up".into())));
-    wrong(&|request| request.body.is_some(), &|request| request.body = Some(json!({ "text": "Hello." })));
-    wrong(&|request| request.route.ends_with("/labels"), &|request| "PUSH".clone_into(&mut request.method));
+    wrong(&|request| request.query("sort").is_some(), &|request| {
+        request.query[0].0 = "assigned".to_owned()
+    });
+    wrong(&|request| request.query("sort").is_some(), &|request| {
+        request.query.push(("sort".into(), "up".into()))
+    });
+    wrong(&|request| request.body.is_some(), &|request| {
+        request.body = Some(json!({ "text": "Hello." }))
+    });
+    wrong(&|request| request.route.ends_with("/labels"), &|request| {
+        "PUSH".clone_into(&mut request.method)
+    });
 }

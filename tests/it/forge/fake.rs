@@ -100,7 +100,8 @@ impl Fake {
         let (stop, stopped) = oneshot::channel::<Infallible>();
         let shared = world.clone();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => (),
@@ -184,7 +185,12 @@ impl Fake {
 
     /// How many requests were like `pattern` (as for [`Fake::fail`]).
     pub fn n_requests(&self, pattern: &str) -> usize {
-        self.world.lock().requests.iter().filter(|request| faults::is_like(pattern, request)).count()
+        self.world
+            .lock()
+            .requests
+            .iter()
+            .filter(|request| faults::is_like(pattern, request))
+            .count()
     }
 }
 
@@ -204,7 +210,9 @@ async fn serve(listener: TcpListener, world: Shared) {
         // Ends with the runtime.
         tokio::spawn(async move {
             let service = service_fn(|request| answer(world.clone(), request));
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
@@ -221,12 +229,18 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
     let mut request = Request {
         method: head.method.to_string(),
         route: "",
-        query: url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
-        body: (!body.is_empty()).then(|| serde_json::from_slice(&body).unwrap_or_else(|_| json!("no JSON"))),
+        query: url
+            .query_pairs()
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect(),
+        body: (!body.is_empty())
+            .then(|| serde_json::from_slice(&body).unwrap_or_else(|_| json!("no JSON"))),
         headers: head
             .headers
             .iter()
-            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+            .map(|(name, value)| {
+                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            })
             .collect(),
         path,
     };
@@ -235,10 +249,15 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         let call = find_route(&mut request);
         world.requests.push(request.clone());
         let fault = world.faults.take(&request);
-        let is_carried_out = !matches!(fault, Some(Fault::Status { .. } | Fault::Hang | Fault::Cut));
+        let is_carried_out =
+            !matches!(fault, Some(Fault::Status { .. } | Fault::Hang | Fault::Cut));
         let reply = is_carried_out.then(|| match call {
-            Some((ForgeKind::GitHub, parameters)) => github::answer(&mut world, &request, &parameters),
-            Some((ForgeKind::GitLab, parameters)) => gitlab::answer(&mut world, &request, &parameters),
+            Some((ForgeKind::GitHub, parameters)) => {
+                github::answer(&mut world, &request, &parameters)
+            }
+            Some((ForgeKind::GitLab, parameters)) => {
+                gitlab::answer(&mut world, &request, &parameters)
+            }
             None => Reply::error(404, "Not Found"),
         });
         (fault, reply)
@@ -295,7 +314,8 @@ fn sent(reply: &Reply, end: End) -> Answer {
     } else {
         Full::new(bytes).map_err(|never| match never {}).boxed()
     };
-    let mut answer = hyper::Response::builder().status(reply.status).header("content-type", "application/json");
+    let mut answer =
+        hyper::Response::builder().status(reply.status).header("content-type", "application/json");
     for (name, value) in &reply.headers {
         answer = answer.header(name, value);
     }
@@ -304,7 +324,10 @@ fn sent(reply: &Reply, end: End) -> Answer {
 
 /// Whose request this is, with the values of its route's parameters.
 fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
-    let gitlab = request.path.strip_prefix(GITLAB).map(|path| (ForgeKind::GitLab, gitlab::ROUTES, "/api/v4", path));
+    let gitlab = request
+        .path
+        .strip_prefix(GITLAB)
+        .map(|path| (ForgeKind::GitLab, gitlab::ROUTES, "/api/v4", path));
     let (forge, routes, prefix, path) = gitlab.unwrap_or_else(|| {
         let path = request.path.strip_prefix("/api/v3").unwrap_or(&request.path);
         (ForgeKind::GitHub, github::ROUTES, "", path)
@@ -312,7 +335,8 @@ fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
     routes.iter().find_map(|route| {
         let (method, template) = route.split_once(' ').unwrap();
         let template_path = template.strip_prefix(prefix).unwrap();
-        let parameters = (method == request.method).then(|| parameters(template_path, path)).flatten()?;
+        let parameters =
+            (method == request.method).then(|| parameters(template_path, path)).flatten()?;
         request.route = template;
         Some((forge, parameters))
     })
@@ -320,7 +344,8 @@ fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
 
 /// The values of a template's `{parameters}` in a path.
 pub fn parameters(template: &str, path: &str) -> Option<Vec<String>> {
-    let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+    let (template, path): (Vec<_>, Vec<_>) =
+        (template.split('/').collect(), path.split('/').collect());
     if template.len() != path.len() {
         return None;
     }
@@ -338,7 +363,9 @@ pub fn parameters(template: &str, path: &str) -> Option<Vec<String>> {
 fn decoded(segment: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), segment.as_bytes());
     while let Some((&byte, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let hex = tail
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         match hex {
             Some(value) if byte == b'%' => {
                 bytes.push(value);

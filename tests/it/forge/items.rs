@@ -14,7 +14,11 @@ async fn a_list_has_all_its_pages_in_order() {
         for n in 0..250 {
             bed.repository.issue(&format!("n {n}")).assign(OWNER);
         }
-        let others = [bed.repository.issue("nobody's"), bed.repository.issue("Ann's"), bed.repository.issue("closed")];
+        let others = [
+            bed.repository.issue("nobody's"),
+            bed.repository.issue("Ann's"),
+            bed.repository.issue("closed"),
+        ];
         others[1].assign("ann");
         others[2].assign(OWNER).close();
         let (items, n_pages) = bed.all(bed.client.feeds()[0], &bed.assigned()).await;
@@ -28,7 +32,8 @@ async fn a_list_has_all_its_pages_in_order() {
 async fn what_changed_is_listed_whatever_became_of_it() {
     for forge in BOTH {
         let bed = Bed::new(forge);
-        let [old, closed, unassigned] = ["old", "closed", "unassigned"].map(|title| bed.repository.issue(title));
+        let [old, closed, unassigned] =
+            ["old", "closed", "unassigned"].map(|title| bed.repository.issue(title));
         let since = bed.facts(&unassigned).await.updated_at;
         closed.assign(OWNER);
         unassigned.assign(OWNER).unassign(OWNER);
@@ -51,8 +56,12 @@ async fn pulls_are_found_beside_issues() {
         for feed in bed.client.feeds() {
             found.extend(bed.all(*feed, &bed.assigned()).await.0);
         }
-        let pulls = if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest };
-        assert_eq!(found.iter().map(|item| item.kind).collect::<Vec<_>>(), [ItemKind::Issue, pulls]);
+        let pulls =
+            if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest };
+        assert_eq!(
+            found.iter().map(|item| item.kind).collect::<Vec<_>>(),
+            [ItemKind::Issue, pulls]
+        );
         assert_eq!(bed.facts(&pull).await, found[1]);
         pull.merge();
         assert!(!bed.facts(&pull).await.is_open);
@@ -106,7 +115,11 @@ async fn what_did_not_change_is_not_sent_again() {
         issue.set_body("more");
         let changed = fresh(bed.page(&list, 1, page.etag.as_deref()).await.unwrap());
         assert_eq!(changed.items[0].body, "more");
-        assert!(fresh(bed.client.item(NAME, item.0, item.1, etag.as_deref()).await.unwrap()).1.is_some());
+        assert!(
+            fresh(bed.client.item(NAME, item.0, item.1, etag.as_deref()).await.unwrap())
+                .1
+                .is_some()
+        );
     }
 }
 
@@ -119,7 +132,16 @@ async fn change(bed: &Bed, item: &Item, add: &[&str], remove: &[&str]) -> Result
 #[tokio::test]
 async fn labels_of_all_kinds_come_and_go_alone() {
     let fifty = "🤖".repeat(50);
-    let labels = ["coding agent", "🤖 agent", "a/b", "ü ?&#+%2F;\\", "k8s::stage", "../x", "%2e%2e", fifty.as_str()];
+    let labels = [
+        "coding agent",
+        "🤖 agent",
+        "a/b",
+        "ü ?&#+%2F;\\",
+        "k8s::stage",
+        "../x",
+        "%2e%2e",
+        fifty.as_str(),
+    ];
     for forge in BOTH {
         let bed = Bed::new(forge);
         for item in [bed.repository.issue("issue"), bed.repository.pull("pull")] {
@@ -154,7 +176,9 @@ async fn a_label_that_would_name_all_labels_is_refused() {
 
 #[tokio::test]
 async fn a_label_that_a_forge_does_not_take_is_refused() {
-    for (forge, label) in [(ForgeKind::GitHub, "x".repeat(51)), (ForgeKind::GitLab, "a,b".to_owned())] {
+    for (forge, label) in
+        [(ForgeKind::GitHub, "x".repeat(51)), (ForgeKind::GitLab, "a,b".to_owned())]
+    {
         let bed = Bed::new(forge);
         let issue = bed.repository.issue("issue");
         let refused = change(&bed, &issue, &[&label], &[]).await.unwrap_err();
@@ -176,7 +200,10 @@ async fn comments_are_read_in_order_without_the_forges_own() {
         let comments = bed.client.comments(NAME, issue.kind, issue.number).await.unwrap();
         assert_eq!(comments.len(), 121, "{forge}");
         assert!(comments.iter().map(|comment| comment.id).is_sorted());
-        assert_eq!((comments[0].body.as_str(), comments[120].body.as_str(), comments[120].id), ("n 0", "ours", id));
+        assert_eq!(
+            (comments[0].body.as_str(), comments[120].body.as_str(), comments[120].id),
+            ("n 0", "ours", id)
+        );
         assert_eq!(comments[120].author.as_ref().map(|author| author.login.as_str()), Some(OWNER));
         for _ in 0..2 {
             bed.client.remove_comment(NAME, issue.kind, issue.number, id).await.unwrap();
@@ -196,7 +223,11 @@ async fn of_very_many_comments_the_newest_are_read() {
             issue.comment("ann", &n.to_string());
         }
         let comments = bed.client.comments(NAME, issue.kind, issue.number).await.unwrap();
-        assert!((MAX_COMMENTS - 100..=MAX_COMMENTS).contains(&comments.len()), "{}", comments.len());
+        assert!(
+            (MAX_COMMENTS - 100..=MAX_COMMENTS).contains(&comments.len()),
+            "{}",
+            comments.len()
+        );
         assert_eq!(comments.last().unwrap().body, n_comments.to_string());
         assert!(comments.iter().map(|comment| comment.id).is_sorted());
     }
@@ -255,5 +286,11 @@ async fn merge_requests_and_issues_of_one_number_are_two() {
     assert_eq!(issue.number, pull.number);
     change(&bed, &pull, &["done"], &[]).await.unwrap();
     assert_eq!((issue.labels().len(), pull.labels().len()), (0, 1));
-    assert_eq!(bed.all(Feed::Issues, &Listing::ChangedSince("2026-01-01T00:00:00Z".to_owned())).await.0.len(), 1);
+    assert_eq!(
+        bed.all(Feed::Issues, &Listing::ChangedSince("2026-01-01T00:00:00Z".to_owned()))
+            .await
+            .0
+            .len(),
+        1
+    );
 }

@@ -15,8 +15,12 @@ async fn the_tokens_owner_and_its_scopes_are_told() {
     for forge in BOTH {
         let bed = Bed::new(forge);
         let identity = bed.client.identity().await.unwrap();
-        assert_eq!(identity.user, ForgeUser { id: Some(bed.fake.user(OWNER)), login: OWNER.to_owned() });
-        let scopes: &[&str] = if forge == ForgeKind::GitHub { &["repo", "read:user"] } else { &["api"] };
+        assert_eq!(
+            identity.user,
+            ForgeUser { id: Some(bed.fake.user(OWNER)), login: OWNER.to_owned() }
+        );
+        let scopes: &[&str] =
+            if forge == ForgeKind::GitHub { &["repo", "read:user"] } else { &["api"] };
         assert_eq!(identity.scopes.unwrap(), scopes);
         assert_eq!(bed.client.user("ROBOT").await.unwrap(), Some(identity.user));
         assert_eq!(bed.client.user("nobody").await.unwrap(), None);
@@ -37,11 +41,17 @@ async fn a_repository_tells_what_may_be_done_there() {
     for forge in BOTH {
         let bed = Bed::new(forge);
         let facts = bed.client.repository("Ann/Site").await.unwrap();
-        assert_eq!((facts.full_name.as_str(), facts.is_archived, facts.may_triage), (NAME, false, Some(true)));
+        assert_eq!(
+            (facts.full_name.as_str(), facts.is_archived, facts.may_triage),
+            (NAME, false, Some(true))
+        );
         bed.repository.forbid_triage();
         bed.repository.archive();
         let facts = bed.client.repository(NAME).await.unwrap();
-        assert_eq!((facts.is_archived, facts.has_issues, facts.may_triage), (true, true, Some(false)));
+        assert_eq!(
+            (facts.is_archived, facts.has_issues, facts.may_triage),
+            (true, true, Some(false))
+        );
         let bob = ForgeUser { id: None, login: "bob".to_owned() };
         assert!(!bed.client.is_assignable(NAME, &bob).await.unwrap());
         bed.repository.add_member("bob");

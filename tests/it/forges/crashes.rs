@@ -16,11 +16,16 @@ use super::{BOT, Bed, check_comments};
 use crate::forge::fake::{Fault, Item, Times};
 use crate::support::{is_gone, until};
 
-const SETTINGS: &str =
-    "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }\nstop: { leak_grace: 100ms }\nnotice: { grace: 1s }";
+const SETTINGS: &str = "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }\nstop: { leak_grace: 100ms }\nnotice: { grace: 1s }";
 /// Reports when it is told to; never there twice.
-const WORKS: &[&str] =
-    &["alone:alone", "append:agents", "authenticate", "get-my-task", "wait-for:go", "report:success"];
+const WORKS: &[&str] = &[
+    "alone:alone",
+    "append:agents",
+    "authenticate",
+    "get-my-task",
+    "wait-for:go",
+    "report:success",
+];
 /// Cases that run at the same time; they mostly wait.
 const N_AT_ONCE: usize = 4;
 /// More than there is to do for any item.
@@ -51,7 +56,12 @@ fn spawn_to_crash(bed: &mut Bed, point: CrashPoint) {
 /// A daemon dies at `point`, and another one goes on.
 fn die_once(bed: &mut Bed, point: CrashPoint) {
     spawn_to_crash(bed, point);
-    assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}: {}", bed.daemon.log());
+    assert_eq!(
+        bed.daemon.wait().signal(),
+        Some(Signal::KILL.as_raw()),
+        "{point:?}: {}",
+        bed.daemon.log()
+    );
     bed.daemon.start();
 }
 
@@ -62,7 +72,9 @@ fn is_settled(bed: &Bed, state: &str) -> bool {
     };
     let mut items = list(&["forge", "list", "--json"]);
     items.extend(list(&["forge", "list", "--ended", "--json"]));
-    items.iter().any(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
+    items
+        .iter()
+        .any(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
 }
 
 /// Each daemon dies as soon as one thing that is owed is done: before it has noted that, so that the next one does it again, or
@@ -115,7 +127,10 @@ fn for_each<T: Sync + std::fmt::Debug>(cases: &[T], check: impl Fn(&T) + Sync) {
         thread::scope(|scope| {
             for case in cases {
                 let check = &check;
-                thread::Builder::new().name(format!("{case:?}")).spawn_scoped(scope, move || check(case)).unwrap();
+                thread::Builder::new()
+                    .name(format!("{case:?}"))
+                    .spawn_scoped(scope, move || check(case))
+                    .unwrap();
             }
         });
     }
@@ -132,12 +147,18 @@ fn a_daemon_that_dies_after_everything_it_does_ends_an_item_as_any_other() {
         limp(&mut bed, "processing");
         bed.until_agent_runs();
         let item = bed.until("processing");
-        assert_eq!((issue.labels(), bed.places(&item)), (vec!["coding agent processing".to_owned()], vec!["running"]));
+        assert_eq!(
+            (issue.labels(), bed.places(&item)),
+            (vec!["coding agent processing".to_owned()], vec!["running"])
+        );
 
         bed.daemon.kill();
         fs::write(signal_file(&bed), "").unwrap();
         limp(&mut bed, "paused");
-        assert_eq!((issue.labels(), bed.places(&item)), (vec!["coding agent paused".to_owned()], vec!["paused"]));
+        assert_eq!(
+            (issue.labels(), bed.places(&item)),
+            (vec!["coding agent paused".to_owned()], vec!["paused"])
+        );
         assert!(bed.daemon.open("agt").is_empty(), "its agent is gone");
         assert_eq!(bed.read("paused", &item, "task_state.json")["status"], "paused");
 
@@ -145,12 +166,20 @@ fn a_daemon_that_dies_after_everything_it_does_ends_an_item_as_any_other() {
         fs::remove_file(signal_file(&bed)).unwrap();
         limp(&mut bed, "processing");
         bed.until_agent_runs();
-        assert_eq!((issue.labels(), bed.places(&item)), (vec!["coding agent processing".to_owned()], vec!["running"]));
+        assert_eq!(
+            (issue.labels(), bed.places(&item)),
+            (vec!["coding agent processing".to_owned()], vec!["running"])
+        );
 
         bed.daemon.kill();
         fs::write(bed.daemon.work().join("go"), "").unwrap();
         limp(&mut bed, "done");
-        let over = check_over(&bed, &issue, "done", &["Task started", "Task paused", "Task resumed", "Task done"]);
+        let over = check_over(
+            &bed,
+            &issue,
+            "done",
+            &["Task started", "Task paused", "Task resumed", "Task done"],
+        );
         assert_eq!(over["id"], item["id"]);
         assert_eq!(n_agents(&bed), 2, "before the pause, and after it");
     });
@@ -181,7 +210,8 @@ fn whenever_the_daemon_dies_while_it_claims_the_item_is_claimed_once() {
         CrashPoint::ItemFolderMoved,
         CrashPoint::ItemRelabelled,
     ];
-    let cases: Vec<_> = points.into_iter().flat_map(|point| BOTH.map(|forge| (point, forge))).collect();
+    let cases: Vec<_> =
+        points.into_iter().flat_map(|point| BOTH.map(|forge| (point, forge))).collect();
     for_each(&cases, |&(point, forge)| {
         let mut bed = bed(forge);
         bed.daemon.kill();
@@ -276,19 +306,28 @@ fn whenever_the_daemon_dies_while_an_item_is_paused_it_is_paused_and_resumed_onc
         fs::write(signal_file(&bed), "").unwrap();
         die_once(&mut bed, point);
         let item = bed.until("paused");
-        assert_eq!((issue.labels(), bed.places(&item)), (vec!["coding agent paused".to_owned()], vec!["paused"]));
+        assert_eq!(
+            (issue.labels(), bed.places(&item)),
+            (vec!["coding agent paused".to_owned()], vec!["paused"])
+        );
         bed.daemon.kill();
         fs::remove_file(signal_file(&bed)).unwrap();
         fs::write(bed.daemon.work().join("go"), "").unwrap();
         die_once(&mut bed, CrashPoint::ItemResumed);
-        check_over(&bed, &issue, "done", &["Task started", "Task paused", "Task resumed", "Task done"]);
+        check_over(
+            &bed,
+            &issue,
+            "done",
+            &["Task started", "Task paused", "Task resumed", "Task done"],
+        );
         assert_eq!(n_agents(&bed), 2);
     });
 }
 
 #[test]
 fn when_the_answer_to_every_write_is_lost_each_is_there_once() {
-    let cases: Vec<_> = ["done", "stopped"].into_iter().flat_map(|end| BOTH.map(|forge| (end, forge))).collect();
+    let cases: Vec<_> =
+        ["done", "stopped"].into_iter().flat_map(|end| BOTH.map(|forge| (end, forge))).collect();
     for_each(&cases, |&(end, forge)| {
         let bed = bed(forge);
         for method in ["POST *", "PUT *", "DELETE *"] {
@@ -312,7 +351,8 @@ fn when_the_answer_to_every_write_is_lost_each_is_there_once() {
 #[test]
 fn a_daemon_that_is_killed_at_any_moment_loses_and_doubles_nothing() {
     let any = RandomState::new();
-    let works: &[&str] = &["alone:alone", "authenticate", "get-my-task", "append:agents", "report:success"];
+    let works: &[&str] =
+        &["alone:alone", "authenticate", "get-my-task", "append:agents", "report:success"];
     let mut bed = Bed::with(ForgeKind::GitHub, works, SETTINGS);
     let issues: Vec<Item> = (0..5).map(|n| bed.issue(&format!("issue {n}"))).collect();
     for n in 0..10 {
@@ -330,7 +370,10 @@ fn a_daemon_that_is_killed_at_any_moment_loses_and_doubles_nothing() {
     assert_eq!(ended.len(), issues.len(), "{ended:?}");
     for (issue, item) in issues.iter().zip(ended.iter()) {
         check_comments(issue, &["Task started", "Task done"]);
-        assert_eq!((bed.places(item), bed.task(item)["status"].as_str()), (vec!["completed"], Some("done")));
+        assert_eq!(
+            (bed.places(item), bed.task(item)["status"].as_str()),
+            (vec!["completed"], Some("done"))
+        );
     }
     assert!(!bed.daemon.work().join("alone.twin").exists(), "never two at a time");
     bed.daemon.until_nothing_is_left();

@@ -18,8 +18,12 @@ const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 /// The lists of a forge, and its items, as [`Fake::fail`] takes them.
 const fn routes(forge: ForgeKind) -> (&'static str, &'static str) {
     match forge {
-        ForgeKind::GitHub => ("GET /repos/{owner}/{repo}/issues", "GET /repos/{owner}/{repo}/issues/{issue_number}"),
-        ForgeKind::GitLab => ("GET /api/v4/projects/{id}/issues", "GET /api/v4/projects/{id}/issues/{issue_iid}"),
+        ForgeKind::GitHub => {
+            ("GET /repos/{owner}/{repo}/issues", "GET /repos/{owner}/{repo}/issues/{issue_number}")
+        }
+        ForgeKind::GitLab => {
+            ("GET /api/v4/projects/{id}/issues", "GET /api/v4/projects/{id}/issues/{issue_iid}")
+        }
     }
 }
 
@@ -54,7 +58,8 @@ fn a_token_that_is_not_taken_any_more_ends_nothing_until_a_person_renews_it() {
     for forge in BOTH {
         let fake = Fake::start();
         fake.repository(forge, NAME);
-        let settings = Bed::settings(&fake, forge, "").replace(&format!("token: {TOKEN}"), "token_file: token");
+        let settings = Bed::settings(&fake, forge, "")
+            .replace(&format!("token: {TOKEN}"), "token_file: token");
         let daemon = Daemon::configured(&settings);
         daemon.write("token", TOKEN);
         let mut bed = Bed { fake, daemon, forge };
@@ -75,7 +80,10 @@ fn a_token_that_is_not_taken_any_more_ends_nothing_until_a_person_renews_it() {
 
         bed.daemon.write("token", "another-t0ken\n");
         let item = bed.until("stopped");
-        assert_eq!((item["cause"].as_str(), bed.host()["health"].as_str()), (Some("unassigned"), Some("ok")));
+        assert_eq!(
+            (item["cause"].as_str(), bed.host()["health"].as_str()),
+            (Some("unassigned"), Some("ok"))
+        );
         assert!(!bed.daemon.log().contains("t0ken"), "no log has a token");
     }
 }
@@ -103,7 +111,8 @@ fn a_limited_host_is_left_alone_as_a_whole_and_asked_again_when_it_allows_it() {
 
         // All of it: whatever is asked next meets the limit.
         bed.fake.fail("*", Times::Always, fault);
-        let limited_until = until_some("it is told", || bed.host()["limited_until"].as_str().map(str::to_owned));
+        let limited_until =
+            until_some("it is told", || bed.host()["limited_until"].as_str().map(str::to_owned));
         let begin = Instant::now();
         bed.fake.mend();
         assert_eq!(bed.host()["health"], "limited");
@@ -115,7 +124,11 @@ fn a_limited_host_is_left_alone_as_a_whole_and_asked_again_when_it_allows_it() {
         until("it waited", || {
             let n_now = bed.fake.requests().len();
             let is_over = begin.elapsed() > Duration::from_secs(2);
-            assert!(is_over || n_now == n_requests, "asked before {limited_until}: {:?}", bed.fake.requests().last());
+            assert!(
+                is_over || n_now == n_requests,
+                "asked before {limited_until}: {:?}",
+                bed.fake.requests().last()
+            );
             is_over
         });
         bed.until_labelled(&issue, "coding agent done");
@@ -310,12 +323,15 @@ fn a_host_that_hangs_delays_no_other() {
     let daemon = Daemon::running(&format!("{both}gitlab:{gitlab}"));
     daemon.project("prj");
     daemon.agent("agt", "prj", WORKS);
-    until("the one host hangs", || fake.n_requests("GET /users/*") + fake.n_requests("GET /repos/*") > 0);
+    until("the one host hangs", || {
+        fake.n_requests("GET /users/*") + fake.n_requests("GET /repos/*") > 0
+    });
     let bed = Bed { fake, daemon, forge: ForgeKind::GitLab };
     let issue = bed.issue("Login fails");
     bed.until_labelled(&issue, "coding agent done");
     let hosts = bed.daemon.status()["forges"].clone();
-    let hanging = hosts.as_array().unwrap().iter().find(|host| host["forge"] == "github").unwrap().clone();
+    let hanging =
+        hosts.as_array().unwrap().iter().find(|host| host["forge"] == "github").unwrap().clone();
     assert_eq!(hanging["health"], "unknown", "it hasn't answered, nor is its time over");
 }
 

@@ -50,7 +50,9 @@ fn n_writes(bed: &Bed) -> usize {
 #[test]
 fn a_bot_that_does_not_exist_is_told_until_it_does() {
     for forge in BOTH {
-        let bed = changed(forge, WORKS, |settings| settings.replace("bot_name: robot", "bot_name: nobody"));
+        let bed = changed(forge, WORKS, |settings| {
+            settings.replace("bot_name: robot", "bot_name: nobody")
+        });
         let issue = bed.issue("Login fails");
         bed.until_problem("has no account `nobody`");
         assert!(bed.items().is_empty() && n_writes(&bed) == 0);
@@ -63,9 +65,15 @@ fn a_bot_that_does_not_exist_is_told_until_it_does() {
 fn a_wrong_base_url_is_told_until_it_is_right() {
     for forge in BOTH {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        for (wrong, problem) in [(format!("http://127.0.0.1:{port}"), "no connection"), (String::new(), "")] {
+        for (wrong, problem) in
+            [(format!("http://127.0.0.1:{port}"), "no connection"), (String::new(), "")]
+        {
             let bed = changed(forge, WORKS, |settings| {
-                let url = settings.lines().find_map(|line| line.trim().strip_prefix("base_url: ")).unwrap().to_owned();
+                let url = settings
+                    .lines()
+                    .find_map(|line| line.trim().strip_prefix("base_url: "))
+                    .unwrap()
+                    .to_owned();
                 let wrong = if wrong.is_empty() { format!("{url}/nowhere") } else { wrong };
                 settings.replace(&url, &wrong)
             });
@@ -104,7 +112,9 @@ fn labels_may_have_any_name() {
         let labels = format!(
             "bot_label: \"🤖 agent\"\n  processing_label: \"work/in ?&#%2F progress\"\n  done_label: \"{done}\"\n  stopped_label: \"k8s::stopped\"\n"
         );
-        let bed = changed(forge, GOES_ON, |settings| settings.replace("  bot_name", &format!("  {labels}  bot_name")));
+        let bed = changed(forge, GOES_ON, |settings| {
+            settings.replace("  bot_name", &format!("  {labels}  bot_name"))
+        });
         let issue = bed.fake.repository(forge, NAME).issue("Login fails");
         issue.label("🤖 agent").label("a/b").assign(BOT);
         bed.until("processing");
@@ -126,11 +136,18 @@ fn a_label_that_no_forge_takes_is_refused_with_the_configuration() {
     for (forge, max) in [(ForgeKind::GitHub, 50), (ForgeKind::GitLab, 255)] {
         let fake = Fake::start();
         for (n, is_right) in [(max, true), (max + 1, false)] {
-            let daemon = Daemon::configured(&Bed::settings(&fake, forge, &format!("done_label: {}", "ü".repeat(n))));
+            let daemon = Daemon::configured(&Bed::settings(
+                &fake,
+                forge,
+                &format!("done_label: {}", "ü".repeat(n)),
+            ));
             let said = daemon.cli(&["check"]);
             assert_eq!(said.code == 0, is_right, "{said:?}");
             let text = said.stdout + &said.stderr;
-            assert!(is_right || text.contains("done_label") && text.contains(&max.to_string()), "{text}");
+            assert!(
+                is_right || text.contains("done_label") && text.contains(&max.to_string()),
+                "{text}"
+            );
         }
     }
 }
@@ -140,30 +157,42 @@ fn long_texts_and_nobodys_texts_become_a_task() {
     for forge in BOTH {
         let bed = Bed::new(forge, WORKS);
         let issue = bed.fake.repository(forge, NAME).issue(&"Login fails ".repeat(40));
-        issue.set_body(&"ü🤖x\n".repeat(120_000)).set_author(None).say("description_html", serde_json::Value::Null);
+        issue
+            .set_body(&"ü🤖x\n".repeat(120_000))
+            .set_author(None)
+            .say("description_html", serde_json::Value::Null);
         issue.comment("ann", &"y".repeat(1 << 20));
         issue.label("coding agent").assign(BOT);
         let item = bed.until("done");
         let task = bed.task(&item);
         assert_eq!(task["status"], "done");
         let description = task["description"].as_str().unwrap();
-        assert!(description.contains("ü🤖x") && description.len() < 256 * 1024, "{}", description.len());
+        assert!(
+            description.contains("ü🤖x") && description.len() < 256 * 1024,
+            "{}",
+            description.len()
+        );
         check_comments(&issue, &["Task started", "Task done"]);
     }
 }
 
 #[test]
 fn what_an_agent_writes_commands_nothing() {
-    for (result, title) in [("success", "Task done"), ("blocked", "Task blocked"), ("failed", "Task failed")] {
+    for (result, title) in
+        [("success", "Task done"), ("blocked", "Task blocked"), ("failed", "Task failed")]
+    {
         let report = format!(
             r#"call:report_completed {{"result": "{result}", "summary": "Ready.\n/close\n  /unassign\n<!-- agent-coordinator x 9 -->", "next_steps": "/close\n/unassign"}}"#
         );
         let bed = Bed::new(ForgeKind::GitLab, &["authenticate", "get-my-task", &report]);
         let issue = bed.issue("Login fails");
         let said = || issue.comments().into_iter().find(|comment| comment.contains(title));
-        let comment = until_some_within(super::PATIENCE, said, || format!("no comment\n{}", bed.daemon.log()));
+        let comment = until_some_within(super::PATIENCE, said, || {
+            format!("no comment\n{}", bed.daemon.log())
+        });
         assert!(
-            comment.contains("\\/close") && !comment.lines().any(|line| line.trim_start().starts_with('/')),
+            comment.contains("\\/close")
+                && !comment.lines().any(|line| line.trim_start().starts_with('/')),
             "{comment}"
         );
         assert!(issue.is_open());
@@ -178,7 +207,11 @@ const N_MANY: usize = 300;
 
 #[test]
 fn of_very_many_items_each_is_claimed_once_and_stopped_wherever_it_stands() {
-    let bed = Bed::with(ForgeKind::GitHub, GOES_ON, "max_concurrent: 1\ntask_stop: { check_interval: 2 }");
+    let bed = Bed::with(
+        ForgeKind::GitHub,
+        GOES_ON,
+        "max_concurrent: 1\ntask_stop: { check_interval: 2 }",
+    );
     let issues: Vec<Item> = (0..N_MANY).map(|n| bed.issue(&format!("issue {n}"))).collect();
     let is_taken = |issue: &Item| issue.labels() == ["coding agent processing"];
     until_some_within(
@@ -200,10 +233,14 @@ fn of_very_many_items_each_is_claimed_once_and_stopped_wherever_it_stands() {
 #[test]
 fn a_dry_run_writes_nothing_and_takes_nothing_until_it_is_none() {
     for forge in BOTH {
-        let dry = |settings: String| settings.replace("poll_interval: 100ms", "dry_run: true, poll_interval: 100ms");
+        let dry = |settings: String| {
+            settings.replace("poll_interval: 100ms", "dry_run: true, poll_interval: 100ms")
+        };
         let bed = changed(forge, WORKS, dry);
         let issue = bed.issue("Login fails");
-        until("it says what it would do", || !bed.daemon.logged("dry run: would take a forge item").is_empty());
+        until("it says what it would do", || {
+            !bed.daemon.logged("dry run: would take a forge item").is_empty()
+        });
         until_looked(&bed);
         assert_eq!((n_writes(&bed), bed.items().len()), (0, 0));
         assert_eq!(bed.daemon.logged("dry run: would take a forge item").len(), 1, "once");
@@ -214,7 +251,10 @@ fn a_dry_run_writes_nothing_and_takes_nothing_until_it_is_none() {
 
 #[test]
 fn what_is_owed_waits_for_the_end_of_a_dry_run() {
-    let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "wait-for:go", "report:success"]);
+    let bed = Bed::new(
+        ForgeKind::GitHub,
+        &["authenticate", "get-my-task", "wait-for:go", "report:success"],
+    );
     let issue = bed.issue("Login fails");
     bed.until("processing");
     let settings = Bed::settings(&bed.fake, ForgeKind::GitHub, "");
@@ -225,7 +265,10 @@ fn what_is_owed_waits_for_the_end_of_a_dry_run() {
     until("its task is done", is_waiting);
     until("it says so", || !bed.daemon.logged("dry run: would write to a forge").is_empty());
     until_looked(&bed);
-    assert_eq!((n_writes(&bed), issue.labels()), (n_before, vec!["coding agent processing".to_owned()]));
+    assert_eq!(
+        (n_writes(&bed), issue.labels()),
+        (n_before, vec!["coding agent processing".to_owned()])
+    );
     reload(&bed, &settings);
     bed.until("done");
     check_comments(&issue, &["Task started", "Task done"]);
@@ -257,7 +300,10 @@ fn what_is_owed_for_a_repository_that_is_watched_no_more_is_still_done() {
     let issue = bed.issue("Login fails");
     until("it is tried", || bed.fake.n_requests("POST *comments") > 0);
     bed.fake.repository(ForgeKind::GitHub, "bob/site");
-    reload(&bed, &Bed::settings(&bed.fake, ForgeKind::GitHub, "").replace("ann/site:", "bob/site:"));
+    reload(
+        &bed,
+        &Bed::settings(&bed.fake, ForgeKind::GitHub, "").replace("ann/site:", "bob/site:"),
+    );
     bed.fake.mend();
     bed.until_labelled(&issue, "coding agent done");
 }
@@ -274,7 +320,9 @@ fn without_task_stop_an_unassigned_item_goes_on() {
     let settings = Bed::settings(&bed.fake, ForgeKind::GitHub, "");
     reload(&bed, &settings);
     let item = until_some("it is stopped", || {
-        bed.items().into_iter().find(|item| item["state"] == "stopped" || item["state"] == "stopping")
+        bed.items()
+            .into_iter()
+            .find(|item| item["state"] == "stopped" || item["state"] == "stopping")
     });
     assert_eq!(item["cause"], "unassigned");
     bed.until_labelled(&issue, "coding agent stopped");

@@ -34,7 +34,10 @@ fn an_assigned_issue_is_worked_on_and_done() {
         let task = bed.task(&item);
         assert_eq!(task["status"], "done");
         let description = task["description"].as_str().unwrap();
-        assert!(description.contains("It says 500.") && description.contains("Since Monday."), "{description}");
+        assert!(
+            description.contains("It says 500.") && description.contains("Since Monday."),
+            "{description}"
+        );
         let metadata = bed.read("completed", &item, "metadata.json");
         assert_eq!(metadata["uuid"], item["id"]);
         assert!(!bed.folder("running", &item).exists());
@@ -82,7 +85,9 @@ fn unassigning_the_bot_stops_its_agent_and_says_so() {
 #[test]
 fn a_closed_a_deleted_and_a_moved_issue_stop_their_agent() {
     for forge in BOTH {
-        for (cause, label) in [("closed", Some("coding agent stopped")), ("gone", None), ("moved", None)] {
+        for (cause, label) in
+            [("closed", Some("coding agent stopped")), ("gone", None), ("moved", None)]
+        {
             let bed = Bed::new(forge, GOES_ON);
             let issue = bed.issue("Login fails");
             bed.until("processing");
@@ -136,7 +141,9 @@ fn the_pause_file_pauses_and_its_end_resumes() {
         let other = bed.issue("Logout fails");
         bed.daemon.steps("agt", WORKS);
         std::fs::remove_file(&signal).unwrap();
-        until("both are done", || other.labels() == ["coding agent done"] && issue.labels() == ["coding agent done"]);
+        until("both are done", || {
+            other.labels() == ["coding agent done"] && issue.labels() == ["coding agent done"]
+        });
         assert_eq!((n_comments(&issue, "Task resumed"), n_comments(&issue, "Task done")), (1, 1));
         assert!(bed.folder("completed", &item).is_dir() && !bed.folder("paused", &item).exists());
     }
@@ -151,7 +158,11 @@ fn an_item_that_was_worked_on_before_is_taken_again_although_its_comments_are_mi
     issue.label("coding agent");
     until("it is done again", || {
         let ended = bed.daemon.json(&["forge", "list", "--ended"]);
-        ended.as_array().unwrap().iter().any(|item| item["id"] != first["id"] && item["state"] == "done")
+        ended
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|item| item["id"] != first["id"] && item["state"] == "done")
     });
     assert_eq!((n_comments(&issue, "Task started"), n_comments(&issue, "Task done")), (2, 2));
 }
@@ -164,7 +175,9 @@ fn what_is_finished_is_told_as_done_although_it_is_closed_before_its_agent_is_go
     bed.daemon.written_pid("reported");
     issue.close();
     bed.fake.forget_requests();
-    until("the closed item was asked for", || bed.fake.n_requests("GET /api/v4/projects/{id}/issues/{issue_iid}") > 0);
+    until("the closed item was asked for", || {
+        bed.fake.n_requests("GET /api/v4/projects/{id}/issues/{issue_iid}") > 0
+    });
     std::fs::write(bed.daemon.work().join("go"), "").unwrap();
     bed.until("done");
     assert_eq!(issue.labels(), ["coding agent done"]);
@@ -178,8 +191,23 @@ fn a_stop_ends_the_agents_of_subtasks_too_and_waits_for_them() {
     let issue = bed.issue("Login fails");
     let item = bed.until("processing");
     bed.until_agent_runs();
-    bed.daemon.agent("helper", "prj", &["authenticate", "get-my-task", "write:helping", "sleep:600"]);
-    let part = ["task", "add", "--id", "part", "--project", "prj", "--assignee", "helper", "--title", "a part"];
+    bed.daemon.agent(
+        "helper",
+        "prj",
+        &["authenticate", "get-my-task", "write:helping", "sleep:600"],
+    );
+    let part = [
+        "task",
+        "add",
+        "--id",
+        "part",
+        "--project",
+        "prj",
+        "--assignee",
+        "helper",
+        "--title",
+        "a part",
+    ];
     let below = ["--parent", item["task_id"].as_str().unwrap(), "--status", "in_progress"];
     bed.daemon.done(&[&part[..], &below[..]].concat());
     bed.daemon.written_pid("helping");

@@ -38,8 +38,12 @@ impl Rivals {
             let settings = change(number, Bed::settings(&fake, forge, ""));
             let more = "manifest: manifest.yaml\nbackoff: { initial: 1ms, max: 1ms }";
             let daemon = Daemon::configured(&format!("{settings}\n{more}"));
-            let project = format!("prj: {{ working_directory: {}, agents: [agt] }}", daemon.work().display());
-            daemon.write("manifest.yaml", format!("agents: {{ agt: {{}} }}\nprojects: {{ {project} }}\n"));
+            let project =
+                format!("prj: {{ working_directory: {}, agents: [agt] }}", daemon.work().display());
+            daemon.write(
+                "manifest.yaml",
+                format!("agents: {{ agt: {{}} }}\nprojects: {{ {project} }}\n"),
+            );
             daemon.steps("agt", WORKS);
             daemon
         });
@@ -61,7 +65,8 @@ impl Rivals {
     }
 
     fn n_runs(&self) -> usize {
-        let runs = |daemon: &Daemon| fs::read_to_string(daemon.work().join("runs")).unwrap_or_default();
+        let runs =
+            |daemon: &Daemon| fs::read_to_string(daemon.work().join("runs")).unwrap_or_default();
         self.daemons.iter().map(|daemon| runs(daemon).lines().count()).sum()
     }
 
@@ -69,7 +74,12 @@ impl Rivals {
     fn until_labelled(&self, issue: &Item, label: &str) {
         let labelled = || (issue.labels() == [label]).then_some(());
         until_some_within(super::PATIENCE, labelled, || {
-            format!("waited in vain for `{label}`: {:?} {:?}\n{}", issue.labels(), issue.comments(), self.logs())
+            format!(
+                "waited in vain for `{label}`: {:?} {:?}\n{}",
+                issue.labels(),
+                issue.comments(),
+                self.logs()
+            )
         });
     }
 
@@ -89,7 +99,10 @@ impl Rivals {
         let n_done = ended.iter().flatten().filter(|item| item["state"] == "done").count();
         assert_eq!(n_done, issues.len());
         assert!(
-            ended.iter().flatten().all(|item| item["state"] == "done" || item["state"] == "elsewhere"),
+            ended
+                .iter()
+                .flatten()
+                .all(|item| item["state"] == "done" || item["state"] == "elsewhere"),
             "{ended:?}"
         );
     }
@@ -124,7 +137,9 @@ fn two_daemons_that_start_at_the_same_moment_share_what_is_there() {
 
 #[test]
 fn two_daemons_whose_answers_are_lost_do_each_item_once() {
-    for (forge, comments) in [(ForgeKind::GitHub, "POST *comments"), (ForgeKind::GitLab, "POST *notes")] {
+    for (forge, comments) in
+        [(ForgeKind::GitHub, "POST *comments"), (ForgeKind::GitLab, "POST *notes")]
+    {
         let mut rivals = Rivals::new(forge);
         let issues = rivals.issues();
         rivals.fake.fail(comments, Times::N(12), Fault::LostAnswer);
@@ -213,7 +228,8 @@ fn who_dies_before_it_has_said_anything_says_nothing_of_what_is_over() {
 
 /// A claim as a commenter could write it, of another coordinator's item.
 fn claim() -> String {
-    Marker { item: "0198f000-aaaa-7000-8000-000000000000".parse().unwrap(), number: Marker::CLAIM }.mark("Mine.")
+    Marker { item: "0198f000-aaaa-7000-8000-000000000000".parse().unwrap(), number: Marker::CLAIM }
+        .mark("Mine.")
 }
 
 /// The first daemon has set its label and can't post its claim yet; meanwhile `author` posts one.
@@ -244,11 +260,14 @@ fn a_claim_of_any_commenter_takes_no_item_away() {
 #[test]
 fn a_claim_of_an_account_that_is_named_takes_the_item() {
     for forge in BOTH {
-        let named = |_, settings: String| settings.replace("forge: {", "forge: { claims_from: [Android],");
+        let named =
+            |_, settings: String| settings.replace("forge: {", "forge: { claims_from: [Android],");
         let mut rivals = Rivals::configured(forge, named);
         let issue = rivals.issue("Login fails");
         outrun(&mut rivals, &issue, "android");
-        until("it is left alone", || ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere"));
+        until("it is left alone", || {
+            ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere")
+        });
         assert!(rivals.daemons[0].logged(IGNORED).is_empty());
         assert_eq!(rivals.n_runs(), 0);
     }
@@ -265,7 +284,9 @@ fn a_claim_of_the_bots_own_account_takes_the_item_also_under_a_new_name() {
     rivals.fake.rename_user(BOT, "robot-2");
     issue.comment("robot-2", &claim());
     rivals.fake.mend();
-    until("it is left alone", || ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere"));
+    until("it is left alone", || {
+        ended(&rivals.daemons[0]).iter().any(|item| item["state"] == "elsewhere")
+    });
 }
 
 #[test]

@@ -19,9 +19,11 @@ const SECRET: &str = "whatever was agreed upon";
 
 /// A daemon that looks at its forges only when somebody tells it to.
 fn patient(fake: &Fake, forge: ForgeKind) -> Daemon {
-    let settings = Bed::settings(fake, forge, "").replace("poll_interval: 100ms", "poll_interval: 1h");
+    let settings =
+        Bed::settings(fake, forge, "").replace("poll_interval: 100ms", "poll_interval: 1h");
     let webhook = format!("webhook: {{ secret: '{SECRET}' }}");
-    let settings = settings.replace("write_interval: 0s", &format!("write_interval: 0s, {webhook}"));
+    let settings =
+        settings.replace("write_interval: 0s", &format!("write_interval: 0s, {webhook}"));
     let daemon = Daemon::running(&format!("http: {{ listen: '127.0.0.1:0' }}\n{settings}"));
     daemon.project("prj");
     daemon.agent("agt", "prj", &["authenticate", "get-my-task", "report:success"]);
@@ -69,7 +71,9 @@ fn a_signed_webhook_makes_the_daemon_look_at_once() {
         let fake = Fake::start();
         let repository = fake.repository(forge, super::NAME);
         let daemon = patient(&fake, forge);
-        until("the first look is over", || daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string());
+        until("the first look is over", || {
+            daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string()
+        });
         let issue = repository.issue("Login fails");
         issue.label("coding agent").assign(BOT);
         fake.forget_requests();
@@ -96,7 +100,9 @@ fn unsigned_webhooks_take_no_memory_and_keep_no_signed_one_out() {
     let fake = Fake::start();
     let repository = fake.repository(ForgeKind::GitHub, super::NAME);
     let daemon = patient(&fake, ForgeKind::GitHub);
-    until("the first look is over", || daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string());
+    until("the first look is over", || {
+        daemon.status()["forges"][0]["repositories"][0]["seen_at"].is_string()
+    });
     let before = daemon.resident_kib();
     let port = std::fs::read_to_string(daemon.state().join("http_port")).unwrap();
     let unsigned: Vec<TcpStream> = (0..28)
@@ -132,15 +138,23 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
     let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "sleep:600"]);
     let issue = bed.issue("Login fails");
     bed.until("processing");
-    let fault = Fault::status(403).header("retry-after", "3600").saying("You have exceeded a secondary rate limit");
+    let fault = Fault::status(403)
+        .header("retry-after", "3600")
+        .saying("You have exceeded a secondary rate limit");
     bed.fake.fail("GET *", Times::Always, fault);
     until("the limit is seen", || bed.daemon.status()["forges"][0]["health"] == "limited");
     let status = bed.daemon.status();
     assert!(status["forges"][0]["limited_until"].is_string(), "{status}");
     assert_eq!(status["forge_items"][0]["item"], "ann/site#1");
-    assert!(status["forge_items"][0]["url"].as_str().unwrap().contains("/ann/site/issues/1"), "{status}");
+    assert!(
+        status["forge_items"][0]["url"].as_str().unwrap().contains("/ann/site/issues/1"),
+        "{status}"
+    );
     let page = page(&bed.daemon, "/ui/parts/coordinator");
-    assert!(page.contains("asked to be left alone") && page.contains("/ann/site/issues/1\""), "{page}");
+    assert!(
+        page.contains("asked to be left alone") && page.contains("/ann/site/issues/1\""),
+        "{page}"
+    );
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
     let panel = self::page(&bed.daemon, &format!("/ui/parts/tasks/{task}"));
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");

@@ -29,11 +29,16 @@ fn a_session_that_was_opened_on_the_socket_is_refused_over_http() {
         let refused = [
             web.call("get_my_task", &token),
             web.call_with(&bearer, "get_my_task", &json!({})),
-            web.call("report_completed", &json!({ "session_token": opened["session_token"], "result": "failed" })),
+            web.call(
+                "report_completed",
+                &json!({ "session_token": opened["session_token"], "result": "failed" }),
+            ),
         ];
         for refused in refused {
             assert_eq!(refused["error_code"], "session_of_socket", "{refused}");
-            let expected = format!("This session was opened on the Unix socket {socket}: it can't be used over HTTP");
+            let expected = format!(
+                "This session was opened on the Unix socket {socket}: it can't be used over HTTP"
+            );
             assert_eq!(refused["error"], expected);
         }
         assert_eq!(daemon.client().call("get_my_task", &token)["task"]["task_id"], "tsk");
@@ -76,7 +81,8 @@ fn http_agents_off_refuses_agents_over_http_until_a_reload() {
     }
     let without_project = json!({ "agent_id": "agt_a", "passkey": "key_a" });
     assert_eq!(web.call("authenticate", &without_project)["error_code"], "agents_not_over_http");
-    let token = json!({ "session_token": "sess_0123456789abcdef0123456789abcdef", "result": "failed" });
+    let token =
+        json!({ "session_token": "sess_0123456789abcdef0123456789abcdef", "result": "failed" });
     for tool in ["get_my_task", "logout", "get_next_action", "report_completed"] {
         assert_eq!(web.call(tool, &token)["error_code"], "agents_not_over_http", "{tool}");
     }
@@ -85,7 +91,10 @@ fn http_agents_off_refuses_agents_over_http_until_a_reload() {
     let coordinator = json!({ "coordinator_token": coordinator.trim() });
     assert_eq!(web.call("list_active_projects_with_agents", &coordinator)["success"], true);
     assert_eq!(web.ask("GET", "/health/live", "", "").status, 200);
-    assert_eq!(daemon.client().call("authenticate", &credentials("wrong"))["error_code"], "invalid_credentials");
+    assert_eq!(
+        daemon.client().call("authenticate", &credentials("wrong"))["error_code"],
+        "invalid_credentials"
+    );
 
     let settings = fs::read_to_string(daemon.config()).unwrap();
     fs::write(daemon.config(), settings.replace("agents: off", "agents: on")).unwrap();

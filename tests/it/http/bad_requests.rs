@@ -19,10 +19,18 @@ fn answer_to(web: &mut Web, headers: &str, body: &[u8]) -> super::Answer {
 fn a_wrong_content_type_or_accept_is_told() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
-    for headers in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
-        answer_to(web, headers, HEALTH.as_bytes()).check_problem(415, "not_json", "is `application/json`");
+    for headers in
+        ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"]
+    {
+        answer_to(web, headers, HEALTH.as_bytes()).check_problem(
+            415,
+            "not_json",
+            "is `application/json`",
+        );
     }
-    for headers in ["Content-Type: application/json; charset=utf-8\r\n", "content-type: Application/Json\r\n"] {
+    for headers in
+        ["Content-Type: application/json; charset=utf-8\r\n", "content-type: Application/Json\r\n"]
+    {
         assert_eq!(answer_to(web, headers, HEALTH.as_bytes()).status, 200, "{headers}");
     }
     for accept in ["text/html", "image/*, text/html;q=0.9", "text/html, */*;q=0"] {
@@ -44,25 +52,43 @@ fn a_body_that_is_no_request_is_answered_as_on_the_socket() {
         (b"[]", -32600, "a batch has 1 to 64 messages, not 0", Value::Null),
         (b"{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
         (b"{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", Value::Null),
-        (b"{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", json!("x")),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
+            -32600,
+            "not a JSON-RPC 2.0",
+            Value::Null,
+        ),
+        (
+            b"{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}",
+            -32600,
+            "not a JSON-RPC 2.0",
+            json!("x"),
+        ),
     ];
     for (body, code, message, id) in cases {
         let answer = answer_to(web, JSON, body);
-        assert_eq!((answer.status, answer.header("content-type")), (400, Some("application/json")), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (400, Some("application/json")),
+            "{answer:?}"
+        );
         let error = answer.json();
         assert_eq!((&error["error"]["code"], &error["id"]), (&code.into(), &id), "{answer:?}");
         assert!(error["error"]["message"].as_str().unwrap().contains(message), "{answer:?}");
     }
     // What gets no answer on the socket gets an empty one here.
-    for body in
-        ["{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}", "{\"jsonrpc\":\"1.0\",\"method\":\"x\"}"]
-    {
+    for body in [
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}",
+        "{\"jsonrpc\":\"1.0\",\"method\":\"x\"}",
+    ] {
         let answer = answer_to(web, JSON, body.as_bytes());
         assert_eq!((answer.status, answer.body.as_str()), (202, ""));
     }
     // An answer to nothing that was asked.
-    assert_eq!(answer_to(web, JSON, b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}").json()["error"]["code"], -32600);
+    assert_eq!(
+        answer_to(web, JSON, b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}").json()["error"]["code"],
+        -32600
+    );
 }
 
 #[test]
@@ -77,7 +103,12 @@ fn a_call_that_is_wrong_is_told_so_as_on_the_socket() {
     };
     check("tools/call", json!({ "name": "no_such_tool" }), -32602, "unknown tool `no_such_tool`");
     check("tools/call", json!({ "name": 7 }), -32602, "params must have `name`");
-    check("tools/call", json!({ "name": "authenticate", "arguments": [] }), -32602, "may have `arguments`, an object");
+    check(
+        "tools/call",
+        json!({ "name": "authenticate", "arguments": [] }),
+        -32602,
+        "may have `arguments`, an object",
+    );
     check("no/such", json!({}), -32601, "no/such");
     check("prompts/list", json!({}), -32601, "prompts/list");
     web.check_well();
@@ -91,7 +122,11 @@ fn a_batch_is_answered_in_the_revision_that_has_batches_and_refused_in_others() 
     let batch = format!("[{},{}]", call(1), call(2));
     for version in ["", "MCP-Protocol-Version: 2025-03-26\r\n"] {
         let answer = answer_to(web, &format!("{JSON}{version}"), batch.as_bytes());
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("application/json")),
+            "{answer:?}"
+        );
         let answers = answer.json();
         let status = |n: usize| answers[n]["result"]["structuredContent"]["status"].clone();
         assert_eq!(
@@ -100,15 +135,21 @@ fn a_batch_is_answered_in_the_revision_that_has_batches_and_refused_in_others() 
             "{answers}"
         );
     }
-    let streamed = answer_to(web, &format!("{JSON}Accept: text/event-stream\r\n"), batch.as_bytes());
+    let streamed =
+        answer_to(web, &format!("{JSON}Accept: text/event-stream\r\n"), batch.as_bytes());
     assert_eq!(streamed.header("content-type"), Some("text/event-stream"), "{streamed:?}");
     let answers: Value = serde_json::from_str(&streamed.messages()[0]).unwrap();
     assert_eq!(answers.as_array().unwrap().len(), 2, "{answers}");
     let notifications = br#"[{"jsonrpc":"2.0","method":"notifications/initialized"}]"#;
     let answer = answer_to(web, JSON, notifications);
     assert_eq!((answer.status, answer.body.as_str()), (202, ""));
-    let answer = answer_to(web, &format!("{JSON}MCP-Protocol-Version: 2025-06-18\r\n"), batch.as_bytes());
-    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &(-32600).into()), "{answer:?}");
+    let answer =
+        answer_to(web, &format!("{JSON}MCP-Protocol-Version: 2025-06-18\r\n"), batch.as_bytes());
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (400, &(-32600).into()),
+        "{answer:?}"
+    );
     let many = format!("[{}]", vec![call(1); 65].join(","));
     let answer = answer_to(web, JSON, many.as_bytes());
     assert_eq!(answer.json()["error"]["message"], "a batch has 1 to 64 messages, not 65");
@@ -125,8 +166,7 @@ fn an_unknown_version_of_the_protocol_is_told_which_there_are() {
         problem.check_problem(400, "unsupported_protocol_version", "2025-11-25, 2026-07-28");
     }
     // By a handshake it is negotiated instead.
-    let hello =
-        json!({ "protocolVersion": "1999-12-31", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
+    let hello = json!({ "protocolVersion": "1999-12-31", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
     let agreed = web.request("", "initialize", &hello).json()["result"]["protocolVersion"].clone();
     assert!(agreed.as_str().unwrap() >= "2025-11-25", "{agreed}");
     // The newest has it in each request, too.
@@ -143,9 +183,15 @@ fn a_body_that_is_too_long_is_told_however_it_comes() {
     let daemon = Daemon::running(LISTENING);
     let long = vec![b' '; 1024 * 1024 + 1];
     let mut web = Web::to(&daemon);
-    web.post(JSON, &long).unwrap().check_problem(413, "body_too_large", "longer than 1048576 bytes");
+    web.post(JSON, &long).unwrap().check_problem(
+        413,
+        "body_too_large",
+        "longer than 1048576 bytes",
+    );
     let mut web = Web::to(&daemon);
-    web.send(format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"));
+    web.send(format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"
+    ));
     for piece in long.chunks(64 * 1024) {
         web.send(format!("{:x}\r\n", piece.len()));
         web.send(piece);
@@ -172,10 +218,18 @@ fn other_methods_and_paths_are_told_what_there_is() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
     for method in ["GET", "DELETE", "PUT", "OPTIONS", "PATCH"] {
-        for headers in ["", "Accept: text/event-stream\r\n", "Mcp-Session-Id: 1\r\nAccept: text/event-stream\r\n"] {
+        for headers in [
+            "",
+            "Accept: text/event-stream\r\n",
+            "Mcp-Session-Id: 1\r\nAccept: text/event-stream\r\n",
+        ] {
             web.send(format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
             let answer = web.receive().unwrap();
-            answer.check_problem(405, "method_not_allowed", &format!("/mcp takes POST, not {method}"));
+            answer.check_problem(
+                405,
+                "method_not_allowed",
+                &format!("/mcp takes POST, not {method}"),
+            );
             assert_eq!(answer.header("allow"), Some("POST"));
         }
     }
@@ -216,7 +270,10 @@ fn what_is_no_http_is_refused() {
         assert!(web.receive().is_none());
     }
     let mut web = Web::to(&daemon);
-    web.send(format!("GET /health/live HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(40_000)));
+    web.send(format!(
+        "GET /health/live HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+        "x".repeat(40_000)
+    ));
     assert_eq!(web.receive().unwrap().status, 431);
     let mut web = Web::to(&daemon);
     let many = "X: x\r\n".repeat(200);

@@ -43,7 +43,10 @@ fn an_argument_counts_more_than_the_header() {
     let mut web = Web::to(&daemon);
     let token = web.call("authenticate", &credentials())["session_token"].clone();
     let wrong = json!({ "session_token": "sess_other" });
-    assert_eq!(web.call_with(&bearer(&token), "get_my_task", &wrong)["error_code"], "invalid_session");
+    assert_eq!(
+        web.call_with(&bearer(&token), "get_my_task", &wrong)["error_code"],
+        "invalid_session"
+    );
     assert_eq!(web.call_with("", "get_my_task", &wrong)["error_code"], "invalid_session");
     let refusal = web.call_with("", "get_my_task", &json!({}));
     assert_eq!(refusal["error"], "argument `session_token` is missing");
@@ -69,7 +72,10 @@ fn a_coordinator_over_http_always_needs_the_token() {
         assert_eq!(web.call("should_start", &asked)["error_code"], "coordinator_only");
     }
     let session = web.call("authenticate", &credentials())["session_token"].clone();
-    assert_eq!(web.call_with(&bearer(&session), "should_start", &pair)["error_code"], "coordinator_only");
+    assert_eq!(
+        web.call_with(&bearer(&session), "should_start", &pair)["error_code"],
+        "coordinator_only"
+    );
     let token = std::fs::read_to_string(daemon.state().join("coordinator_token")).unwrap();
     let token = json!(token.trim());
     let list = web.call_with(&bearer(&token), "list_active_projects_with_agents", &json!({}));
@@ -82,9 +88,13 @@ fn a_coordinator_over_http_always_needs_the_token() {
 
 #[test]
 fn the_token_of_the_configuration_is_the_one_that_counts() {
-    let daemon = Daemon::running(&format!("{LISTENING}coordinator_token: a token that somebody chose\n"));
+    let daemon =
+        Daemon::running(&format!("{LISTENING}coordinator_token: a token that somebody chose\n"));
     let list = |token: &str| {
-        Web::to(&daemon).call("list_active_projects_with_agents", &json!({ "coordinator_token": token }))["success"]
+        Web::to(&daemon).call(
+            "list_active_projects_with_agents",
+            &json!({ "coordinator_token": token }),
+        )["success"]
             .clone()
     };
     assert_eq!(list("a token that somebody chose"), true);
@@ -115,21 +125,40 @@ fn wrong_tokens_and_passkeys_are_answered_later_and_later() {
 
 #[test]
 fn only_who_shows_a_token_learns_how_many_agents_there_are() {
-    let daemon = Daemon::crowded(&format!("{LISTENING}coordinator_token: coord_of_this_test\n"), WORLD);
-    let counts = |health: &Value| (health["agent_count"].as_u64(), health["project_count"].as_u64());
+    let daemon =
+        Daemon::crowded(&format!("{LISTENING}coordinator_token: coord_of_this_test\n"), WORLD);
+    let counts =
+        |health: &Value| (health["agent_count"].as_u64(), health["project_count"].as_u64());
     let mut web = Web::to(&daemon);
     let health = web.call("health_check", &json!({}));
-    assert_eq!((health["status"].as_str(), counts(&health)), (Some("ok"), (None, None)), "{health}");
+    assert_eq!(
+        (health["status"].as_str(), counts(&health)),
+        (Some("ok"), (None, None)),
+        "{health}"
+    );
     for wrong in ["op_guessed", "coord_guessed"] {
-        let health = web.call_with(&format!("Authorization: Bearer {wrong}\r\n"), "health_check", &json!({}));
-        assert_eq!((health["status"].as_str(), counts(&health)), (Some("ok"), (None, None)), "{health}");
+        let health = web.call_with(
+            &format!("Authorization: Bearer {wrong}\r\n"),
+            "health_check",
+            &json!({}),
+        );
+        assert_eq!(
+            (health["status"].as_str(), counts(&health)),
+            (Some("ok"), (None, None)),
+            "{health}"
+        );
     }
     let session = web.call("authenticate", &credentials());
-    let session = session["session_token"].as_str().unwrap_or_else(|| panic!("{session}")).to_owned();
+    let session =
+        session["session_token"].as_str().unwrap_or_else(|| panic!("{session}")).to_owned();
     let expected = counts(&daemon.client().call("health_check", &json!({})));
     assert!(expected.0.is_some() && expected.1.is_some());
     for token in ["coord_of_this_test", &token(&daemon, &[]), &session] {
-        let health = web.call_with(&format!("Authorization: Bearer {token}\r\n"), "health_check", &json!({}));
+        let health = web.call_with(
+            &format!("Authorization: Bearer {token}\r\n"),
+            "health_check",
+            &json!({}),
+        );
         assert_eq!(counts(&health), expected, "{health}");
     }
     assert_eq!(counts(&web.call("health_check", &json!({ "session_token": session }))), expected);
@@ -152,7 +181,11 @@ fn clients_of_every_revision_are_served() {
         assert_eq!((answer.status, answer.body.as_str()), (202, ""));
         let tools = web.request(&headers, "tools/list", &json!({})).json();
         assert!(tools["result"]["tools"].as_array().unwrap().len() > 7, "{tools}");
-        assert_eq!(web.call_with(&headers, "health_check", &json!({}))["status"], "ok", "{version}");
+        assert_eq!(
+            web.call_with(&headers, "health_check", &json!({}))["status"],
+            "ok",
+            "{version}"
+        );
     }
     // The newest has no handshake: each request says all of it.
     let meta = json!({
@@ -160,8 +193,12 @@ fn clients_of_every_revision_are_served() {
         "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let newest = |method: &str| format!("{both}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
-    let found = web.request(&newest("server/discover"), "server/discover", &json!({ "_meta": meta })).json();
+    let newest = |method: &str| {
+        format!("{both}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n")
+    };
+    let found = web
+        .request(&newest("server/discover"), "server/discover", &json!({ "_meta": meta }))
+        .json();
     assert_eq!(found["result"]["supportedVersions"].as_array().map(Vec::len), Some(5), "{found}");
     let none = web.request(&newest("initialize"), "initialize", &json!({ "_meta": meta }));
     assert_eq!((none.status, &none.json()["error"]["code"]), (404, &json!(-32601)), "{none:?}");
@@ -192,9 +229,15 @@ fn a_client_is_answered_in_the_form_it_takes() {
     for accept in json_forms {
         assert_eq!(web.call_with(accept, "health_check", &json!({}))["status"], "ok", "{accept}");
     }
-    for accept in ["Accept: text/event-stream\r\n", "Accept: text/event-stream, application/json;q=0\r\n"] {
+    for accept in
+        ["Accept: text/event-stream\r\n", "Accept: text/event-stream, application/json;q=0\r\n"]
+    {
         let answer = web.post(&format!("{JSON}{accept}"), HEALTH.as_bytes()).unwrap();
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")), "{accept}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("text/event-stream")),
+            "{accept}"
+        );
         let event = answer.body.lines().find_map(|line| line.strip_prefix("data:")).unwrap();
         let event: Value = serde_json::from_str(event.trim()).unwrap();
         assert_eq!(event["result"]["structuredContent"]["status"], "ok");
@@ -215,7 +258,10 @@ fn a_hundred_requests_at_once_are_answered_and_a_client_that_goes_leaves_nothing
     Web::to(&daemon).check_well();
     let sockets = || {
         let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().flatten();
-        open.filter(|fd| fd.path().read_link().is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))).count()
+        open.filter(|fd| {
+            fd.path().read_link().is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        })
+        .count()
     };
     // The control socket's own, three listeners, what the runtime has: none of them a client's.
     until("the connections are gone", || sockets() < 12);

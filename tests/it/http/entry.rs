@@ -10,14 +10,18 @@ use crate::support::until;
 pub(super) fn link(daemon: &Daemon, more: &[&str]) -> (String, String) {
     let printed = daemon.done(&[&["login"], more].concat());
     let base = format!("http://{}/login?link=", address(daemon));
-    let secret = printed.strip_prefix(&base).unwrap_or_else(|| panic!("{printed}")).trim_end().to_owned();
+    let secret =
+        printed.strip_prefix(&base).unwrap_or_else(|| panic!("{printed}")).trim_end().to_owned();
     assert!(secret.starts_with("op_") && printed.lines().count() == 1, "{printed}");
     (format!("/login?link={secret}"), secret)
 }
 
 pub(super) fn token(daemon: &Daemon, more: &[&str]) -> String {
     let printed = daemon.done(&[&["token", "create"], more].concat());
-    assert!(printed.starts_with("op_") && printed.ends_with('\n') && printed.lines().count() == 1, "{printed}");
+    assert!(
+        printed.starts_with("op_") && printed.ends_with('\n') && printed.lines().count() == 1,
+        "{printed}"
+    );
     printed.trim_end().to_owned()
 }
 
@@ -56,7 +60,11 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
     let (path, secret) = link(&daemon, &["--name", "Ann <b>"]);
     for _ in 0..3 {
         let page = web.get(&path, "Host: localhost\r\n");
-        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")), "{page:?}");
+        assert_eq!(
+            (page.status, page.header("content-type")),
+            (200, Some("text/html; charset=utf-8")),
+            "{page:?}"
+        );
         assert!(page.body.contains("Ann &#60;b&#62;") && page.body.contains("<button"), "{page:?}");
     }
     let answer = web.press(&secret, OWN);
@@ -70,13 +78,20 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
     // It was for one.
     for answer in [web.press(&secret, OWN), web.get(&path, "Host: localhost\r\n")] {
         assert_eq!(answer.status, 403, "{answer:?}");
-        assert!(answer.body.contains("was used already") && answer.header("set-cookie").is_none(), "{answer:?}");
+        assert!(
+            answer.body.contains("was used already") && answer.header("set-cookie").is_none(),
+            "{answer:?}"
+        );
     }
     // And the way out.
     let answer = web.ask("POST", "/logout", &format!("{mine}{OWN}"), "");
     assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{answer:?}");
     assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
-    web.ask("GET", "/api/status", &mine, "").check_problem(401, "not_authenticated", "needs a token");
+    web.ask("GET", "/api/status", &mine, "").check_problem(
+        401,
+        "not_authenticated",
+        "needs a token",
+    );
 }
 
 #[test]
@@ -85,13 +100,21 @@ fn a_link_that_is_none_is_told_to_a_person() {
     let web = &mut Web::to(&daemon);
     let token = token(&daemon, &[]);
     for wrong in ["op_guessed", "%3Cscript%3E", &token] {
-        for answer in [web.get(&format!("/login?link={wrong}"), "Host: localhost\r\n"), web.press(wrong, OWN)] {
+        for answer in
+            [web.get(&format!("/login?link={wrong}"), "Host: localhost\r\n"), web.press(wrong, OWN)]
+        {
             assert_eq!(answer.status, 403, "{answer:?}");
             assert!(answer.body.contains("this login link is not known here"), "{answer:?}");
-            assert!(answer.body.contains("agent-coordinator login") && !answer.body.contains("<script>"), "{answer:?}");
+            assert!(
+                answer.body.contains("agent-coordinator login")
+                    && !answer.body.contains("<script>"),
+                "{answer:?}"
+            );
         }
     }
-    for body in ["", "link=", "other=1", "link=a&link=b", &format!("link={}", "x".repeat(5000)), "\u{0}"] {
+    for body in
+        ["", "link=", "other=1", "link=a&link=b", &format!("link={}", "x".repeat(5000)), "\u{0}"]
+    {
         let answer = web.ask("POST", "/login", &format!("{OWN}{FORM}"), body);
         assert_eq!(answer.status, 400, "{body}: {answer:?}");
     }
@@ -144,16 +167,21 @@ fn a_token_ends_when_it_expires_or_is_taken_back() {
     let status = |web: &mut Web, token: &str| {
         web.ask("GET", "/api/status", &format!("Authorization: Bearer {token}\r\n"), "").status
     };
-    let (lasting, short) = (token(&daemon, &["--name", "ci"]), token(&daemon, &["--expires-in", "1s"]));
+    let (lasting, short) =
+        (token(&daemon, &["--name", "ci"]), token(&daemon, &["--expires-in", "1s"]));
     assert_eq!(status(web, &lasting), 200);
     until("the token has expired", || status(web, &short) == 401);
     let made = daemon.json(&["token", "create", "--name", "other", "--role", "viewer"]);
     assert_eq!((&made["kind"], &made["role"]), (&"token".into(), &"viewer".into()));
     let listed = daemon.json(&["token", "list"]);
-    let names: Vec<_> = listed.as_array().unwrap().iter().map(|token| token["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        listed.as_array().unwrap().iter().map(|token| token["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["ci", "other"], "the expired one is no way in any more");
     assert!(!listed.to_string().contains("op_"), "{listed}");
-    assert!(listed[0]["last_used_at"].is_string() && listed[1]["last_used_at"].is_null(), "{listed}");
+    assert!(
+        listed[0]["last_used_at"].is_string() && listed[1]["last_used_at"].is_null(),
+        "{listed}"
+    );
     let table = daemon.done(&["token", "list"]);
     assert!(table.starts_with("ID") && table.contains("ci") && table.contains("viewer"), "{table}");
     let id = listed[0]["id"].as_str().unwrap();
@@ -162,7 +190,11 @@ fn a_token_ends_when_it_expires_or_is_taken_back() {
         assert_eq!(status(web, &lasting), 401);
     }
     let said = daemon.cli(&["token", "revoke", "key_unknown"]);
-    assert_eq!((said.code, said.stderr.contains("no credential `key_unknown`")), (1, true), "{said:?}");
+    assert_eq!(
+        (said.code, said.stderr.contains("no credential `key_unknown`")),
+        (1, true),
+        "{said:?}"
+    );
     assert_eq!(daemon.cli(&["token", "create", "--role", "king"]).code, 2);
     assert_eq!(daemon.cli(&["token", "create", "--expires-in", "0s"]).code, 1);
     assert_eq!(daemon.cli(&["token", "create", "--name", "a\nb"]).code, 1);
@@ -185,12 +217,19 @@ fn a_viewer_looks_and_changes_nothing() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
     let cookie = log_in(web, &daemon, &["--role", "viewer", "--name", "Vic"]);
-    let bearer = format!("Authorization: Bearer {}\r\n", token(&daemon, &["--role", "viewer", "--name", "Vic"]));
+    let bearer = format!(
+        "Authorization: Bearer {}\r\n",
+        token(&daemon, &["--role", "viewer", "--name", "Vic"])
+    );
     for viewer in [format!("{cookie}{OWN}"), bearer] {
         assert_eq!(web.ask("GET", "/api/projects", &viewer, "").status, 200);
         let answer = web.ask("POST", "/api/pause", &viewer, "");
         answer.check_problem(403, "viewer_may_not", "`Vic` is a viewer");
-        web.ask("POST", "/api/tokens", &viewer, "{}").check_problem(403, "viewer_may_not", "viewers change nothing");
+        web.ask("POST", "/api/tokens", &viewer, "{}").check_problem(
+            403,
+            "viewer_may_not",
+            "viewers change nothing",
+        );
     }
     assert!(daemon.status()["paused_since"].is_null());
     // Going is nobody's right to refuse.
@@ -203,7 +242,9 @@ fn a_page_of_somebody_else_changes_nothing_with_the_cookie_of_its_reader() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
     let cookie = log_in(web, &daemon, &[]);
-    let pause = |web: &mut Web, headers: &str| web.ask("POST", "/api/pause", &format!("{cookie}{headers}"), "");
+    let pause = |web: &mut Web, headers: &str| {
+        web.ask("POST", "/api/pause", &format!("{cookie}{headers}"), "")
+    };
     for (headers, code) in [
         ("", "not_same_origin"),
         // A server of somebody else on this machine has the same cookies.
@@ -228,11 +269,17 @@ fn a_page_of_somebody_else_changes_nothing_with_the_cookie_of_its_reader() {
     }
     // A script has a token, and no pages.
     let bearer = format!("Authorization: Bearer {}\r\n", token(&daemon, &[]));
-    for headers in [format!("{cookie}{OWN}"), format!("{cookie}Sec-Fetch-Site: same-origin\r\n"), bearer] {
+    for headers in
+        [format!("{cookie}{OWN}"), format!("{cookie}Sec-Fetch-Site: same-origin\r\n"), bearer]
+    {
         let answer = web.ask("POST", "/api/pause", &headers, "");
         assert!((200..300).contains(&answer.status), "{answer:?}");
     }
-    web.ask("GET", "/api/status", "Host: evil.example\r\n", "").check_problem(400, "repeated_header", "`host`");
+    web.ask("GET", "/api/status", "Host: evil.example\r\n", "").check_problem(
+        400,
+        "repeated_header",
+        "`host`",
+    );
 }
 
 #[test]
@@ -241,9 +288,21 @@ fn a_page_sends_its_reader_to_the_login_and_a_program_is_told() {
     let web = &mut Web::to(&daemon);
     let answer = web.ask("GET", "/projects", "Accept: text/html,*/*;q=0.8\r\n", "");
     assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{answer:?}");
-    web.ask("GET", "/api/projects", "Accept: text/html\r\n", "").check_problem(401, "not_authenticated", "");
-    web.ask("GET", "/projects", "Accept: application/json\r\n", "").check_problem(401, "not_authenticated", "");
-    web.ask("POST", "/pause", "Accept: text/html\r\n", "").check_problem(401, "not_authenticated", "");
+    web.ask("GET", "/api/projects", "Accept: text/html\r\n", "").check_problem(
+        401,
+        "not_authenticated",
+        "",
+    );
+    web.ask("GET", "/projects", "Accept: application/json\r\n", "").check_problem(
+        401,
+        "not_authenticated",
+        "",
+    );
+    web.ask("POST", "/pause", "Accept: text/html\r\n", "").check_problem(
+        401,
+        "not_authenticated",
+        "",
+    );
     assert_eq!(web.ask("GET", "/health/live", "", "").status, 200);
 }
 
@@ -255,7 +314,8 @@ fn an_agent_is_no_operator_and_an_operator_no_agent() {
     let web = &mut Web::to(&daemon);
     let arguments = json!({ "agent_id": "agt_a", "passkey": "key_a", "project_id": "prj" });
     let authenticated = web.call("authenticate", &arguments);
-    let session = authenticated["session_token"].as_str().unwrap_or_else(|| panic!("{authenticated}"));
+    let session =
+        authenticated["session_token"].as_str().unwrap_or_else(|| panic!("{authenticated}"));
     let coordinator = std::fs::read_to_string(daemon.state().join("coordinator_token")).unwrap();
     for secret in [session, coordinator.trim(), "key_a"] {
         for headers in [
@@ -286,13 +346,21 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
     let web = &mut Web::to(&daemon);
     let viewer = format!("Authorization: Bearer {}\r\n", token(&daemon, &["--role", "viewer"]));
     let mut n_unsafe = 0;
-    let description: Value = serde_json::from_str(&web.ask("GET", "/api/openapi.json", &viewer, "").body).unwrap();
+    let description: Value =
+        serde_json::from_str(&web.ask("GET", "/api/openapi.json", &viewer, "").body).unwrap();
     let described = description["paths"].as_object().unwrap().iter().flat_map(|(path, methods)| {
         let path = path.strip_prefix("/api").unwrap_or(path);
-        methods.as_object().unwrap().keys().map(move |method| (method.to_uppercase(), filled_in(path)))
+        methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(move |method| (method.to_uppercase(), filled_in(path)))
     });
-    let described: Vec<_> = described.filter(|(method, _)| METHODS.contains(&method.as_str())).collect();
-    for (method, path) in described.into_iter().chain(routes()).filter(|(_, path)| !OPEN.contains(&path.as_str())) {
+    let described: Vec<_> =
+        described.filter(|(method, _)| METHODS.contains(&method.as_str())).collect();
+    for (method, path) in
+        described.into_iter().chain(routes()).filter(|(_, path)| !OPEN.contains(&path.as_str()))
+    {
         for path in [format!("/api{path}"), path] {
             let answer = web.ask(&method, &path, "", "{}");
             // A page without `/api` in front of it is no REST route.
@@ -314,7 +382,8 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
 }
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-const OPEN: [&str; 6] = ["/health/live", "/health/ready", "/login", "/logout", "/favicon.ico", "/ui/do/language"];
+const OPEN: [&str; 6] =
+    ["/health/live", "/health/ready", "/login", "/logout", "/favicon.ico", "/ui/do/language"];
 
 /// Every route that isn't described, with its methods, as the sources have them: the pages and what they do.
 fn routes() -> Vec<(String, String)> {
@@ -330,10 +399,11 @@ fn routes() -> Vec<(String, String)> {
                 let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
                 for route in text.split(".route(\"").skip(1) {
                     let (path, rest) = route.split_once('"').unwrap();
-                    let methods = rest.split(".route(").next().unwrap().split(['}', ';']).next().unwrap();
+                    let methods =
+                        rest.split(".route(").next().unwrap().split(['}', ';']).next().unwrap();
                     for method in ["get", "post", "put", "patch", "delete"] {
-                        let is_taken =
-                            methods.contains(&format!(",{method}(")) || methods.contains(&format!(").{method}("));
+                        let is_taken = methods.contains(&format!(",{method}("))
+                            || methods.contains(&format!(").{method}("));
                         if is_taken && !path.starts_with("/assets") {
                             found.push((method.to_uppercase(), filled_in(path)));
                         }
@@ -355,20 +425,27 @@ fn without_http_there_is_no_page_to_log_in_to() {
     let daemon = Daemon::running("");
     let said = daemon.cli(&["login"]);
     assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("doesn't listen for HTTP") && said.stderr.contains("http.listen"), "{said:?}");
+    assert!(
+        said.stderr.contains("doesn't listen for HTTP") && said.stderr.contains("http.listen"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn behind_a_proxy_links_and_cookies_are_for_its_name() {
-    let daemon = Daemon::running("http: { listen: '127.0.0.1:0', public_url: 'https://c.example' }\n");
+    let daemon =
+        Daemon::running("http: { listen: '127.0.0.1:0', public_url: 'https://c.example' }\n");
     let login: Value = daemon.json(&["login"]);
     let url = login["url"].as_str().unwrap();
-    let secret = url.strip_prefix("https://c.example/login?link=").unwrap_or_else(|| panic!("{url}"));
+    let secret =
+        url.strip_prefix("https://c.example/login?link=").unwrap_or_else(|| panic!("{url}"));
     let web = &mut Web::to(&daemon);
     let mut press = |headers: &str| {
         let body = format!("link={secret}");
         let length = body.len();
-        web.send(format!("POST /login HTTP/1.1\r\nContent-Length: {length}\r\n{headers}{FORM}\r\n{body}"));
+        web.send(format!(
+            "POST /login HTTP/1.1\r\nContent-Length: {length}\r\n{headers}{FORM}\r\n{body}"
+        ));
         web.receive().unwrap()
     };
     // Somebody between the browser and the proxy who has no certificate.
@@ -386,7 +463,12 @@ fn who_guesses_is_answered_later_and_later_and_keeps_nobody_else_out() {
         let web = &mut Web::to(&daemon);
         match n % 3 {
             0 => web.ask("GET", "/api/status", &format!("Authorization: Bearer op_{n}\r\n"), ""),
-            1 => web.ask("GET", "/api/status", &format!("Cookie: agent_coordinator_session=op_{n}\r\n"), ""),
+            1 => web.ask(
+                "GET",
+                "/api/status",
+                &format!("Cookie: agent_coordinator_session=op_{n}\r\n"),
+                "",
+            ),
             _ => web.press(&format!("op_{n}"), OWN),
         }
         .status
@@ -401,7 +483,10 @@ fn who_guesses_is_answered_later_and_later_and_keeps_nobody_else_out() {
         guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
     });
     let n_told = statuses.iter().filter(|status| **status == 429).count();
-    assert!(n_told >= 30 && statuses.iter().all(|status| [401, 403, 429].contains(status)), "{statuses:?}");
+    assert!(
+        n_told >= 30 && statuses.iter().all(|status| [401, 403, 429].contains(status)),
+        "{statuses:?}"
+    );
     assert!(daemon.logged("somebody showed a token, cookie or link that is none").len() < 60);
     assert!(!daemon.log().contains("op_1"), "{}", daemon.log());
 }
@@ -412,15 +497,23 @@ fn every_answer_tells_a_browser_what_it_may_do_with_it() {
     let web = &mut Web::to(&daemon);
     for path in ["/login", "/api/status", "/health/live", "/nothing", "/mcp"] {
         let answer = web.get(path, "Host: localhost\r\n");
-        let policy = answer.header("content-security-policy").unwrap_or_else(|| panic!("{path}: {answer:?}"));
+        let policy = answer
+            .header("content-security-policy")
+            .unwrap_or_else(|| panic!("{path}: {answer:?}"));
         assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
-        assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(
+            !policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     let answer = web.get("/login", "Host: evil.example\r\n");
-    assert!(answer.status == 403 && answer.header("content-security-policy").is_some(), "{answer:?}");
+    assert!(
+        answer.status == 403 && answer.header("content-security-policy").is_some(),
+        "{answer:?}"
+    );
 }
 
 #[test]

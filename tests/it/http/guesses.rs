@@ -35,7 +35,8 @@ impl Web {
     fn guess_passkey(&mut self) -> bool {
         let arguments = json!({ "agent_id": "agt_a", "passkey": "guess", "project_id": "prj_a" });
         let call = json!({ "name": "authenticate", "arguments": arguments });
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call }).to_string();
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call })
+            .to_string();
         let answer = self.post(JSON, body.as_bytes()).unwrap();
         match answer.json()["result"]["structuredContent"]["error_code"].as_str().unwrap() {
             "invalid_credentials" => true,
@@ -75,7 +76,8 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
     assert_eq!(Web::to(&daemon).call("should_start", &pair)["reason"], "no_work");
 
     let began = Instant::now();
-    let (stop, n_checked, n_refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (stop, n_checked, n_refused) =
+        (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         // Also when an assertion fails, so that the threads end.
         let _guard = Stop(&stop);
@@ -87,14 +89,19 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
                 while !stop.load(Ordering::Relaxed) {
                     let is_checked = match n % 3 {
                         0 => web.guess_passkey(),
-                        1 => web.ask("GET", "/api/status", "Authorization: Bearer op_guess\r\n", "").status != 429,
+                        1 => {
+                            web.ask("GET", "/api/status", "Authorization: Bearer op_guess\r\n", "")
+                                .status
+                                != 429
+                        }
                         _ => {
                             n_guesses += 1;
                             let wrong = json!({ "session_token": format!("sess_{n}_{n_guesses}") });
                             web.call("get_my_task", &wrong)["error_code"] != "too_many_attempts"
                         }
                     };
-                    (if is_checked { n_checked } else { n_refused }).fetch_add(1, Ordering::Relaxed);
+                    (if is_checked { n_checked } else { n_refused })
+                        .fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
@@ -109,16 +116,25 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
         assert_eq!(opened["success"], true, "{opened}");
         // A browser logs in by a new link; a token and a coordinator go on.
         let cookie = log_in(&mut Web::to(&daemon), &daemon, &[]);
-        for headers in [&cookie, &used, &format!("Authorization: Bearer {}\r\n", token(&daemon, &[]))] {
+        for headers in
+            [&cookie, &used, &format!("Authorization: Bearer {}\r\n", token(&daemon, &[]))]
+        {
             assert_eq!(Web::to(&daemon).ask("GET", "/api/status", headers, "").status, 200);
         }
-        assert_eq!(Web::to(&daemon).ask("POST", "/logout", &format!("{cookie}{OWN}"), "").status, 303);
+        assert_eq!(
+            Web::to(&daemon).ask("POST", "/logout", &format!("{cookie}{OWN}"), "").status,
+            303
+        );
         assert_eq!(Web::to(&daemon).call("should_start", &pair)["should_start"], false);
     });
     // Three throttles with eight slots each; soon each answer is held back for two seconds.
     let (n_checked, n_refused) = (n_checked.into_inner(), n_refused.into_inner());
     let most = 24 * (8 + began.elapsed().as_secs());
-    assert!(n_checked < usize::try_from(most).unwrap(), "{n_checked} of {} were checked", n_checked + n_refused);
+    assert!(
+        n_checked < usize::try_from(most).unwrap(),
+        "{n_checked} of {} were checked",
+        n_checked + n_refused
+    );
 }
 
 struct Stop<'a>(&'a AtomicBool);

@@ -6,7 +6,9 @@ use crate::daemon::Daemon;
 /// The answer to a call with this Host and these headers.
 fn call(web: &mut Web, host: &str, headers: &str) -> super::Answer {
     let length = HEALTH.len();
-    web.send(format!("POST /mcp HTTP/1.1\r\n{host}{headers}{JSON}Content-Length: {length}\r\n\r\n{HEALTH}"));
+    web.send(format!(
+        "POST /mcp HTTP/1.1\r\n{host}{headers}{JSON}Content-Length: {length}\r\n\r\n{HEALTH}"
+    ));
     web.receive().unwrap()
 }
 
@@ -25,16 +27,31 @@ fn only_requests_for_this_server_are_answered() {
     ] {
         assert_eq!(call(web, host, "").status, 200, "{host}");
     }
-    for host in ["evil.example", "evil.example:7420", "localhost.evil.example", "proxy.example", "10.0.0.1", "", "a b"]
-    {
+    for host in [
+        "evil.example",
+        "evil.example:7420",
+        "localhost.evil.example",
+        "proxy.example",
+        "10.0.0.1",
+        "",
+        "a b",
+    ] {
         let answer = call(web, &format!("Host: {host}\r\n"), "");
-        answer.check_problem(403, "host_not_allowed", &format!("does not answer for the host `{host}`"));
+        answer.check_problem(
+            403,
+            "host_not_allowed",
+            &format!("does not answer for the host `{host}`"),
+        );
         // Nor for anything else.
         let answer = web.get("/health/live", &format!("Host: {host}\r\n"));
         answer.check_problem(403, "host_not_allowed", host);
     }
     call(web, "", "").check_problem(400, "no_host", "no Host header");
-    call(web, "Host: localhost\r\nHost: evil.example\r\n", "").check_problem(400, "repeated_header", "`host`");
+    call(web, "Host: localhost\r\nHost: evil.example\r\n", "").check_problem(
+        400,
+        "repeated_header",
+        "`host`",
+    );
     // As to a proxy.
     web.send("GET http://evil.example/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
     web.receive().unwrap().check_problem(403, "host_not_allowed", "evil.example");
@@ -46,15 +63,26 @@ fn only_pages_of_this_server_may_call() {
     let daemon = Daemon::running(LISTENING);
     let web = &mut Web::to(&daemon);
     let host = "Host: localhost\r\n";
-    for origin in ["http://localhost", "https://localhost:3000", "http://127.0.0.1:8080", "http://[::1]"] {
+    for origin in
+        ["http://localhost", "https://localhost:3000", "http://127.0.0.1:8080", "http://[::1]"]
+    {
         assert_eq!(call(web, host, &format!("Origin: {origin}\r\n")).status, 200, "{origin}");
     }
-    for origin in
-        ["null", "http://evil.example", "https://localhost.evil.example", "file://", "chrome-extension://abc", ""]
-    {
+    for origin in [
+        "null",
+        "http://evil.example",
+        "https://localhost.evil.example",
+        "file://",
+        "chrome-extension://abc",
+        "",
+    ] {
         let answer = call(web, host, &format!("Origin: {origin}\r\n"));
         answer.check_problem(403, "origin_not_allowed", &format!("pages of the origin `{origin}`"));
-        web.get("/health/live", &format!("{host}Origin: {origin}\r\n")).check_problem(403, "origin_not_allowed", "");
+        web.get("/health/live", &format!("{host}Origin: {origin}\r\n")).check_problem(
+            403,
+            "origin_not_allowed",
+            "",
+        );
     }
     web.check_well();
 }

@@ -23,7 +23,8 @@ fn a_chosen_port_is_kept_over_a_restart_and_given_up_when_it_is_taken() {
     daemon.start();
     let second = address(&daemon);
     assert_ne!(second, first);
-    let warning = &daemon.logged("the port of the last time is taken; choosing another for HTTP")[0];
+    let warning =
+        &daemon.logged("the port of the last time is taken; choosing another for HTTP")[0];
     assert_eq!(warning["port"], first.port());
     daemon.terminate();
     drop(in_the_way);
@@ -39,7 +40,8 @@ fn a_fixed_port_that_is_taken_is_a_reason_not_to_start() {
     let mut daemon = Daemon::configured(&format!("http: {{ listen: '{address}' }}\n"));
     let (code, said) = daemon.refused();
     assert_eq!(code, Some(1), "{said}");
-    let way_out = format!("could not listen on {address}; set http.listen to another port, to port 0");
+    let way_out =
+        format!("could not listen on {address}; set http.listen to another port, to port 0");
     assert!(said.contains(&way_out) && said.contains("in use"), "{said}");
     assert!(!said.contains("took stock of the instances"), "{said}");
     drop(in_the_way);
@@ -75,11 +77,18 @@ fn other_machines_are_let_in_with_a_token_and_a_name_only() {
         assert!(said.contains(words) && said.contains("coordinator_config.yaml:"), "{said}");
         assert_eq!(daemon.cli(&["check"]).code, 78);
     };
-    check("http: { listen: '0.0.0.0:0', allowed_hosts: [a.example] }\n", "`coordinator_token` is not set");
-    check("http: { listen: '[::]:0' }\ncoordinator_token: a token\n", "by names that nobody listed");
+    check(
+        "http: { listen: '0.0.0.0:0', allowed_hosts: [a.example] }\n",
+        "`coordinator_token` is not set",
+    );
+    check(
+        "http: { listen: '[::]:0' }\ncoordinator_token: a token\n",
+        "by names that nobody listed",
+    );
     check("http: { listen: '7420' }\n", "expected an address and a port");
-    let daemon =
-        Daemon::running("http: { listen: '0.0.0.0:0', allowed_hosts: [a.example] }\ncoordinator_token: a token\n");
+    let daemon = Daemon::running(
+        "http: { listen: '0.0.0.0:0', allowed_hosts: [a.example] }\ncoordinator_token: a token\n",
+    );
     let port = address(&daemon).port();
     Web::connect(SocketAddr::from(([127, 0, 0, 1], port))).check_well();
 }

@@ -64,7 +64,8 @@ fn a_crowd_on_the_socket_keeps_nobody_out() {
     drop(silent);
     // And the same for people.
     let control = daemon.state().join("control.sock");
-    let silent: Vec<UnixStream> = (0..CROWD).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let silent: Vec<UnixStream> =
+        (0..CROWD).map(|_| UnixStream::connect(&control).unwrap()).collect();
     daemon.status();
     drop(silent);
 }
@@ -75,14 +76,18 @@ fn a_daemon_of_few_descriptors_starts_its_agents_whatever_clients_do() {
     let mut daemon = Daemon::configured(LISTENING);
     let mut command = Command::new("sh");
     let few = "ulimit -n 72 && exec \"$0\" \"$@\"";
-    command.args(["-c", few, PROGRAM, "--config"]).arg(daemon.config()).current_dir(daemon.folder());
+    command
+        .args(["-c", few, PROGRAM, "--config"])
+        .arg(daemon.config())
+        .current_dir(daemon.folder());
     daemon.spawn_as(command);
     daemon.until_ready();
     let address = address(&daemon);
     let (mcp, control) = (daemon.state().join("mcp.sock"), daemon.state().join("control.sock"));
     let crowd: Vec<Web> = (0..200).map(|_| Web::connect(address)).collect();
-    let silent: Vec<UnixStream> =
-        (0..200).map(|n| UnixStream::connect(if n % 2 == 0 { &mcp } else { &control }).unwrap()).collect();
+    let silent: Vec<UnixStream> = (0..200)
+        .map(|n| UnixStream::connect(if n % 2 == 0 { &mcp } else { &control }).unwrap())
+        .collect();
     daemon.with_one_task(&["authenticate", "report:success"]);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed", "{}", daemon.log());
     Web::connect(address).check_well();
@@ -103,7 +108,9 @@ fn answers_that_are_not_read_take_little_memory_and_delay_only_their_asker() {
     let (greedy, other) = (token(&daemon, &[]), token(&daemon, &[]));
     let ask = |token: &str| {
         let mut web = Web::to(&daemon);
-        web.send(format!("GET /api/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        web.send(format!(
+            "GET /api/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+        ));
         web
     };
     let before = daemon.resident_kib();

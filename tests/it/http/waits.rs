@@ -14,7 +14,10 @@ const TOKEN: &str = "coord_of_this_test";
 const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
 
 fn daemon() -> Daemon {
-    Daemon::running(&format!("{}coordinator_token: {TOKEN}\nlog: {{ level: debug }}\n", super::LISTENING))
+    Daemon::running(&format!(
+        "{}coordinator_token: {TOKEN}\nlog: {{ level: debug }}\n",
+        super::LISTENING
+    ))
 }
 
 /// A wait for news that don't come.
@@ -40,7 +43,8 @@ fn until_dropped(daemon: &Daemon) {
 /// What a client of the handshake repeats.
 fn shake_hands(daemon: &Daemon) -> String {
     let client = json!({ "name": "a test", "version": "1" });
-    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     let answer = Web::to(daemon).request(BOTH, "initialize", &hello);
     let id = answer.header("mcp-session-id").unwrap();
     assert_eq!(id.len(), 32, "{id}");
@@ -93,14 +97,17 @@ fn a_cancelled_call_ends_its_stream_without_an_answer() {
 
 #[test]
 fn a_closed_connection_is_a_cancelled_call_in_every_revision() {
-    let newest = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait_for_work\r\n";
+    let newest =
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait_for_work\r\n";
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let listening = "Accept: text/event-stream\r\n".to_owned();
-    for (headers, meta) in [(format!("{BOTH}{newest}"), meta), (listening, json!({})), (String::new(), json!({}))] {
+    for (headers, meta) in
+        [(format!("{BOTH}{newest}"), meta), (listening, json!({})), (String::new(), json!({}))]
+    {
         let daemon = daemon();
         let body = wait(&daemon, 55, &meta);
         let mut web = Web::to(&daemon);
@@ -125,14 +132,21 @@ fn a_message_does_not_go_to_a_poll_whose_connection_is_closed() {
     let settings = format!("{}polling_interval: 1h\nlog: {{ level: debug }}\n", super::LISTENING);
     let daemon = Daemon::crowded(&settings, &world(""));
     let ask = |path: &str, body: &Value| {
-        let response = send_to(&daemon.state().join("control.sock"), "POST", path, body.to_string().as_bytes());
+        let response = send_to(
+            &daemon.state().join("control.sock"),
+            "POST",
+            path,
+            body.to_string().as_bytes(),
+        );
         assert!((200..300).contains(&response.status), "{path}: {}", response.body);
     };
     ask("/projects/prj/chat/start", &json!({ "agentId": "agt_a" }));
     let mut ann = Web::to(&daemon);
-    let token = ann.call("authenticate", &credentials("agt_a", "key_a", "prj"))["session_token"].clone();
+    let token =
+        ann.call("authenticate", &credentials("agt_a", "key_a", "prj"))["session_token"].clone();
     let params = json!({ "name": "get_next_action", "arguments": { "session_token": token } });
-    let poll = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+    let poll =
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
     let mut web = Web::to(&daemon);
     begin(&mut web, "", &poll);
     let pending = ann.call("get_pending_messages", &json!({ "session_token": token }));
@@ -152,7 +166,8 @@ fn what_is_sent_during_a_wait_is_answered_after_it() {
     let daemon = daemon();
     let mut web = Web::to(&daemon);
     begin(&mut web, "", &wait(&daemon, 1, &json!({})));
-    let long = json!({ "jsonrpc": "2.0", "id": 8, "method": "ping", "x": "x".repeat(100_000) }).to_string();
+    let long = json!({ "jsonrpc": "2.0", "id": 8, "method": "ping", "x": "x".repeat(100_000) })
+        .to_string();
     begin(&mut web, "", &long);
     begin(&mut web, "", super::HEALTH);
     let ids: Vec<Value> = (0..3).map(|_| web.receive().unwrap().json()["id"].clone()).collect();

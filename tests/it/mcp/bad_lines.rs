@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Client, Daemon};
 
-const HEALTH: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
+const HEALTH: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
 
 /// What an answer to this line is.
 fn answer_to(client: &mut Client, line: &[u8]) -> Value {
@@ -27,7 +28,10 @@ fn check_well(daemon: &Daemon) {
 fn a_line_that_is_no_request_is_answered_and_the_connection_goes_on() {
     let daemon = Daemon::running("");
     let client = &mut daemon.client();
-    let long = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","x":"{}"}}"#, "x".repeat(1024 * 1024));
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","x":"{}"}}"#,
+        "x".repeat(1024 * 1024)
+    );
     let cases: [(&[u8], i64, &str, Value); 12] = [
         (b"garbage", -32700, "not valid JSON", Value::Null),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,", -32700, "not valid JSON", Value::Null),
@@ -43,15 +47,32 @@ fn a_line_that_is_no_request_is_answered_and_the_connection_goes_on() {
         ),
         (b"{}", -32600, "not a JSON-RPC 2.0 request", Value::Null),
         (b"{\"id\":3,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0 request", json!(3)),
-        (b"{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", json!("x")),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", -32600, "not a JSON-RPC 2.0", Value::Null),
+        (
+            b"{\"jsonrpc\":\"1.0\",\"id\":\"x\",\"method\":\"ping\"}",
+            -32600,
+            "not a JSON-RPC 2.0",
+            json!("x"),
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
+            -32600,
+            "not a JSON-RPC 2.0",
+            Value::Null,
+        ),
         (long.as_bytes(), -32600, "longer than 1048576 bytes", Value::Null),
     ];
     for (line, code, message, id) in cases {
         let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
         let answer = answer_to(client, line);
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &id), "{shown}: {answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(message), "{shown}: {answer}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&code.into(), &id),
+            "{shown}: {answer}"
+        );
+        assert!(
+            answer["error"]["message"].as_str().unwrap().contains(message),
+            "{shown}: {answer}"
+        );
         assert_eq!(answer["jsonrpc"], "2.0");
         // What comes next is not mistaken for a part of it.
         assert_eq!(answer_to(client, HEALTH.as_bytes())["result"]["isError"], false, "{shown}");
@@ -66,7 +87,9 @@ fn a_line_that_needs_no_answer_gets_none() {
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}\n");
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":99}}\n");
     // Without an id it is a notification, whatever it asks for.
-    client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"health_check\"}}\n");
+    client.send(
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"health_check\"}}\n",
+    );
     client.send(b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n");
     assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
 }
@@ -94,7 +117,8 @@ fn calls_that_were_sent_are_answered_though_nothing_more_will_be_sent() {
     });
     client.send(calls.as_bytes());
     client.half_close();
-    let mut ids: Vec<u64> = std::iter::from_fn(|| client.receive()).map(|a| a["id"].as_u64().unwrap()).collect();
+    let mut ids: Vec<u64> =
+        std::iter::from_fn(|| client.receive()).map(|a| a["id"].as_u64().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 

@@ -49,8 +49,14 @@ tasks:
     failing.report("failed");
 
     let check = |agent: &str, project: &str, reason: &str| {
-        let answer = daemon.client().call("should_start", &json!({ "agent_id": agent, "project_id": project }));
-        assert_eq!(answer, json!({ "should_start": false, "reason": reason }), "{agent} in {project}");
+        let answer = daemon
+            .client()
+            .call("should_start", &json!({ "agent_id": agent, "project_id": project }));
+        assert_eq!(
+            answer,
+            json!({ "should_start": false, "reason": reason }),
+            "{agent} in {project}"
+        );
     };
     check("agt_nobody", "prj", "unknown");
     check("agt_ready", "prj_nowhere", "unknown");
@@ -73,7 +79,9 @@ tasks:
 #[test]
 fn one_of_many_who_ask_at_once_is_told_yes() {
     let daemon = Daemon::crowded("", &world(super::MINE));
-    let ask = |n: usize| should_start(&daemon, "agt_a", Some(&format!("crd_{n}")))["should_start"] == true;
+    let ask = |n: usize| {
+        should_start(&daemon, "agt_a", Some(&format!("crd_{n}")))["should_start"] == true
+    };
     let n_yes = std::thread::scope(|scope| {
         let askers: Vec<_> = (0..8).map(|n| scope.spawn(move || ask(n))).collect();
         askers.into_iter().map(|asker| usize::from(asker.join().unwrap())).sum::<usize>()
@@ -85,7 +93,9 @@ fn one_of_many_who_ask_at_once_is_told_yes() {
 fn an_agent_is_no_coordinator_unless_it_knows_the_token() {
     let daemon = Daemon::running("");
     let token = std::fs::read_to_string(daemon.state().join("coordinator_token")).unwrap();
-    let ask = |more: &str| format!("call:should_start {{\"agent_id\": \"agt\", \"project_id\": \"prj\"{more}}}");
+    let ask = |more: &str| {
+        format!("call:should_start {{\"agent_id\": \"agt\", \"project_id\": \"prj\"{more}}}")
+    };
     let with_token = ask(&format!(", \"coordinator_token\": \"{}\"", token.trim()));
     daemon.with_one_task(&[
         &ask(""),
@@ -97,7 +107,8 @@ fn an_agent_is_no_coordinator_unless_it_knows_the_token() {
     ]);
     daemon.until_ended("agt");
     let printed = daemon.done(&["logs", "agt", "prj"]);
-    let answers: Vec<Value> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let answers: Vec<Value> =
+        printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     assert_eq!(answers.len(), 6, "{printed}");
     for refused in &answers[..4] {
         assert_eq!(
@@ -111,7 +122,8 @@ fn an_agent_is_no_coordinator_unless_it_knows_the_token() {
     assert_eq!(answers[4], json!({ "should_start": false, "reason": "starting" }));
     assert_eq!(answers[5]["status"], "ok");
     let mut client = daemon.client();
-    let wrong = client.call("list_active_projects_with_agents", &json!({ "coordinator_token": "coord_wrong" }));
+    let wrong = client
+        .call("list_active_projects_with_agents", &json!({ "coordinator_token": "coord_wrong" }));
     check_refused(&wrong, "coordinator_only", "This tool is for coordinators");
     until("its end is known", || daemon.ended("agt")[0]["outcome"] == "never_authenticated");
 }
@@ -135,8 +147,12 @@ fn a_person_who_insists_ends_what_a_coordinator_left_that_is_not_there() {
 fn a_launch_without_its_coordinator_names_the_command_that_ends_it() {
     let daemon = Daemon::crowded("", &world(super::MINE));
     let claim = should_start(&daemon, "agt_a", Some("crd_gone"));
-    let started = json!({ "coordinator_id": "crd_gone", "launch_id": claim["launch_id"], "pid": 4242 });
-    assert_eq!(daemon.client().call("report_process_started", &started), json!({ "success": true }));
+    let started =
+        json!({ "coordinator_id": "crd_gone", "launch_id": claim["launch_id"], "pid": 4242 });
+    assert_eq!(
+        daemon.client().call("report_process_started", &started),
+        json!({ "success": true })
+    );
     let launch = claim["launch_id"].as_str().unwrap();
     let sentence = format!(
         "the coordinator of {launch} is not there. If it does not come back, only `stop agt_a prj --force` ends that launch"

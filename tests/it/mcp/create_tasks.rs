@@ -9,7 +9,10 @@ use crate::daemon::Daemon;
 fn a_subtask_is_for_now_and_a_top_task_for_later() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let answer = ann.call("create_task", json!({ "title": "Form", "parent_task_id": "tsk", "priority": "high" }));
+    let answer = ann.call(
+        "create_task",
+        json!({ "title": "Form", "parent_task_id": "tsk", "priority": "high" }),
+    );
     let id = answer["task"]["id"].as_str().unwrap().to_owned();
     assert_eq!(
         answer,
@@ -20,9 +23,16 @@ fn a_subtask_is_for_now_and_a_top_task_for_later() {
         })
     );
     let shown = daemon.json(&["task", "show", &id]);
-    assert_eq!((&shown["priority"], &shown["description"]), (&"high".into(), &"".into()), "{shown}");
+    assert_eq!(
+        (&shown["priority"], &shown["description"]),
+        (&"high".into(), &"".into()),
+        "{shown}"
+    );
 
-    let later = ann.call("create_task", json!({ "title": "Tidy up", "dependencies": ["tsk"], "assignee_id": "agt_b" }));
+    let later = ann.call(
+        "create_task",
+        json!({ "title": "Tidy up", "dependencies": ["tsk"], "assignee_id": "agt_b" }),
+    );
     let task = json!({ "id": later["task"]["id"], "title": "Tidy up", "status": "backlog", "assignee_id": "agt_b" });
     assert_eq!(later["task"], task);
     let later = later["task"]["id"].as_str().unwrap();
@@ -55,12 +65,17 @@ fn what_cannot_be_made_is_said_in_clear_words() {
     check(json!({ "title": "t", "assignee_id": "agt_c" }), "not_assigned", not_assigned);
     let bobs = "Task tsk is not assigned to you";
     let mut bob = ByHand::authenticate(&daemon, "agt_b");
-    check_refused(&bob.call("create_task", json!({ "title": "t", "parent_task_id": "tsk" })), "not_your_task", bobs);
+    check_refused(
+        &bob.call("create_task", json!({ "title": "t", "parent_task_id": "tsk" })),
+        "not_your_task",
+        bobs,
+    );
     assert_eq!(n_tasks(), before);
 }
 
 fn entry(local_id: &str, parent: &str, dependencies: &[&str]) -> Value {
-    let mut entry = json!({ "local_id": local_id, "title": local_id, "dependencies": dependencies });
+    let mut entry =
+        json!({ "local_id": local_id, "title": local_id, "dependencies": dependencies });
     if !parent.is_empty() {
         entry["parent_task_id"] = parent.into();
     }
@@ -82,11 +97,23 @@ fn a_batch_is_made_whole_with_real_ids_for_local_ones() {
     let answer = ann.call("create_tasks_batch", json!({ "tasks": tasks }));
     let real = &answer["local_id_to_real_id"];
     let id = |local: &str| real[local].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-    assert_eq!((real.as_object().unwrap().len(), answer["tasks"].as_array().unwrap().len()), (5, 5), "{answer}");
+    assert_eq!(
+        (real.as_object().unwrap().len(), answer["tasks"].as_array().unwrap().len()),
+        (5, 5),
+        "{answer}"
+    );
     assert_eq!(answer["tasks"][0]["id"], id("leaf").as_str());
     let leaf = daemon.json(&["task", "show", &id("leaf")]);
-    assert_eq!((&leaf["parent_id"], &leaf["dependencies"]), (&id("branch").into(), &json!([id("first")])), "{leaf}");
-    assert_eq!((&leaf["status"], &leaf["assignee_id"]), (&"todo".into(), &"agt_a".into()), "{leaf}");
+    assert_eq!(
+        (&leaf["parent_id"], &leaf["dependencies"]),
+        (&id("branch").into(), &json!([id("first")])),
+        "{leaf}"
+    );
+    assert_eq!(
+        (&leaf["status"], &leaf["assignee_id"]),
+        (&"todo".into(), &"agt_a".into()),
+        "{leaf}"
+    );
     let part = daemon.json(&["task", "show", &id("part of later")]);
     assert_eq!((&part["status"], part.get("assignee_id")), (&"backlog".into(), None), "{part}");
 }
@@ -115,17 +142,26 @@ fn a_batch_that_cannot_be_is_not_made_at_all() {
     let before = n_tasks();
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     let mut check = |tasks: Vec<Value>, error_code: &str, error: &str| {
-        check_refused(&ann.call("create_tasks_batch", json!({ "tasks": tasks })), error_code, error);
+        check_refused(
+            &ann.call("create_tasks_batch", json!({ "tasks": tasks })),
+            error_code,
+            error,
+        );
     };
     check(vec![], "invalid", "a batch has 1 to 100 tasks, not 0");
     let many = (0..101).map(|n| entry(&format!("t{n}"), "", &[])).collect();
     check(many, "invalid", "a batch has 1 to 100 tasks, not 101");
     check(vec![entry("a", "", &[]), entry("a", "", &[])], "invalid", "local_id `a` is given twice");
     check(vec![entry(" ", "", &[])], "invalid", "a local_id must not be empty");
-    let unknown = "Task `b` of the batch: `no such` is neither a local_id of the batch nor the id of a task";
+    let unknown =
+        "Task `b` of the batch: `no such` is neither a local_id of the batch nor the id of a task";
     check(vec![entry("a", "", &[]), entry("b", "no such", &[])], "invalid", unknown);
     let loops = "Task `a` of the batch: A task would wait for itself: a -> b -> c -> a";
-    check(vec![entry("a", "tsk", &["b"]), entry("b", "", &["c"]), entry("c", "", &["a"])], "dependency_cycle", loops);
+    check(
+        vec![entry("a", "tsk", &["b"]), entry("b", "", &["c"]), entry("c", "", &["a"])],
+        "dependency_cycle",
+        loops,
+    );
     let itself = "Task `a` of the batch: Task a can't be part of itself";
     check(vec![entry("a", "b", &[]), entry("b", "a", &[])], "part_of_itself", itself);
     let kin = "Task `a` of the batch: Task a can't depend on b: one is part of the other";

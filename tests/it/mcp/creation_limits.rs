@@ -67,7 +67,8 @@ fn calls_at_the_same_time_create_no_more_than_the_limit() {
 fn a_task_gets_as_many_subtasks_from_agents_as_it_may_have() {
     let daemon = Daemon::crowded("limits: { subtasks_per_task: 2 }", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let first = ann.call("create_task", subtask("first"))["task"]["id"].as_str().unwrap().to_owned();
+    let first =
+        ann.call("create_task", subtask("first"))["task"]["id"].as_str().unwrap().to_owned();
     let answer = ann.call("create_tasks_batch", batch(2, "tsk"));
     let expected = json!({
         "success": false,
@@ -93,7 +94,8 @@ fn an_agent_writes_as_many_messages_as_its_launch_may_also_after_a_restart() {
     let mut daemon = Daemon::crowded("limits: { messages_per_launch: 3 }", &world(""));
     daemon.done(&["chat", "start", "agt_a", "prj"]);
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let respond = |ann: &mut ByHand, content: &str| ann.call("respond_chat", json!({ "content": content }));
+    let respond =
+        |ann: &mut ByHand, content: &str| ann.call("respond_chat", json!({ "content": content }));
     // The second one repeats the first, because its answer was lost.
     for content in ["one", "one", "two"] {
         assert_eq!(respond(&mut ann, content)["success"], true, "{content}");

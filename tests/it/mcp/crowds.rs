@@ -36,19 +36,31 @@ struct Bed {
 impl Bed {
     async fn new(n_places: usize) -> Self {
         let store = Arc::new(SqliteStore::in_memory().await.unwrap());
-        let service = Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
+        let service =
+            Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
         let server = McpServer::new(service, Secret::new("coord_of_the_crowd"));
         Self { server, register: ConnectionRegister::new(ConnectionLimits::of(n_places)) }
     }
 
     fn try_connect(&self, kind: &PeerKind) -> Result<Wire, Refused> {
-        self.try_connect_as(LocalPeer { kind: kind.clone(), pid: 1, uid: 1, lineage: Lineage::default() })
+        self.try_connect_as(LocalPeer {
+            kind: kind.clone(),
+            pid: 1,
+            uid: 1,
+            lineage: Lineage::default(),
+        })
     }
 
     fn try_connect_as(&self, peer: LocalPeer) -> Result<Wire, Refused> {
         let connection = self.register.register(&peer)?;
         let (ours, theirs) = UnixStream::pair().unwrap();
-        tokio::spawn(mcp::socket::converse(theirs, peer, connection, self.server.clone(), CancellationToken::new()));
+        tokio::spawn(mcp::socket::converse(
+            theirs,
+            peer,
+            connection,
+            self.server.clone(),
+            CancellationToken::new(),
+        ));
         Ok(Wire(BufReader::new(ours)))
     }
 
@@ -186,7 +198,8 @@ async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
 async fn a_line_must_end_in_time() {
     let bed = Bed::new(100).await;
     let kind = launch(1);
-    let (mut slow, mut endless, mut idle) = (bed.connect(&kind), bed.connect(&kind), bed.connect(&kind));
+    let (mut slow, mut endless, mut idle) =
+        (bed.connect(&kind), bed.connect(&kind), bed.connect(&kind));
     assert!(idle.is_served().await);
     tokio::time::pause();
     slow.send(&PING[..5]).await;
@@ -206,7 +219,9 @@ async fn a_line_must_end_in_time() {
 /// A client below the keeper of an agent: this test's own program, which the agent starts with `CROWD` in its environment.
 #[test]
 fn client_of_an_agent() {
-    let Ok(what) = std::env::var("CROWD") else { return };
+    let Ok(what) = std::env::var("CROWD") else {
+        return;
+    };
     let socket = std::env::var("COORDINATOR_MCP_SOCKET").unwrap();
     let connect = |bytes: &[u8]| {
         let mut stream = StdStream::connect(&socket).unwrap();
@@ -216,7 +231,10 @@ fn client_of_an_agent() {
         stream
     };
     let streams: Vec<StdStream> = match what.as_str() {
-        "idle" => (0..200).map(|_| connect(PING)).inspect(|mut stream| drop(stream.read(&mut [0; 256]))).collect(),
+        "idle" => (0..200)
+            .map(|_| connect(PING))
+            .inspect(|mut stream| drop(stream.read(&mut [0; 256])))
+            .collect(),
         "unfinished" => (0..100).map(|_| connect(&vec![b'x'; 1_000_000])).collect(),
         other => panic!("{other}"),
     };
@@ -240,7 +258,10 @@ fn a_crowd_of_one_launch_keeps_no_other_agent_out() {
     let mut daemon = Daemon::configured("");
     let mut command = Command::new("sh");
     let few = "ulimit -n 256 && exec \"$0\" \"$@\"";
-    command.args(["-c", few, PROGRAM, "--config"]).arg(daemon.config()).current_dir(daemon.folder());
+    command
+        .args(["-c", few, PROGRAM, "--config"])
+        .arg(daemon.config())
+        .current_dir(daemon.folder());
     daemon.spawn_as(command);
     daemon.until_ready();
     daemon.with_one_task(&[&crowd("idle"), "sleep:600"]);

@@ -52,7 +52,9 @@ fn marked_keys(key: &str, value: &Value, found: &mut BTreeSet<String>) {
             found.insert(key.to_owned());
         }
         Value::Array(values) => values.iter().for_each(|value| marked_keys(key, value, found)),
-        Value::Object(object) => object.iter().for_each(|(key, value)| marked_keys(key, value, found)),
+        Value::Object(object) => {
+            object.iter().for_each(|(key, value)| marked_keys(key, value, found))
+        }
         _ => {}
     }
 }
@@ -76,7 +78,8 @@ impl Round<'_> {
 
     /// Each tool of the list, those that end a session last. Texts among the arguments are the marker, too.
     fn call_all(&mut self, token: &str, client: &mut crate::daemon::Client) {
-        let mut tools = client.request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone();
+        let mut tools =
+            client.request("tools/list", &json!({}))["result"]["tools"].as_array().unwrap().clone();
         tools.sort_by_key(|tool| {
             let name = tool["name"].as_str().unwrap();
             (name.contains("complete"), name == "logout")
@@ -87,7 +90,9 @@ impl Round<'_> {
             for (argument, schema) in tool["inputSchema"]["properties"].as_object().unwrap() {
                 let value: Value = match (argument.as_str(), schema["type"].as_str().unwrap()) {
                     ("session_token", _) => token.into(),
-                    ("coordinator_token" | "limit" | "cursor" | "seen" | "execution_id", _) => continue,
+                    ("coordinator_token" | "limit" | "cursor" | "seen" | "execution_id", _) => {
+                        continue;
+                    }
                     ("coordinator_id", _) => "crd_test".into(),
                     ("coordinator_incarnation", _) => "1.1".into(),
                     ("agent_id", _) => "agt_b".into(),
@@ -143,7 +148,9 @@ fn what_other_people_say_is_never_part_of_an_instruction() {
         }
 
         assert!(round.n_answers > 50, "{}", round.n_answers);
-        for key in ["title", "description", "summary", "system_prompt", "agent_name", "project_name"] {
+        for key in
+            ["title", "description", "summary", "system_prompt", "agent_name", "project_name"]
+        {
             assert!(round.found.contains(key), "{key} is not among {:?}", round.found);
         }
     }

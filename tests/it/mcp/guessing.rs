@@ -14,7 +14,8 @@ fn send_all(client: &mut Client, calls: impl IntoIterator<Item = (&'static str, 
     for (tool, arguments) in calls {
         n_sent += 1;
         let params = json!({ "name": tool, "arguments": arguments });
-        let call = json!({ "jsonrpc": "2.0", "id": n_sent, "method": "tools/call", "params": params });
+        let call =
+            json!({ "jsonrpc": "2.0", "id": n_sent, "method": "tools/call", "params": params });
         client.send(format!("{call}\n").as_bytes());
     }
     n_sent
@@ -26,7 +27,8 @@ fn code(answer: &Value) -> String {
 
 /// The codes of the next answers, in the order of the alphabet.
 fn codes(client: &mut Client, n: usize) -> Vec<String> {
-    let mut codes: Vec<String> = (0..n).map(|_| code(&client.receive().expect("an answer"))).collect();
+    let mut codes: Vec<String> =
+        (0..n).map(|_| code(&client.receive().expect("an answer"))).collect();
     codes.sort();
     codes
 }
@@ -36,7 +38,8 @@ fn ids_that_vary_do_not_help_a_guesser() {
     let daemon = Daemon::crowded("", &world(MINE));
     let begun = Instant::now();
     for n in 0..5 {
-        let answer = daemon.client().call("authenticate", &credentials(&format!("agt_{n}"), "guess", "prj"));
+        let answer =
+            daemon.client().call("authenticate", &credentials(&format!("agt_{n}"), "guess", "prj"));
         check_refused(&answer, "invalid_credentials", "Invalid agent_id or passkey");
     }
     // 50, 100, 200, 400 and 800 milliseconds.
@@ -44,7 +47,11 @@ fn ids_that_vary_do_not_help_a_guesser() {
     let begun = Instant::now();
     ByHand::authenticate(&daemon, "agt_a");
     ByHand::authenticate(&daemon, "agt_b");
-    assert!(begun.elapsed() < Duration::from_millis(500), "who is right waited {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(500),
+        "who is right waited {:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -61,7 +68,10 @@ fn guesses_at_once_are_refused_at_once_and_hold_nobody_up() {
     while answers.last().is_none_or(|answer: &Value| answer["id"] != 61) {
         answers.push(guesser.receive().unwrap());
     }
-    assert!(answers.iter().filter(|answer| code(answer) == "invalid_credentials").count() < 8, "{answers:?}");
+    assert!(
+        answers.iter().filter(|answer| code(answer) == "invalid_credentials").count() < 8,
+        "{answers:?}"
+    );
     // A right passkey of an agent that nobody guesses at, and any ticket, from the same process.
     ByHand::with(&daemon, "agt_b", &ticket);
     answers.extend((answers.len()..61).map(|_| guesser.receive().unwrap()));
@@ -89,13 +99,17 @@ fn guesses_over_http_take_few_of_its_places() {
     let daemon = Daemon::running("http: { listen: '127.0.0.1:0' }");
     daemon.apply(&world(MINE));
     let address = daemon.status()["http"]["address"].as_str().unwrap().parse().unwrap();
-    let guess = json!({ "name": "authenticate", "arguments": credentials("agt_a", "guess", "prj") });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": guess }).to_string();
+    let guess =
+        json!({ "name": "authenticate", "arguments": credentials("agt_a", "guess", "prj") });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": guess }).to_string();
     let threads: Vec<_> = (0..40)
         .map(|_| {
             let body = body.clone();
             std::thread::spawn(move || {
-                let answer = Web::connect(address).post("Content-Type: application/json\r\n", body.as_bytes()).unwrap();
+                let answer = Web::connect(address)
+                    .post("Content-Type: application/json\r\n", body.as_bytes())
+                    .unwrap();
                 code(&serde_json::from_str(&answer.body).unwrap())
             })
         })
@@ -104,15 +118,21 @@ fn guesses_over_http_take_few_of_its_places() {
     let n_held = codes.iter().filter(|code| *code == "invalid_credentials").count();
     // Those whose time was over when the last ones came make room for others.
     assert!((8..20).contains(&n_held), "{codes:?}");
-    assert_eq!(codes.iter().filter(|code| *code == "too_many_attempts").count(), 40 - n_held, "{codes:?}");
+    assert_eq!(
+        codes.iter().filter(|code| *code == "too_many_attempts").count(),
+        40 - n_held,
+        "{codes:?}"
+    );
 }
 
 #[test]
 fn an_agent_in_a_loop_is_told_to_wait_and_no_other_notices() {
     let daemon = Daemon::crowded("", &world(MINE));
-    let (mut ann, mut bob) = (ByHand::authenticate(&daemon, "agt_a"), ByHand::authenticate(&daemon, "agt_b"));
+    let (mut ann, mut bob) =
+        (ByHand::authenticate(&daemon, "agt_a"), ByHand::authenticate(&daemon, "agt_b"));
     let call = || ("get_my_task", json!({ "session_token": ann.token }));
-    let n_sent = send_all(&mut ann.client, std::iter::repeat_with(call).take(400).collect::<Vec<_>>());
+    let n_sent =
+        send_all(&mut ann.client, std::iter::repeat_with(call).take(400).collect::<Vec<_>>());
     let codes = codes(&mut ann.client, n_sent);
     let n_limited = codes.iter().filter(|code| *code == "rate_limited").count();
     assert!(codes.iter().all(|code| code == "none" || code == "rate_limited"), "{codes:?}");
@@ -120,7 +140,11 @@ fn an_agent_in_a_loop_is_told_to_wait_and_no_other_notices() {
     assert!((200..=300).contains(&n_limited), "{n_limited}");
     // The others are counted.
     let logged = daemon.logged("tool call refused");
-    assert_eq!(logged.iter().filter(|line| line["reason"] == "rate_limited").count(), 1, "{logged:?}");
+    assert_eq!(
+        logged.iter().filter(|line| line["reason"] == "rate_limited").count(),
+        1,
+        "{logged:?}"
+    );
     assert_eq!(bob.get_my_task()["success"], true);
     let expected = json!({
         "success": false, "error": "Too many calls in a short time", "error_code": "rate_limited",

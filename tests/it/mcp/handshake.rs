@@ -6,7 +6,8 @@ use crate::daemon::{Client, Daemon};
 
 fn initialize(client: &mut Client, version: &str) -> Value {
     let client_info = json!({ "name": "a test", "version": "1" });
-    let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client_info });
+    let params =
+        json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client_info });
     client.request("initialize", &params)["result"].clone()
 }
 

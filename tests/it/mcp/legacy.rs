@@ -34,7 +34,8 @@ fn warned(daemon: &Daemon) -> Vec<(String, String)> {
 #[track_caller]
 fn check_warned(daemon: &Daemon, expected: &[(&str, &str)]) {
     until("the warnings are written", || warned(daemon).len() >= expected.len());
-    let expected: Vec<_> = expected.iter().map(|&(form, next)| (form.to_owned(), next.to_owned())).collect();
+    let expected: Vec<_> =
+        expected.iter().map(|&(form, next)| (form.to_owned(), next.to_owned())).collect();
     assert_eq!(warned(daemon), expected);
 }
 
@@ -46,7 +47,10 @@ fn a_person_s_stop_is_an_action() {
     let stop = action(&daemon, Some("crd_test"));
     assert_eq!((&stop["action"], &stop["reason"]), (&"stop".into(), &"person".into()), "{stop}");
     daemon.done(&["stop", "agt_a", "prj", "--force"]);
-    assert_eq!(action(&daemon, None), json!({ "action": "hold", "reason": "held", "purpose": "task" }));
+    assert_eq!(
+        action(&daemon, None),
+        json!({ "action": "hold", "reason": "held", "purpose": "task" })
+    );
 }
 
 #[test]
@@ -71,9 +75,16 @@ fn an_older_coordinator_and_its_agent_get_through() {
     assert_eq!(call(&daemon, "should_start", json!({ "agent_id": "agt_a" })), no);
 
     let opened = call(&daemon, "authenticate", json!({ "agent_id": "agt_a", "passkey": "key_a" }));
-    assert_eq!((&opened["success"], &opened["project_name"]), (&true.into(), &"Project".into()), "{opened}");
+    assert_eq!(
+        (&opened["success"], &opened["project_name"]),
+        (&true.into(), &"Project".into()),
+        "{opened}"
+    );
     assert_eq!(daemon.open("agt_a")[0]["launch_id"], yes["launch_id"]);
-    let mut agent = ByHand { client: daemon.client(), token: opened["session_token"].as_str().unwrap().to_owned() };
+    let mut agent = ByHand {
+        client: daemon.client(),
+        token: opened["session_token"].as_str().unwrap().to_owned(),
+    };
 
     let pending = agent.call("get_pending_tasks", json!({}));
     let task = json!({
@@ -95,8 +106,7 @@ fn an_older_coordinator_and_its_agent_get_through() {
     assert_eq!(agent.call("report_execution_start", json!({ "task_id": "tsk" })), begun);
     assert_eq!(agent.get_my_task()["task"]["task_id"], "tsk");
 
-    let ended =
-        json!({ "execution_id": execution, "exit_code": 0, "duration_seconds": 1.5, "log_file_path": "agent.log" });
+    let ended = json!({ "execution_id": execution, "exit_code": 0, "duration_seconds": 1.5, "log_file_path": "agent.log" });
     let completed = agent.call("report_execution_complete", ended.clone());
     assert_eq!(
         completed,
@@ -134,7 +144,8 @@ struct Poller<'a> {
 
 impl Poller<'_> {
     fn authenticate(&mut self) {
-        let opened = call(self.daemon, "authenticate", json!({ "agent_id": "agt_b", "passkey": "key_b" }));
+        let opened =
+            call(self.daemon, "authenticate", json!({ "agent_id": "agt_b", "passkey": "key_b" }));
         assert_eq!(opened["success"], true, "{opened}");
         self.token = Some(opened["session_token"].clone());
     }
@@ -152,11 +163,15 @@ impl Poller<'_> {
         let mut pending = self.call("get_pending_tasks", json!({}));
         if pending["success"] == false {
             let error = pending["error"].as_str().unwrap().to_lowercase();
-            assert!(error.contains("invalid") || error.contains("expired"), "it would never come back: {error}");
+            assert!(
+                error.contains("invalid") || error.contains("expired"),
+                "it would never come back: {error}"
+            );
             self.authenticate();
             pending = self.call("get_pending_tasks", json!({}));
         }
-        let task = pending["tasks"].as_array().unwrap().first()?["task_id"].as_str().unwrap().to_owned();
+        let task =
+            pending["tasks"].as_array().unwrap().first()?["task_id"].as_str().unwrap().to_owned();
         let begun = self.call("report_execution_start", json!({ "task_id": task }));
         assert_eq!(begun["success"], true, "{begun}");
         let done = json!({
@@ -171,9 +186,12 @@ impl Poller<'_> {
 #[test]
 fn an_older_client_that_polls_does_task_after_task() {
     let task = |id: &str, priority: &str| {
-        format!("  {id}: {{ project: prj, title: t, assignee: agt_b, status: in_progress, priority: {priority} }}\n")
+        format!(
+            "  {id}: {{ project: prj, title: t, assignee: agt_b, status: in_progress, priority: {priority} }}\n"
+        )
     };
-    let daemon = Daemon::crowded("", &world(&[task("tsk_1", "high"), task("tsk_2", "low")].concat()));
+    let daemon =
+        Daemon::crowded("", &world(&[task("tsk_1", "high"), task("tsk_2", "low")].concat()));
     let mut poller = Poller { daemon: &daemon, token: None };
     let done = [poller.turn(), poller.turn(), poller.turn()];
     assert_eq!(done, [Some("tsk_1".to_owned()), Some("tsk_2".to_owned()), None]);
@@ -198,7 +216,11 @@ fn an_older_coordinator_may_report_the_exit_after_the_agent_s_own_report() {
         assert_eq!(call(&daemon, "report_process_exit", exit.clone()), json!({ "success": true }));
     }
     let ended = daemon.json(&["status"])["ended"][0].clone();
-    assert_eq!((&ended["agent_id"], &ended["outcome"]), (&"agt_a".into(), &"completed".into()), "{ended}");
+    assert_eq!(
+        (&ended["agent_id"], &ended["outcome"]),
+        (&"agt_a".into(), &"completed".into()),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -206,19 +228,33 @@ fn an_exit_code_other_than_0_is_a_failure() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut agent = ByHand::authenticate(&daemon, "agt_a");
     let failed = agent.call("report_execution_complete", json!({ "exit_code": 3 }));
-    assert_eq!((&failed["status"], &failed["execution_id"]), (&"failed".into(), &Value::Null), "{failed}");
+    assert_eq!(
+        (&failed["status"], &failed["execution_id"]),
+        (&"failed".into(), &Value::Null),
+        "{failed}"
+    );
     let task = daemon.json(&["task", "show", "tsk"]);
-    assert_eq!((&task["status"], &task["blocked_reason"]), (&"blocked".into(), &"exit code 3".into()), "{task}");
+    assert_eq!(
+        (&task["status"], &task["blocked_reason"]),
+        (&"blocked".into(), &"exit code 3".into()),
+        "{task}"
+    );
 }
 
 #[test]
 fn who_does_not_say_where_is_taken_where_work_waits() {
     let daemon = Daemon::crowded("", &world(""));
     let ask = || call(&daemon, "should_start", json!({ "agent_id": "agt_a" }));
-    let enter = |passkey: &str| call(&daemon, "authenticate", json!({ "agent_id": "agt_a", "passkey": passkey }));
+    let enter = |passkey: &str| {
+        call(&daemon, "authenticate", json!({ "agent_id": "agt_a", "passkey": passkey }))
+    };
     assert_eq!(ask(), json!({ "should_start": false, "reason": "no_work" }));
     let lost = enter("key_a");
-    check_refused(&lost, "needs_project", "No project of agt_a stands out: project_id must say which is meant");
+    check_refused(
+        &lost,
+        "needs_project",
+        "No project of agt_a stands out: project_id must say which is meant",
+    );
     assert_eq!(lost["action"], "exit");
 
     daemon.apply(&world(ELSEWHERE));
@@ -226,7 +262,11 @@ fn who_does_not_say_where_is_taken_where_work_waits() {
     assert_eq!(enter("key_a")["project_name"], "Another");
     assert_eq!(ask()["project_id"], "prj");
     assert_eq!(enter("key_a")["project_name"], "Project");
-    check_refused(&enter("key_a"), "already_running", "Agent instance already running for this project");
+    check_refused(
+        &enter("key_a"),
+        "already_running",
+        "Agent instance already running for this project",
+    );
     assert_eq!(ask(), json!({ "should_start": false, "reason": "running" }));
 }
 
@@ -241,8 +281,11 @@ fn a_ticket_knows_its_project() {
 #[test]
 fn who_proves_nothing_learns_nothing_in_the_old_form_either() {
     let daemon = Daemon::crowded("", &world(MINE));
-    for (agent, passkey) in [("agt_a", "key_b"), ("agt_x", "key_a"), ("../a", "key_a"), ("agt_b", "")] {
-        let answer = call(&daemon, "authenticate", json!({ "agent_id": agent, "passkey": passkey }));
+    for (agent, passkey) in
+        [("agt_a", "key_b"), ("agt_x", "key_a"), ("../a", "key_a"), ("agt_b", "")]
+    {
+        let answer =
+            call(&daemon, "authenticate", json!({ "agent_id": agent, "passkey": passkey }));
         check_refused(&answer, "invalid_credentials", "Invalid agent_id or passkey");
         assert_eq!(answer["action"], "exit");
     }
@@ -260,20 +303,37 @@ fn an_execution_is_of_one_s_own_task() {
     let daemon = Daemon::crowded("", &world(&format!("{MINE}{more}")));
     let mut agent = ByHand::authenticate(&daemon, "agt_a");
     let mut check = |task: &str, code: &str, error: &str| {
-        check_refused(&agent.call("report_execution_start", json!({ "task_id": task })), code, error);
+        check_refused(
+            &agent.call("report_execution_start", json!({ "task_id": task })),
+            code,
+            error,
+        );
     };
     check("tsk_x", "task_not_found", "Task not found");
     check("tsk_elsewhere", "task_not_found", "Task not found");
     check("tsk_bob", "not_your_task", "Task tsk_bob is not assigned to you");
-    check("tsk_todo", "invalid", "Task tsk_todo is todo: only what is in progress can be worked on");
+    check(
+        "tsk_todo",
+        "invalid",
+        "Task tsk_todo is todo: only what is in progress can be worked on",
+    );
     let first = agent.call("report_execution_start", json!({ "task_id": "tsk_more" }));
     let second = agent.call("report_execution_start", json!({ "task_id": "tsk" }));
-    check_refused(&second, "other_task_begun", "Task tsk can't begin: this session works on tsk_more");
-    let unknown = agent.call("report_execution_complete", json!({ "execution_id": "exe_x", "exit_code": 0 }));
+    check_refused(
+        &second,
+        "other_task_begun",
+        "Task tsk can't begin: this session works on tsk_more",
+    );
+    let unknown =
+        agent.call("report_execution_complete", json!({ "execution_id": "exe_x", "exit_code": 0 }));
     check_refused(&unknown, "execution_not_found", "Execution not found");
     let mut bob = ByHand::authenticate(&daemon, "agt_b");
     let not_his = json!({ "execution_id": first["execution_id"], "exit_code": 0 });
-    check_refused(&bob.call("report_execution_complete", not_his), "execution_not_found", "Execution not found");
+    check_refused(
+        &bob.call("report_execution_complete", not_his),
+        "execution_not_found",
+        "Execution not found",
+    );
 
     // What is done makes room for the next.
     agent.set("tsk_more", "done");
@@ -293,17 +353,45 @@ fn malformed_older_calls_say_what_was_expected() {
         assert!(message.starts_with(expected), "{tool}: {message}");
     };
     check("report_execution_start", json!({}), "arguments: missing field `task_id`");
-    check("report_execution_start", json!({ "task_id": "../x" }), "argument `task_id`: `../x` is not a valid task id");
+    check(
+        "report_execution_start",
+        json!({ "task_id": "../x" }),
+        "argument `task_id`: `../x` is not a valid task id",
+    );
     check("report_execution_complete", json!({}), "arguments: missing field `exit_code`");
-    check("report_execution_complete", json!({ "exit_code": "0" }), "argument `exit_code`: invalid type: string");
-    check("report_execution_complete", json!({ "exit_code": 0, "execution_id": 1 }), "argument `execution_id`");
-    check("get_agent_action", json!({ "agent_id": "agt_a" }), "arguments: missing field `project_id`");
-    check("get_agent_action", json!({ "agent_id": "", "project_id": "p" }), "argument `agent_id`: `` is not a valid");
-    check("should_start", json!({ "agent_id": "agt_a", "project_id": 7 }), "argument `project_id`: invalid type");
+    check(
+        "report_execution_complete",
+        json!({ "exit_code": "0" }),
+        "argument `exit_code`: invalid type: string",
+    );
+    check(
+        "report_execution_complete",
+        json!({ "exit_code": 0, "execution_id": 1 }),
+        "argument `execution_id`",
+    );
+    check(
+        "get_agent_action",
+        json!({ "agent_id": "agt_a" }),
+        "arguments: missing field `project_id`",
+    );
+    check(
+        "get_agent_action",
+        json!({ "agent_id": "", "project_id": "p" }),
+        "argument `agent_id`: `` is not a valid",
+    );
+    check(
+        "should_start",
+        json!({ "agent_id": "agt_a", "project_id": 7 }),
+        "argument `project_id`: invalid type",
+    );
     let missing = call(&daemon, "get_pending_tasks", json!({}));
     assert_eq!(missing["error"], "argument `session_token` is missing");
     let stranger = json!({ "session_token": "sess_x" });
-    check_refused(&call(&daemon, "get_pending_tasks", stranger), "invalid_session", "Invalid session token");
+    check_refused(
+        &call(&daemon, "get_pending_tasks", stranger),
+        "invalid_session",
+        "Invalid session token",
+    );
 }
 
 #[test]
@@ -313,7 +401,8 @@ fn an_agent_has_no_older_coordinator_tools_either() {
     daemon.with_one_task(&[&format!("call:get_agent_action {ask}"), "call:list_managed_agents {}"]);
     daemon.until_ended("agt");
     let printed = daemon.done(&["logs", "agt", "prj"]);
-    let answers: Vec<Value> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let answers: Vec<Value> =
+        printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     assert_eq!(answers.len(), 2, "{printed}");
     for answer in &answers {
         check_refused(answer, "coordinator_only", "This tool is for coordinators");
@@ -326,8 +415,10 @@ fn what_is_deprecated_says_so_and_comes_last() {
     let daemon = Daemon::running("");
     let listed = daemon.client().request("tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
-    let is_deprecated: Vec<bool> =
-        tools.iter().map(|tool| tool["description"].as_str().unwrap().starts_with("Deprecated: use ")).collect();
+    let is_deprecated: Vec<bool> = tools
+        .iter()
+        .map(|tool| tool["description"].as_str().unwrap().starts_with("Deprecated: use "))
+        .collect();
     assert!(is_deprecated.is_sorted(), "{is_deprecated:?}");
     assert_eq!(is_deprecated.iter().filter(|&&is| is).count(), 4);
 }

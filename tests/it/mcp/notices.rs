@@ -29,7 +29,9 @@ fn actions(ann: &mut ByHand) -> Vec<String> {
     let answer = ann.call("get_notifications", json!({}));
     let actions = answer["notifications"].as_array().unwrap_or_else(|| panic!("{answer}")).iter();
     actions
-        .map(|notice| format!("{} {}", notice["type"].as_str().unwrap(), notice["action"].as_str().unwrap()))
+        .map(|notice| {
+            format!("{} {}", notice["type"].as_str().unwrap(), notice["action"].as_str().unwrap())
+        })
         .collect()
 }
 
@@ -60,13 +62,17 @@ fn the_flow_of_seed_000_in_its_own_words() {
     assert_eq!(ann.report("blocked")["success"], true);
 
     let task = daemon.json(&["task", "show", "tsk"]);
-    assert_eq!((&task["status"], &task["blocked_reason"]), (&"blocked".into(), &"the design changes".into()));
+    assert_eq!(
+        (&task["status"], &task["blocked_reason"]),
+        (&"blocked".into(), &"the design changes".into())
+    );
     assert_eq!(daemon.open("agt_a"), Vec::<Value>::new());
 }
 
 #[test]
 fn every_change_that_ends_the_work_is_told_in_its_own_words() {
-    let (daemon, mut ann) = at_work("", "  tsk_more: { project: prj, title: t, assignee: agt_a, status: todo }\n");
+    let (daemon, mut ann) =
+        at_work("", "  tsk_more: { project: prj, title: t, assignee: agt_a, status: todo }\n");
     let changes: [(&[&str], &str); 4] = [
         (&["--status", "cancelled"], "status_change cancelled"),
         (&["--status", "todo"], "status_change todo"),
@@ -105,7 +111,11 @@ fn a_pause_and_an_unassignment_ask_the_agent_to_leave() {
     let out = ann.call("logout", json!({}));
     assert_eq!((&out["success"], notified(&out)), (&true.into(), None), "{out}");
     let ended = daemon.json(&["status"])["ended"][0].clone();
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"noticed".into()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"stopped".into(), &"noticed".into()),
+        "{ended}"
+    );
     assert_eq!(daemon.json(&["task", "show", "tsk"])["status"], "in_progress");
 }
 
@@ -139,7 +149,11 @@ fn an_agent_that_ignores_a_notice_is_stopped_and_it_shows_why() {
     set(&daemon, "tsk", &["--status", "blocked"]);
     until("the launch is ended", || daemon.open("agt_a").is_empty());
     let ended = daemon.json(&["status"])["ended"][0].clone();
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"stopped".into(), &"notice_ignored".into()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"stopped".into(), &"notice_ignored".into()),
+        "{ended}"
+    );
     check_refused(&ann.get_my_task(), "session_ended", "Invalid session: it has ended");
 }
 
@@ -149,7 +163,9 @@ fn a_waiting_agent_is_told_at_once() {
     let (daemon, ann) = at_work("polling_interval: 1h", subtask);
     let token = ann.token.clone();
     let mut client = daemon.client();
-    let waiting = std::thread::spawn(move || client.call("get_next_action", &json!({ "session_token": token })));
+    let waiting = std::thread::spawn(move || {
+        client.call("get_next_action", &json!({ "session_token": token }))
+    });
     set(&daemon, "tsk", &["--status", "blocked"]);
     assert_eq!(waiting.join().unwrap()["action"], "get_notifications");
     drop(ann);

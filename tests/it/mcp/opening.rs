@@ -10,7 +10,12 @@ const TASKS: &str = "  tsk_1: { project: prj, title: t, assignee: agt_b, status:
 ";
 
 /// Opens a session; the error code of the refusal if there is one.
-fn authenticate(daemon: &Daemon, agent: &str, passkey: &str, project: &str) -> Result<ByHand, Value> {
+fn authenticate(
+    daemon: &Daemon,
+    agent: &str,
+    passkey: &str,
+    project: &str,
+) -> Result<ByHand, Value> {
     let mut client = daemon.client();
     let answer = client.call("authenticate", &credentials(agent, passkey, project));
     match answer["session_token"].as_str() {
@@ -39,7 +44,11 @@ fn a_client_that_authenticates_and_logs_out_in_a_loop_is_told_to_wait() {
     });
     assert!(refused.iter().all(|answer| *answer == expected), "{refused:?}");
     let logged = daemon.logged("tool call refused");
-    assert_eq!(logged.iter().filter(|line| line["reason"] == "too_many_sessions").count(), 1, "{logged:?}");
+    assert_eq!(
+        logged.iter().filter(|line| line["reason"] == "too_many_sessions").count(),
+        1,
+        "{logged:?}"
+    );
     // Others, and the same agent elsewhere.
     authenticate(&daemon, "agt_b", "key_b", "prj").unwrap();
     authenticate(&daemon, "agt_a", "key_a", "prj_2").unwrap();
@@ -50,15 +59,20 @@ fn the_first_session_of_a_launch_is_never_refused() {
     let daemon = Daemon::crowded("", &world(TASKS));
     let claim = || {
         let claimed = should_start(&daemon, "agt_b", Some("crd_test"));
-        let text = |name: &str| claimed[name].as_str().unwrap_or_else(|| panic!("{claimed}")).to_owned();
+        let text =
+            |name: &str| claimed[name].as_str().unwrap_or_else(|| panic!("{claimed}")).to_owned();
         (text("launch_id"), text("launch_ticket"))
     };
     let (launch, ticket) = claim();
     // Failures do not count.
     for passkey in ["key_a", "tkt_x", "key_a"] {
-        assert_eq!(authenticate(&daemon, "agt_b", passkey, "prj").err().unwrap()["error_code"], "invalid_credentials");
+        assert_eq!(
+            authenticate(&daemon, "agt_b", passkey, "prj").err().unwrap()["error_code"],
+            "invalid_credentials"
+        );
     }
-    let opened: Vec<_> = (0..60).map_while(|_| authenticate(&daemon, "agt_b", &ticket, "prj").ok()).collect();
+    let opened: Vec<_> =
+        (0..60).map_while(|_| authenticate(&daemon, "agt_b", &ticket, "prj").ok()).collect();
     assert!((31..60).contains(&opened.len()), "{} of 60 were opened", opened.len());
     let mut newest = opened.into_iter().last().unwrap();
     assert_eq!(newest.get_my_task()["success"], true, "the session of before goes on");

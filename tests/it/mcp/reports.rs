@@ -32,7 +32,10 @@ fn a_report_moves_the_task_and_ends_the_session() {
         assert_eq!(ann.report(result), said(instruction));
         let task = daemon.json(&["task", "show", "tsk"]);
         assert_eq!(task["status"], status);
-        assert_eq!(task["blocked_reason"], if status == "blocked" { "a summary".into() } else { Value::Null });
+        assert_eq!(
+            task["blocked_reason"],
+            if status == "blocked" { "a summary".into() } else { Value::Null }
+        );
         assert_eq!(daemon.ended("agt_a")[0]["outcome"], outcome);
         check_refused(&ann.get_my_task(), "session_ended", "Invalid session: it has ended");
         // The answer may have been lost: asked again it is the same, and nothing changes.
@@ -45,7 +48,10 @@ fn a_report_moves_the_task_and_ends_the_session() {
 fn a_failure_without_words_still_says_what_it_was() {
     let daemon = Daemon::crowded("", &world(MINE));
     at_work(&daemon, "agt_a").call("report_completed", json!({ "result": "failed" }));
-    assert_eq!(daemon.json(&["task", "show", "tsk"])["blocked_reason"], "the agent reported failure");
+    assert_eq!(
+        daemon.json(&["task", "show", "tsk"])["blocked_reason"],
+        "the agent reported failure"
+    );
 }
 
 #[test]
@@ -71,5 +77,8 @@ fn a_report_after_the_task_was_set_done_succeeds() {
     let mut ann = at_work(&daemon, "agt_a");
     ann.set("tsk", "done");
     assert_eq!(ann.report("success"), said(COMPLETED));
-    assert_eq!((daemon.task_status("tsk"), &daemon.ended("agt_a")[0]["outcome"]), ("done".into(), &"completed".into()));
+    assert_eq!(
+        (daemon.task_status("tsk"), &daemon.ended("agt_a")[0]["outcome"]),
+        ("done".into(), &"completed".into())
+    );
 }

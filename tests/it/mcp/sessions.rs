@@ -16,7 +16,10 @@ fn an_agent_started_by_hand_works_and_blocks_a_twin_until_it_reports() {
     assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk");
     assert_eq!(should_start(&daemon, "agt_a", None)["reason"], "running");
     let open = daemon.open("agt_a");
-    assert_eq!((open.len(), &open[0]["state"], &open[0]["task_id"]), (1, &"running".into(), &"tsk".into()));
+    assert_eq!(
+        (open.len(), &open[0]["state"], &open[0]["task_id"]),
+        (1, &"running".into(), &"tsk".into())
+    );
     assert_eq!(open[0].get("pid"), None);
     // Also the daemon itself starts none beside it, only after it.
     assert_eq!(daemon.status()["counters"]["starts"], 0);
@@ -28,11 +31,15 @@ fn an_agent_started_by_hand_works_and_blocks_a_twin_until_it_reports() {
 
 #[test]
 fn silence_ends_the_session_of_an_agent_that_nobody_keeps() {
-    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(MINE));
+    let daemon =
+        Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     assert_eq!(ann.get_my_task()["has_task"], true);
     let ended = daemon.until_ended("agt_a");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_idle".into()));
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"timed_out".into(), &"session_idle".into())
+    );
     check_refused(&ann.get_my_task(), "session_expired", "Session has expired");
     check_refused(&ann.report("success"), "session_expired", "Session has expired");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
@@ -42,7 +49,8 @@ fn silence_ends_the_session_of_an_agent_that_nobody_keeps() {
 
 #[test]
 fn an_expired_session_is_refused_also_before_it_is_cleaned_up() {
-    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1h }", &world(MINE));
+    let daemon =
+        Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1h }", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     let begun = std::time::Instant::now();
     until("a second has passed", || begun.elapsed() > std::time::Duration::from_millis(1_100));
@@ -52,8 +60,10 @@ fn an_expired_session_is_refused_also_before_it_is_cleaned_up() {
 
 #[test]
 fn every_call_is_a_sign_of_life_also_a_refused_one() {
-    let tasks = format!("{MINE}  tsk_part: {{ project: prj, parent: tsk, title: t, status: todo }}\n");
-    let daemon = Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(&tasks));
+    let tasks =
+        format!("{MINE}  tsk_part: {{ project: prj, parent: tsk, title: t, status: todo }}\n");
+    let daemon =
+        Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(&tasks));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     ann.get_my_task();
     let begun = std::time::Instant::now();
@@ -73,7 +83,10 @@ fn a_session_past_its_maximum_is_ended_with_its_process() {
     daemon.with_one_task(&["authenticate", "get-my-task", "write:started", "sleep:600"]);
     let pid = daemon.written_pid("started");
     let ended = daemon.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &"session_maximum".into()));
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"timed_out".into(), &"session_maximum".into())
+    );
     assert_eq!(ended["signal"], 15);
     assert!(is_gone(pid));
 }
@@ -99,8 +112,10 @@ fn no_secret_is_in_the_log() {
 fn a_session_is_shown_with_its_last_call() {
     let daemon = Daemon::crowded("session: { cleanup_interval: 1h }", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let shown = |arguments: &[&str]| daemon.json(&[&["session", "list"], arguments].concat())[0].clone();
-    let is_later = |session: &Value| session["last_seen_at"].as_str() > session["created_at"].as_str();
+    let shown =
+        |arguments: &[&str]| daemon.json(&[&["session", "list"], arguments].concat())[0].clone();
+    let is_later =
+        |session: &Value| session["last_seen_at"].as_str() > session["created_at"].as_str();
     until("a call is shown", || {
         ann.get_my_task();
         is_later(&shown(&[]))

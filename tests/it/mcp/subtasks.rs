@@ -13,7 +13,8 @@ const TREE: &str = "
   tsk_sub3: { project: prj, parent: tsk_main, title: レポート作成, assignee: agt_a, status: todo, dependencies: [tsk_sub2] }
 ";
 
-const REMAINING: &str = "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。";
+const REMAINING: &str =
+    "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。";
 const ALL_DONE: &str = "担当タスクが全て完了しました。report_completed を呼び出してください。";
 
 /// The whole answer for [`TREE`], with these statuses of the main task and the two last subtasks.
@@ -41,11 +42,23 @@ fn the_seeds_flow_ends_with_a_report_that_is_taken() {
     );
 
     for (subtask, before, after) in [
-        ("tsk_sub2", progress("in_progress", "in_progress", "todo"), progress("in_progress", "done", "todo")),
-        ("tsk_sub3", progress("in_progress", "done", "in_progress"), progress("in_progress", "done", "done")),
+        (
+            "tsk_sub2",
+            progress("in_progress", "in_progress", "todo"),
+            progress("in_progress", "done", "todo"),
+        ),
+        (
+            "tsk_sub3",
+            progress("in_progress", "done", "in_progress"),
+            progress("in_progress", "done", "done"),
+        ),
     ] {
         let step = next(&mut ann);
-        assert_eq!((&step["action"], &step["task"]["task_id"]), (&"execute_subtask".into(), &subtask.into()), "{step}");
+        assert_eq!(
+            (&step["action"], &step["task"]["task_id"]),
+            (&"execute_subtask".into(), &subtask.into()),
+            "{step}"
+        );
         assert_eq!(
             step["instruction"],
             "現在のサブタスクを実行してください。\n完了したら update_task_status で status を 'done' に変更してください。"
@@ -67,8 +80,12 @@ fn the_seeds_flow_ends_with_a_report_that_is_taken() {
     assert_eq!(ann.set("tsk_main", "done")["instruction"], ALL_DONE);
     assert_eq!(ask(&mut ann), progress("done", "done", "done"));
     let step = next(&mut ann);
-    assert_eq!((&step["action"], &step["instruction"]), (&"report_completed".into(), &ALL_DONE.into()));
-    let end = json!({ "success": true, "instruction": "タスクが完了しました。セッションを終了します。" });
+    assert_eq!(
+        (&step["action"], &step["instruction"]),
+        (&"report_completed".into(), &ALL_DONE.into())
+    );
+    let end =
+        json!({ "success": true, "instruction": "タスクが完了しました。セッションを終了します。" });
     assert_eq!(ann.report("success"), end);
     assert_eq!(ann.report("success"), end);
     assert_eq!(
@@ -92,7 +109,10 @@ fn asking_for_the_progress_changes_nothing_in_the_store() {
     let mut database = runtime.block_on(SqliteConnection::connect(&path)).unwrap();
     let before = data_version(&runtime, &mut database);
     for _ in 0..3 {
-        assert_eq!(ann.call("get_my_task_progress", json!({})), progress("in_progress", "todo", "todo"));
+        assert_eq!(
+            ann.call("get_my_task_progress", json!({})),
+            progress("in_progress", "todo", "todo")
+        );
     }
     assert_eq!(data_version(&runtime, &mut database), before);
     assert_eq!(daemon.open("agt_a")[0].get("task_id"), None);
@@ -115,9 +135,12 @@ fn what_was_delegated_is_listed_for_both_and_at_every_depth() {
         ),
     );
     let part = json!({ "id": "tsk_part", "title": "part", "status": "todo" });
-    let given = json!({ "id": "tsk_given", "title": "given", "status": "in_progress", "subtasks": [part] });
-    let top = json!({ "id": "tsk_top", "title": "top", "status": "in_progress", "subtasks": [given] });
-    let ask = |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
+    let given =
+        json!({ "id": "tsk_given", "title": "given", "status": "in_progress", "subtasks": [part] });
+    let top =
+        json!({ "id": "tsk_top", "title": "top", "status": "in_progress", "subtasks": [given] });
+    let ask =
+        |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
     assert_eq!(ask("agt_a"), json!({ "success": true, "tasks": [top] }));
     assert_eq!(ask("agt_b"), json!({ "success": true, "tasks": [given] }));
 }
@@ -133,7 +156,11 @@ fn a_delegate_is_started_by_the_agent_that_delegates_and_waited_for() {
     assert_eq!(super::should_start(&daemon, "agt_b", None)["reason"], "no_work");
 
     let step = next(&mut ann);
-    assert_eq!((&step["action"], &step["task"]["task_id"]), (&"start_subtask".into(), &form.as_str().into()), "{step}");
+    assert_eq!(
+        (&step["action"], &step["task"]["task_id"]),
+        (&"start_subtask".into(), &form.as_str().into()),
+        "{step}"
+    );
     assert_eq!(ann.set(&form, "in_progress")["success"], true);
     let ticket = super::claim(&daemon, "agt_b");
     assert_eq!(next(&mut ann)["action"], "wait_for_subtasks");
@@ -144,7 +171,11 @@ fn a_delegate_is_started_by_the_agent_that_delegates_and_waited_for() {
         let waiting = scope.spawn(|| ann.call("get_next_action", json!({})));
         assert_eq!(bob.report("success")["success"], true);
         let step = waiting.join().unwrap();
-        assert_eq!((&step["action"], &step["task"]["task_id"]), (&"work".into(), &"tsk".into()), "{step}");
+        assert_eq!(
+            (&step["action"], &step["task"]["task_id"]),
+            (&"work".into(), &"tsk".into()),
+            "{step}"
+        );
     });
 }
 
@@ -163,7 +194,11 @@ fn an_unbound_agent_begins_with_the_top_task_and_a_bound_one_stays() {
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     assert_eq!(ann.get_my_task()["task"]["task_id"], "tsk_top");
     let step = ann.call("get_next_action", json!({ "timeout_seconds": 0 }));
-    assert_eq!((&step["action"], &step["task"]["task_id"]), (&"execute_subtask".into(), &"tsk_low".into()), "{step}");
+    assert_eq!(
+        (&step["action"], &step["task"]["task_id"]),
+        (&"execute_subtask".into(), &"tsk_low".into()),
+        "{step}"
+    );
 }
 
 #[test]
@@ -184,7 +219,10 @@ fn by_no_door_is_a_parent_done_before_its_subtasks() {
         assert!(said.code != 0 && said.stderr.contains(expected), "{arguments}: {said:?}");
     };
     let closed = "Parent task tsk_done is done: what is part of it can't be open";
-    check("task set tsk_open --status done", "Task tsk_open has subtasks that are not finished: tsk_part");
+    check(
+        "task set tsk_open --status done",
+        "Task tsk_open has subtasks that are not finished: tsk_part",
+    );
     check("task add --project prj --title t --parent tsk_done", closed);
     check("task set tsk_over --status todo", closed);
     check("task set tsk_part --parent tsk_done", closed);
@@ -225,20 +263,51 @@ fn people_move_tasks_and_say_what_they_wait_for() {
         let said = daemon.cli(arguments);
         assert!(said.code == 1 && said.stderr.contains(expected), "{arguments:?}: {said:?}");
     };
-    daemon.done(&["task", "set", "tsk_b", "--parent", "tsk_a", "--depends-on", "tsk_c", "--depends-on", "tsk_c"]);
+    daemon.done(&[
+        "task",
+        "set",
+        "tsk_b",
+        "--parent",
+        "tsk_a",
+        "--depends-on",
+        "tsk_c",
+        "--depends-on",
+        "tsk_c",
+    ]);
     let moved = show("tsk_b");
-    assert_eq!((&moved["parent_id"], &moved["dependencies"]), (&"tsk_a".into(), &json!(["tsk_c"])), "{moved}");
+    assert_eq!(
+        (&moved["parent_id"], &moved["dependencies"]),
+        (&"tsk_a".into(), &json!(["tsk_c"])),
+        "{moved}"
+    );
     assert_eq!(moved["depends_on"][0]["status"], "blocked");
-    fails(&["task", "set", "tsk_b", "--status", "in_progress"], "depends on tasks that are not done: tsk_c");
+    fails(
+        &["task", "set", "tsk_b", "--status", "in_progress"],
+        "depends on tasks that are not done: tsk_c",
+    );
     fails(&["task", "set", "tsk_a", "--parent", "tsk_b"], "Task tsk_a can't be part of itself");
     fails(&["task", "set", "tsk_a", "--depends-on", "tsk_b"], "one is part of the other");
     fails(
         &["task", "set", "tsk_c", "--depends-on", "tsk_a"],
         "A task would wait for itself: tsk_c -> tsk_a -> tsk_b -> tsk_c",
     );
-    fails(&["task", "set", "tsk_c", "--depends-on", "tsk_elsewhere"], "There is no task tsk_elsewhere in project prj");
-    daemon.done(&["task", "set", "tsk_c", "--reason", "no network", "--parent", "tsk_b", "--priority", "high"]);
+    fails(
+        &["task", "set", "tsk_c", "--depends-on", "tsk_elsewhere"],
+        "There is no task tsk_elsewhere in project prj",
+    );
+    daemon.done(&[
+        "task",
+        "set",
+        "tsk_c",
+        "--reason",
+        "no network",
+        "--parent",
+        "tsk_b",
+        "--priority",
+        "high",
+    ]);
     let text = daemon.done(&["task", "show", "tsk_a"]);
-    let tree: Vec<&str> = text.lines().filter(|line| line.contains("tsk_") && line.contains("agt_b")).collect();
+    let tree: Vec<&str> =
+        text.lines().filter(|line| line.contains("tsk_") && line.contains("agt_b")).collect();
     assert!(tree[0].starts_with("tsk_b ") && tree[1].starts_with("  tsk_c "), "{text}");
 }

@@ -8,11 +8,17 @@ use crate::redacted::redacted;
 
 #[test]
 fn the_seeds_wording_is_spoken_in_japanese() {
-    let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: in_progress }}\n");
+    let tasks = format!(
+        "{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: in_progress }}\n"
+    );
     let daemon = Daemon::crowded("language: ja", &world(&tasks));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let instruction = |answer: serde_json::Value| answer["instruction"].as_str().unwrap().to_owned();
-    assert_eq!(instruction(ann.get_my_task()), "タスクを完了したら report_completed を呼び出してください");
+    let instruction =
+        |answer: serde_json::Value| answer["instruction"].as_str().unwrap().to_owned();
+    assert_eq!(
+        instruction(ann.get_my_task()),
+        "タスクを完了したら report_completed を呼び出してください"
+    );
     assert_eq!(
         instruction(ann.set("tsk", "done")),
         "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。"
@@ -21,7 +27,10 @@ fn the_seeds_wording_is_spoken_in_japanese() {
         instruction(ann.set("tsk_next", "done")),
         "担当タスクが全て完了しました。report_completed を呼び出してください。"
     );
-    assert_eq!(instruction(ann.report("success")), "タスクが完了しました。セッションを終了します。");
+    assert_eq!(
+        instruction(ann.report("success")),
+        "タスクが完了しました。セッションを終了します。"
+    );
     let none = ByHand::authenticate(&daemon, "agt_b").get_my_task();
     assert_eq!(
         instruction(none),
@@ -122,10 +131,14 @@ fn after_done_it_is_said_what_comes_next() {
 
 #[test]
 fn what_is_said_after_done_agrees_with_the_next_action() {
-    for (status, action) in
-        [("todo", "report_completed"), ("backlog", "report_completed"), ("in_progress", "get_my_task")]
-    {
-        let tasks = format!("{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: {status} }}\n");
+    for (status, action) in [
+        ("todo", "report_completed"),
+        ("backlog", "report_completed"),
+        ("in_progress", "get_my_task"),
+    ] {
+        let tasks = format!(
+            "{MINE}  tsk_next: {{ project: prj, title: t, assignee: agt_a, status: {status} }}\n"
+        );
         let daemon = Daemon::crowded("", &world(&tasks));
         let mut ann = ByHand::authenticate(&daemon, "agt_a");
         ann.get_my_task();
@@ -159,13 +172,23 @@ fn a_status_that_an_agent_may_not_set_is_refused_with_the_reason() {
     check("tsk_bobs", "done", "not_your_task", "Task tsk_bobs is not assigned to you");
     check("tsk_elsewhere", "done", "task_not_found", "Task not found");
     check("tsk_nowhere", "done", "task_not_found", "Task not found");
-    check("tsk_first", "blocked", "impossible_status", "Task tsk_first is todo: it can't become blocked");
+    check(
+        "tsk_first",
+        "blocked",
+        "impossible_status",
+        "Task tsk_first is todo: it can't become blocked",
+    );
     check("tsk_over", "todo", "people_only", "Task tsk_over is done: only people reopen it");
     let open = "Task tsk_parent has subtasks that are not finished: tsk_child, tsk_given";
     check("tsk_parent", "done", "subtasks_open", open);
     let waits = "Task tsk_second depends on tasks that are not done: tsk_first";
     check("tsk_second", "in_progress", "dependencies_open", waits);
-    check("tsk_child", "in_progress", "needs_assignee", "Task tsk_child has no assignee: it can't be in progress");
+    check(
+        "tsk_child",
+        "in_progress",
+        "needs_assignee",
+        "Task tsk_child has no assignee: it can't be in progress",
+    );
 
     // The subtasks of one's own task are one's own business, whoever has them.
     assert_eq!(ann.set("tsk_child", "done")["success"], true);

@@ -32,22 +32,35 @@ fn check_revoked(daemon: &Daemon, token: &str, error_code: &str) {
 /// The token that an agent wrote down.
 fn token_of(daemon: &Daemon, agent: &str) -> String {
     let file = daemon.work().join(format!("{agent}.token"));
-    until_some("the agent has its token", || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n')))
-        .trim_end()
-        .to_owned()
+    until_some("the agent has its token", || {
+        fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'))
+    })
+    .trim_end()
+    .to_owned()
 }
 
 /// What an agent does to write its token down.
 fn write_token(agent: &str) -> String {
-    format!("run:printf '%s\\n' \"$AGENT_SESSION_TOKEN\" >{agent}.draft && mv {agent}.draft {agent}.token")
+    format!(
+        "run:printf '%s\\n' \"$AGENT_SESSION_TOKEN\" >{agent}.draft && mv {agent}.draft {agent}.token"
+    )
 }
 
 #[test]
 fn the_end_of_its_process_revokes_a_token() {
     let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
-    daemon.with_one_task(&["authenticate", &write_token("agt"), "get-my-task", "wait-for:go", "exit:0"]);
+    daemon.with_one_task(&[
+        "authenticate",
+        &write_token("agt"),
+        "get-my-task",
+        "wait-for:go",
+        "exit:0",
+    ]);
     let token = token_of(&daemon, "agt");
-    assert_eq!(daemon.client().call("get_my_task", &json!({ "session_token": token }))["has_task"], true);
+    assert_eq!(
+        daemon.client().call("get_my_task", &json!({ "session_token": token }))["has_task"],
+        true
+    );
     fs::write(daemon.work().join("go"), "").unwrap();
     daemon.until_ended("agt");
     check_revoked(&daemon, &token, "session_ended");

@@ -45,7 +45,11 @@ struct Shared {
 
 impl Model {
     pub fn start(script: Script, look: impl Fn() + Send + Sync + 'static) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<Value>>>::default();
@@ -112,6 +116,8 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 fn text_of(content: &Value) -> String {
     match content.as_str() {
         Some(text) => text.to_owned(),
-        None => items(content).filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n"),
+        None => {
+            items(content).filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
     }
 }

@@ -57,10 +57,14 @@ impl Script {
         let Conversation { text, results, tools } = conversation;
         let needed: &[&str] = match self.plot {
             Plot::Work => &["authenticate", "get_my_task", "report_completed"],
-            Plot::Blocked => &["authenticate", "get_my_task", "get_notifications", "report_completed"],
+            Plot::Blocked => {
+                &["authenticate", "get_my_task", "get_notifications", "report_completed"]
+            }
             Plot::Chat => &["authenticate", "get_next_action", "respond_chat", "logout"],
         };
-        if let Some(missing) = needed.iter().find(|needed| !tools.iter().any(|tool| tool == **needed)) {
+        if let Some(missing) =
+            needed.iter().find(|needed| !tools.iter().any(|tool| tool == **needed))
+        {
             return Step::Say(format!("there is no tool {missing} among {tools:?}"));
         }
         let Some(latest) = results.last() else {
@@ -72,7 +76,8 @@ impl Script {
                 json!({ "agent_id": agent, "passkey": passkey, "project_id": project }),
             );
         };
-        let token = results.iter().find_map(|result| find_token(result, "sess_")).unwrap_or_default();
+        let token =
+            results.iter().find_map(|result| find_token(result, "sess_")).unwrap_or_default();
         match self.plot {
             Plot::Work => self.work(results.len(), &token),
             Plot::Blocked => blocked(latest, results.len(), &token),
@@ -89,7 +94,8 @@ impl Script {
             5 => Step::Run(format!("echo stray > {}/by_shell", self.outside.display())),
             6 => {
                 let summary = "edited a file and ran a command";
-                let report = json!({ "session_token": token, "result": "success", "summary": summary });
+                let report =
+                    json!({ "session_token": token, "result": "success", "summary": summary });
                 Step::Coordinator("report_completed", report)
             }
             _ => Step::Say("I am done.".to_owned()),
@@ -105,7 +111,8 @@ fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
             Step::Coordinator("get_notifications", json!({ "session_token": token }))
         }
         4 if latest.contains("report_completed") && latest.contains("blocked") => {
-            let report = json!({ "session_token": token, "result": "blocked", "summary": "told to stop" });
+            let report =
+                json!({ "session_token": token, "result": "blocked", "summary": "told to stop" });
             Step::Coordinator("report_completed", report)
         }
         n => Step::Say(format!("I end after {n} results, the last of which says: {latest}")),
@@ -115,12 +122,18 @@ fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
 fn chat(latest: &str, token: &str) -> Step {
     // Some CLIs show the answer as the text of a text.
     let latest = latest.replace("\\\"", "\"");
-    let says = |key: &str| between(&latest, &format!("\"{key}\":"), "\",").map(|rest| rest.replace(['"', ' '], ""));
+    let says = |key: &str| {
+        between(&latest, &format!("\"{key}\":"), "\",").map(|rest| rest.replace(['"', ' '], ""))
+    };
     match says("action").as_deref() {
         Some("get_pending_messages") if latest.contains("\"messages\"") => {
             let contents = latest.split("\"content\":").skip(1);
-            let contents = contents.filter_map(|rest| between(rest, "\"", "\"")).collect::<Vec<_>>().join(" and ");
-            let answer = json!({ "session_token": token, "content": format!("You said: {contents}") });
+            let contents = contents
+                .filter_map(|rest| between(rest, "\"", "\""))
+                .collect::<Vec<_>>()
+                .join(" and ");
+            let answer =
+                json!({ "session_token": token, "content": format!("You said: {contents}") });
             Step::Coordinator("respond_chat", answer)
         }
         Some("logout") => Step::Coordinator("logout", json!({ "session_token": token })),
@@ -129,9 +142,9 @@ fn chat(latest: &str, token: &str) -> Step {
             let mut question = json!({ "session_token": token });
             // A waiting agent is asked to repeat it.
             let turn = latest.split_once("\"turn\":").map(|(_, rest)| rest.trim_start());
-            if let Some(turn) =
-                turn.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok())
-            {
+            if let Some(turn) = turn.and_then(|rest| {
+                rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+            }) {
                 question["turn"] = turn.into();
             }
             Step::Coordinator("get_next_action", question)
@@ -147,6 +160,8 @@ fn between(text: &str, before: &str, after: &str) -> Option<String> {
 /// A token with this prefix.
 pub fn find_token(text: &str, prefix: &str) -> Option<String> {
     let token = &text[text.find(prefix)?..];
-    let end = token.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').unwrap_or(token.len());
+    let end = token
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+        .unwrap_or(token.len());
     Some(token[..end].to_owned())
 }

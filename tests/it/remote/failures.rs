@@ -7,7 +7,8 @@ use crate::support::{is_gone, until};
 
 /// An agent that runs through all of it, and one that does a task after each failure. A poll notices a server that hangs before
 /// the question for news does, which is held for half a minute.
-const SETTINGS: &str = "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1s";
+const SETTINGS: &str =
+    "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1s";
 
 #[track_caller]
 fn check_outlived(modes: &[Mode]) {
@@ -16,7 +17,14 @@ fn check_outlived(modes: &[Mode]) {
     let proxy = Proxy::to(address);
     let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, SETTINGS));
     coordinator.start();
-    server.with_one_task(&["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"]);
+    server.with_one_task(&[
+        "alone:one",
+        "authenticate",
+        "get-my-task",
+        "write:ready",
+        "wait-for:go",
+        "report:success",
+    ]);
     server.agent("short", "prj", &["authenticate", "get-my-task", "report:success"]);
     let agent = server.written_pid("ready");
     for mode in modes {
@@ -68,14 +76,20 @@ fn check_ended_while_away(of_server: &str, of_coordinator: &str, reason: &str) {
     coordinator.start();
     server.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
     let agent = server.written_pid("ready");
-    until("it is known to have authenticated", || coordinator.status()["instances"][0]["state"] == "running");
+    until("it is known to have authenticated", || {
+        coordinator.status()["instances"][0]["state"] == "running"
+    });
     proxy.set(Mode::Close);
     until("nobody answers", || coordinator.status()["health"] == "cut_off");
     until("its time is over", || is_gone(agent));
     assert_eq!(coordinator.status()["health"], "cut_off");
     proxy.set(Mode::Pass);
     let ended = server.until_ended("agt");
-    assert_eq!((&ended["outcome"], &ended["reason"]), (&"timed_out".into(), &reason.into()), "{ended}");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"timed_out".into(), &reason.into()),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -85,7 +99,11 @@ fn who_runs_for_too_long_is_ended_although_the_server_is_away() {
 
 #[test]
 fn a_session_past_its_maximum_is_ended_although_the_server_is_away() {
-    check_ended_while_away("session: { default_timeout: 1s, max_timeout: 3s }", "", "session_maximum");
+    check_ended_while_away(
+        "session: { default_timeout: 1s, max_timeout: 3s }",
+        "",
+        "session_maximum",
+    );
 }
 
 #[test]
@@ -135,5 +153,9 @@ fn a_coordinator_that_keeps_its_agents_does_not_wait_for_a_server_that_hangs() {
     proxy.set(Mode::Hang);
     assert!(coordinator.terminate().success());
     assert!(!is_gone(agent));
-    assert!(coordinator.logged("still not finished; going on without it").is_empty(), "{}", coordinator.log());
+    assert!(
+        coordinator.logged("still not finished; going on without it").is_empty(),
+        "{}",
+        coordinator.log()
+    );
 }

@@ -99,7 +99,10 @@ impl Proxy {
 
     /// The most slow connections at a time, and how many pieces of answers were slow.
     pub fn slow(&self) -> (usize, usize) {
-        (self.shared.most_slow.load(Ordering::SeqCst), self.shared.n_slow_pieces.load(Ordering::SeqCst))
+        (
+            self.shared.most_slow.load(Ordering::SeqCst),
+            self.shared.n_slow_pieces.load(Ordering::SeqCst),
+        )
     }
 }
 
@@ -136,8 +139,10 @@ impl Shared {
                 self.most_slow.fetch_max(n_slow, Ordering::SeqCst);
                 self.pass(client.try_clone().unwrap(), |shared| {
                     let mode = shared.mode.lock().unwrap();
-                    let _slow_no_more =
-                        shared.mode_changed.wait_timeout_while(mode, SLOWNESS, |mode| *mode == Mode::Slow).unwrap();
+                    let _slow_no_more = shared
+                        .mode_changed
+                        .wait_timeout_while(mode, SLOWNESS, |mode| *mode == Mode::Slow)
+                        .unwrap();
                     shared.n_slow_pieces.fetch_add(1, Ordering::SeqCst);
                 });
                 self.n_slow.fetch_sub(1, Ordering::SeqCst);
@@ -151,7 +156,10 @@ impl Shared {
                 answer(client, &format!("{head} {}\r\n\r\n{body}", body.len()));
             }
             Mode::Huge => {
-                answer(client, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"");
+                answer(
+                    client,
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\":\"",
+                );
                 for _ in 0..1024 {
                     if client.write_all(&vec![b'x'; 64 * 1024]).is_err() {
                         return;
@@ -169,7 +177,9 @@ impl Shared {
 
     /// Passes all; `hold_up` is called for each piece of an answer.
     fn pass(&self, client: TcpStream, hold_up: impl Fn(&Self) + Send) {
-        let Ok(server) = TcpStream::connect(self.server) else { return };
+        let Ok(server) = TcpStream::connect(self.server) else {
+            return;
+        };
         self.open.lock().unwrap().push(server.try_clone().unwrap());
         let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
         std::thread::scope(|scope| {

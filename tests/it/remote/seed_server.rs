@@ -48,7 +48,8 @@ impl SeedServer {
     }
 
     pub fn want(&self, agents: &[&str]) {
-        *self.state.wanted.lock().unwrap() = agents.iter().map(|agent| (*agent).to_owned()).collect();
+        *self.state.wanted.lock().unwrap() =
+            agents.iter().map(|agent| (*agent).to_owned()).collect();
     }
 
     pub fn refuse(&self, word: Option<&'static str>) {
@@ -58,7 +59,11 @@ impl SeedServer {
     /// The arguments of each call of `tool` so far.
     pub fn calls(&self, tool: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().unwrap();
-        calls.iter().filter(|(name, _)| name == tool).map(|(_, arguments)| arguments.clone()).collect()
+        calls
+            .iter()
+            .filter(|(name, _)| name == tool)
+            .map(|(_, arguments)| arguments.clone())
+            .collect()
     }
 }
 
@@ -104,7 +109,8 @@ impl State {
                     let answer = json!({ "success": false, "error_code": word });
                     return json!({ "content": [{ "type": "text", "text": answer.to_string() }] });
                 }
-                let is_wanted = self.wanted.lock().unwrap().iter().any(|agent| arguments["agent_id"] == *agent);
+                let is_wanted =
+                    self.wanted.lock().unwrap().iter().any(|agent| arguments["agent_id"] == *agent);
                 if is_wanted {
                     json!({ "should_start": true, "ai_type": "claude" })
                 } else {
@@ -119,8 +125,10 @@ impl State {
 
 fn tools() -> Vec<Value> {
     let tool = |name: &str, arguments: &[&str]| {
-        let properties: serde_json::Map<String, Value> =
-            arguments.iter().map(|argument| ((*argument).to_owned(), json!({ "type": "string" }))).collect();
+        let properties: serde_json::Map<String, Value> = arguments
+            .iter()
+            .map(|argument| ((*argument).to_owned(), json!({ "type": "string" })))
+            .collect();
         json!({ "name": name, "inputSchema": { "type": "object", "properties": properties } })
     };
     vec![

@@ -18,7 +18,10 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
     let mut coordinator = Daemon::supervising(&server.address(), SETTINGS);
     coordinator.start();
     let says = r#"print:{"type":"result","session_id":"s","num_turns":3}"#;
-    bed.steps("agt", &["alone:one", "env:environment", says, "write:ready", "wait-for:go", "exit:0"]);
+    bed.steps(
+        "agt",
+        &["alone:one", "env:environment", says, "write:ready", "wait-for:go", "exit:0"],
+    );
     server.want(&["agt", "stranger"]);
     let agent = bed.written_pid("ready");
     // The server goes on to say yes, as the seed's does until its agent has authenticated.
@@ -37,7 +40,8 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
 
     server.want(&[]);
     fs::write(bed.work().join("go"), "").unwrap();
-    let told = until_some("the end is told", || server.calls("report_process_exit").first().cloned());
+    let told =
+        until_some("the end is told", || server.calls("report_process_exit").first().cloned());
     assert_eq!(told, json!({ "agent_id": "agt", "project_id": "prj", "exit_code": 0 }));
     // What it says of its usage, such a server doesn't want to know.
     assert!(server.calls("report_activity").is_empty());
@@ -48,8 +52,10 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
 fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
     let bed = Daemon::configured("");
     let server = SeedServer::start(&bed.work());
-    let mut coordinator =
-        Daemon::supervising(&server.address(), &format!("{SETTINGS}\nbackoff: {{ initial: 1h, max: 1h }}"));
+    let mut coordinator = Daemon::supervising(
+        &server.address(),
+        &format!("{SETTINGS}\nbackoff: {{ initial: 1h, max: 1h }}"),
+    );
     coordinator.start();
     bed.steps("agt", &["alone:one", "write:ready", "wait-for:go", "exit:5"]);
     server.want(&["agt"]);
@@ -61,7 +67,9 @@ fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
     until("some more cycles", || server.calls("health_check").len() > n_asked + 5);
     assert!(!is_gone(agent));
     fs::write(bed.work().join("go"), "").unwrap();
-    until("it waits before it is started again", || coordinator.status()["deferred"][0]["reason"] == "backoff");
+    until("it waits before it is started again", || {
+        coordinator.status()["deferred"][0]["reason"] == "backoff"
+    });
     assert_eq!(server.calls("report_process_exit")[0]["exit_code"], 5);
     assert!(!bed.work().join("one.twin").exists());
     coordinator.until_nothing_is_left();

@@ -84,7 +84,11 @@ impl Character {
                 4..7 => Some(Trouble::FullDisk),
                 _ => None,
             },
-            executed_after: if dice.percent(5) { dice.millis(0, 30_000) } else { dice.millis(0, 20) },
+            executed_after: if dice.percent(5) {
+                dice.millis(0, 30_000)
+            } else {
+                dice.millis(0, 20)
+            },
             n_descendants: if dice.percent(20) { 2 } else { 0 },
             heeds_term_after: (!dice.percent(20)).then(|| dice.millis(0, 1500)),
             authenticates_after,
@@ -176,7 +180,14 @@ impl Life<'_> {
         let ticket = &ticket;
         let opened = self
             .say(|service| async move {
-                service.authenticate(&key.agent, ticket, &key.project, Presenter::on_socket(Some(launch))).await
+                service
+                    .authenticate(
+                        &key.agent,
+                        ticket,
+                        &key.project,
+                        Presenter::on_socket(Some(launch)),
+                    )
+                    .await
             })
             .await?;
         self.sim.chronicle.note(|| format!("{launch}  authenticated"));
@@ -190,7 +201,8 @@ impl Life<'_> {
         loop {
             let next = self
                 .say(|service| async move {
-                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
+                    let caller =
+                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     service.next_action(&caller, Some(Duration::from_secs(3))).await
                 })
                 .await?;
@@ -232,7 +244,9 @@ impl Life<'_> {
                 let summary = Some("what it did");
                 self.sim.chronicle.note(|| format!("{launch}  reports {result:?}"));
                 self.say(|service| async move {
-                    let caller = service.identify_reporter(token, Presenter::on_socket(Some(launch))).await?;
+                    let caller = service
+                        .identify_reporter(token, Presenter::on_socket(Some(launch)))
+                        .await?;
                     service.report(&caller, Report { result, summary, next_steps: None }).await
                 })
                 .await?;
@@ -242,7 +256,8 @@ impl Life<'_> {
                     self.sim.talk.settle(self.key, launch);
                 }
                 self.say(|service| async move {
-                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
+                    let caller =
+                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     service.logout(&caller).await
                 })
                 .await?;
@@ -292,7 +307,9 @@ impl Life<'_> {
             match answer {
                 Ok(answer) => return Ok(answer),
                 // After a lost answer it may be over already.
-                Err(ServiceError::Refused(Refusal::InvalidSession | Refusal::SessionEnded | Refusal::LaunchEnded)) => {
+                Err(ServiceError::Refused(
+                    Refusal::InvalidSession | Refusal::SessionEnded | Refusal::LaunchEnded,
+                )) => {
                     return Err(Over::Refused);
                 }
                 Err(ServiceError::Refused(refusal)) => {

@@ -34,7 +34,11 @@ pub struct Told {
 
 /// Lives a history through to its first violation, or to its end.
 pub fn live(script: &Script, mutant: Option<Mutant>, telling: Telling) -> Told {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let sim = Sim::new(script.seed, mutant, telling);
         let n_polls = play(&sim, script).await;
@@ -106,8 +110,13 @@ impl Post {
             let table = self.host.begin();
             sim.chronicle.note(|| format!("{} begins", config.id));
             let way = Way(self.net.clone());
-            let coordinator =
-                Coordinator::new(config.clone(), way, table, self.host.nudge.listen(), self.mode.subscribe());
+            let coordinator = Coordinator::new(
+                config.clone(),
+                way,
+                table,
+                self.host.nudge.listen(),
+                self.mode.subscribe(),
+            );
             let (future, fate) = (Some(Box::pin(coordinator.run())), self.fate.clone());
             Mortal { future, fate, slumber: self.host.slumber.clone(), waking: None }.await;
             self.host.end();
@@ -244,7 +253,9 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
     let post = |n: usize| &posts[n % posts.len()];
     match deed {
         Deed::Nothing => {}
-        Deed::Crash { coordinator, after_polls, down_for } => post(*coordinator).doom(*after_polls, *down_for),
+        Deed::Crash { coordinator, after_polls, down_for } => {
+            post(*coordinator).doom(*after_polls, *down_for)
+        }
         Deed::Restart { coordinator, mode, down_for } => {
             let post = post(*coordinator);
             post.fate.lock().unwrap().down_for = *down_for;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
 use agent_coordinator::domain::plan::Limits;
 use agent_coordinator::domain::{
-    AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason, Timestamp,
+    AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason,
+    Timestamp,
 };
 use agent_coordinator::nudge::{Nudge, sleep_until};
 use agent_coordinator::service::world::World as _;
@@ -107,7 +108,9 @@ impl State {
     /// Whether the process lives; the mutant looks at its pid alone.
     fn lives(&self, identity: Identity, mutant: Option<Mutant>) -> bool {
         let found = self.procs.get(&identity.pid);
-        found.is_some_and(|(ticks, _)| *ticks == identity.ticks || mutant == Some(Mutant::PidTrusted))
+        found.is_some_and(|(ticks, _)| {
+            *ticks == identity.ticks || mutant == Some(Mutant::PidTrusted)
+        })
     }
 
     fn pids(&self, is_wanted: impl Fn(&What) -> bool) -> Vec<i32> {
@@ -134,7 +137,14 @@ impl State {
 impl Host {
     pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
         let state = State { fair_since: Some(sim.world.now()), ..State::default() };
-        Arc::new(Self { sim, name, limits, nudge: Nudge::new(), slumber: Arc::default(), state: Mutex::new(state) })
+        Arc::new(Self {
+            sim,
+            name,
+            limits,
+            nudge: Nudge::new(),
+            slumber: Arc::default(),
+            state: Mutex::new(state),
+        })
     }
 
     pub fn coordinator(&self) -> CoordinatorId {
@@ -179,8 +189,8 @@ impl Host {
     /// How its coordinator and the server hear each other from now on.
     pub fn note_weather(&self, weather: Weather) {
         let mut state = self.state.lock().unwrap();
-        state.fair_since =
-            (weather == Weather::default()).then(|| state.fair_since.unwrap_or_else(|| self.sim.world.now()));
+        state.fair_since = (weather == Weather::default())
+            .then(|| state.fair_since.unwrap_or_else(|| self.sim.world.now()));
     }
 
     /// Since when a coordinator is there, awake, and is heard; `None` while it isn't.
@@ -189,7 +199,10 @@ impl Host {
         let is_there = state.is_up && !self.slumber.is_on();
         let awake_for = i64::try_from(self.slumber.until().elapsed().as_millis()).unwrap();
         let awake_since = Timestamp::from_millis(self.sim.world.now().as_millis() - awake_for);
-        state.fair_since.filter(|_| is_there).map(|fair_since| fair_since.max(state.up_since).max(awake_since))
+        state
+            .fair_since
+            .filter(|_| is_there)
+            .map(|fair_since| fair_since.max(state.up_since).max(awake_since))
     }
 
     /// The machine sleeps. When it wakes, nothing goes on that anybody else was let take the place of.
@@ -254,7 +267,9 @@ impl Host {
         }
         let folder = state.folder(launch);
         folder.started = Some((leader.pid, self.sim.world.now()));
-        self.note(launch, || format!("{} executed as {}, {:?}", folder.key, leader.pid, folder.character));
+        self.note(launch, || {
+            format!("{} executed as {}, {:?}", folder.key, leader.pid, folder.character)
+        });
         self.sim.is_alive(launch, &folder.key, &self.slumber);
         let (host, key, character) = (self.clone(), folder.key.clone(), folder.character.clone());
         let of = launch.clone();
@@ -319,7 +334,9 @@ impl Host {
             let mut state = self.state.lock().unwrap();
             match state.folder(&launch).stop {
                 _ if Instant::now() >= fuse_at() => Some(ProcessEnd::FuseBurnt),
-                Some((reason, _)) => Some(ProcessEnd::StartFailed(format!("stopped ({reason}) before it was started"))),
+                Some((reason, _)) => Some(ProcessEnd::StartFailed(format!(
+                    "stopped ({reason}) before it was started"
+                ))),
                 None if character.trouble == Some(Trouble::NoProgram) => {
                     Some(ProcessEnd::StartFailed("no such program".to_owned()))
                 }
@@ -331,14 +348,20 @@ impl Host {
             return;
         }
         self.exec(&launch, ticket);
-        let mut keeping =
-            Keeping { fuse: Some(fuse_at()), is_told: false, stopped_with: None, dies_at: None, kill_at: None };
+        let mut keeping = Keeping {
+            fuse: Some(fuse_at()),
+            is_told: false,
+            stopped_with: None,
+            dies_at: None,
+            kill_at: None,
+        };
         loop {
             if let Some(exit) = self.turn(&launch, &mut keeping, &character) {
                 self.finish(&launch, ProcessEnd::Exited(exit));
                 return;
             }
-            let deadline = keeping.fuse.into_iter().chain(keeping.kill_at).chain(keeping.dies_at).min();
+            let deadline =
+                keeping.fuse.into_iter().chain(keeping.kill_at).chain(keeping.dies_at).min();
             tokio::select! {
                 biased;
                 () = news.notified() => {}
@@ -350,7 +373,12 @@ impl Host {
     }
 
     /// One look of a keeper; gives the leader's exit when nobody is left.
-    fn turn(&self, launch: &LaunchId, keeping: &mut Keeping, character: &Character) -> Option<ExitStatus> {
+    fn turn(
+        &self,
+        launch: &LaunchId,
+        keeping: &mut Keeping,
+        character: &Character,
+    ) -> Option<ExitStatus> {
         let now = Instant::now();
         let (went, stop) = {
             let mut state = self.state.lock().unwrap();
@@ -429,7 +457,9 @@ impl Host {
                 return;
             }
             let pid = keepers[which % keepers.len()];
-            let Some((_, What::Keeper(launch))) = state.procs.remove(&pid) else { return };
+            let Some((_, What::Keeper(launch))) = state.procs.remove(&pid) else {
+                return;
+            };
             if let Some(keeper) = state.folder(&launch).keeper_task.take() {
                 keeper.abort();
             }
@@ -479,9 +509,10 @@ impl Host {
         if let Some((_, what)) = state.procs.get(&keeper.pid)
             && !matches!(what, What::Keeper(of) if of == launch)
         {
-            self.sim
-                .chronicle
-                .violation(format!("host {}: a signal for the keeper of {launch} went to {what:?}", self.name));
+            self.sim.chronicle.violation(format!(
+                "host {}: a signal for the keeper of {launch} went to {what:?}",
+                self.name
+            ));
         }
     }
 
@@ -498,8 +529,12 @@ impl Host {
     }
 
     /// The limits that count for this key.
-    pub fn limits_on<'a>(&self, key: &'a InstanceKey) -> impl Iterator<Item = (Cap<'a>, usize)> + use<'a> {
-        let Limits { max_concurrent, chat_reserve, per_project, per_agent, per_provider, .. } = self.limits;
+    pub fn limits_on<'a>(
+        &self,
+        key: &'a InstanceKey,
+    ) -> impl Iterator<Item = (Cap<'a>, usize)> + use<'a> {
+        let Limits { max_concurrent, chat_reserve, per_project, per_agent, per_provider, .. } =
+            self.limits;
         let of_tasks = (key.purpose == Purpose::Task).then_some(max_concurrent - chat_reserve);
         let all = [
             (Cap::Instances, Some(max_concurrent)),
@@ -524,7 +559,9 @@ impl Host {
             *n += 1;
             if *n == most + 1 {
                 let (name, of_what) = (self.name, cap.as_str());
-                self.sim.chronicle.violation(format!("host {name}: more live {of_what} than {most}"));
+                self.sim
+                    .chronicle
+                    .violation(format!("host {name}: more live {of_what} than {most}"));
             }
         }
     }
@@ -597,7 +634,9 @@ impl Folder {
                 n_leaked: 0,
             },
             (None, Some(exit), Some((pid, started_at))) => Phase::Exited { pid, started_at, exit },
-            (None, None, Some((pid, started_at))) if self.character.trouble != Some(Trouble::FullDisk) => {
+            (None, None, Some((pid, started_at)))
+                if self.character.trouble != Some(Trouble::FullDisk) =>
+            {
                 Phase::Running { pid, started_at }
             }
             _ => Phase::Starting,

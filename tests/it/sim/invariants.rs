@@ -44,7 +44,8 @@ impl Watch {
             let Some(known) = known else {
                 // What ended while the clock was a year behind is old when it is right again.
                 if !sim.world.has_jumped_by(sim_settings().retention.history) {
-                    sim.chronicle.violation(format!("{launch} ended, and the server never knew it"));
+                    sim.chronicle
+                        .violation(format!("{launch} ended, and the server never knew it"));
                 }
                 continue;
             };
@@ -56,7 +57,10 @@ impl Watch {
                 && known.exit != exit
                 && known.pid.is_some()
             {
-                sim.chronicle.violation(format!("{launch} ended with {exit:?}, and {:?} is recorded", known.exit));
+                sim.chronicle.violation(format!(
+                    "{launch} ended with {exit:?}, and {:?} is recorded",
+                    known.exit
+                ));
             }
         }
     }
@@ -66,19 +70,25 @@ impl Watch {
         let mut by_key: BTreeMap<InstanceKey, Vec<Vec<Verdict>>> = BTreeMap::new();
         for event in sim.store.events(self.seq, usize::MAX).await.unwrap() {
             self.seq = event.seq;
-            let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else { continue };
+            let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else {
+                continue;
+            };
             let Some(row) = sim.store.launch(&launch).await.unwrap() else {
                 // A server that starts with a clock that was set believes it.
-                assert!(sim.world.has_jumped_by(sim_settings().retention.history), "an event is about a launch");
+                assert!(
+                    sim.world.has_jumped_by(sim_settings().retention.history),
+                    "an event is about a launch"
+                );
                 continue;
             };
             let LaunchState::Ended { outcome, .. } = &row.state else {
-                sim.chronicle.violation(format!("{launch} has ended and is {}", row.state.as_str()));
+                sim.chronicle
+                    .violation(format!("{launch} has ended and is {}", row.state.as_str()));
                 continue;
             };
             sim.chronicle.note(|| format!("server  {launch}  ended: {outcome}"));
-            let was_sent_away =
-                matches!(outcome, Outcome::Stopped(_)) || row.stop_reason == Some(StopReason::ChatEnded);
+            let was_sent_away = matches!(outcome, Outcome::Stopped(_))
+                || row.stop_reason == Some(StopReason::ChatEnded);
             let verdicts = match row.key.purpose {
                 // Whether it left work behind counts, too.
                 Purpose::Task => vec![row.verdict(outcome, true), row.verdict(outcome, false)],
@@ -98,8 +108,13 @@ impl Watch {
             let ends = by_key.remove(&key).unwrap_or_default();
             let after = |from: u32, ends: &[Vec<Verdict>]| {
                 ends.iter().fold(BTreeSet::from([from]), |before, verdicts| {
-                    let next = |verdict: &Verdict, n: u32| if *verdict == Verdict::Failure { n + 1 } else { 0 };
-                    verdicts.iter().flat_map(|verdict| before.iter().map(move |n| next(verdict, *n))).collect()
+                    let next = |verdict: &Verdict, n: u32| {
+                        if *verdict == Verdict::Failure { n + 1 } else { 0 }
+                    };
+                    verdicts
+                        .iter()
+                        .flat_map(|verdict| before.iter().map(move |n| next(verdict, *n)))
+                        .collect()
                 })
             };
             let expected = after(before, &ends);
@@ -109,7 +124,9 @@ impl Watch {
                 || expected.contains(&found)
                 || has_released && (0..=ends.len()).any(|n| after(0, &ends[n..]).contains(&found));
             if !is_possible {
-                sim.chronicle.violation(format!("{key} has {found} failures; {before} and {ends:?} make {expected:?}"));
+                sim.chronicle.violation(format!(
+                    "{key} has {found} failures; {before} and {ends:?} make {expected:?}"
+                ));
             }
         }
     }
@@ -120,7 +137,8 @@ async fn look_at_sessions(sim: &Arc<Sim>) {
     let open = sim.store.open_sessions().await.unwrap();
     for session in &open {
         let launch = sim.store.launch(&session.launch).await.unwrap();
-        let is_fine = launch.is_some_and(|launch| launch.is_open() && launch.state != LaunchState::Ending);
+        let is_fine =
+            launch.is_some_and(|launch| launch.is_open() && launch.state != LaunchState::Ending);
         if !is_fine {
             sim.chronicle.violation(format!("session {} outlives {}", session.id, session.launch));
         }
@@ -143,17 +161,20 @@ async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     }
     let now = sim.world.now();
     for launch in sim.store.open_launches().await.unwrap() {
-        let Some(since) = launch.authenticated_at.filter(|_| matches!(launch.state, LaunchState::Running { .. }))
+        let Some(since) =
+            launch.authenticated_at.filter(|_| matches!(launch.state, LaunchState::Running { .. }))
         else {
             continue;
         };
         let host = hosts.iter().find(|host| Some(host.coordinator()) == launch.coordinator);
         let by_server = since.max(sim.began_at()) + 2 * CLEANUP_INTERVAL;
-        let by_coordinator =
-            host.and_then(|host| host.looked_after_since()).map(|looked_after| since.max(looked_after));
+        let by_coordinator = host
+            .and_then(|host| host.looked_after_since())
+            .map(|looked_after| since.max(looked_after));
         for (who, from) in [("the server", Some(by_server)), ("its coordinator", by_coordinator)] {
             if from.is_some_and(|from| from + SESSION_MAXIMUM + SLACK < now) {
-                sim.chronicle.violation(format!("{} is past its maximum, and {who} lets it run", launch.id));
+                sim.chronicle
+                    .violation(format!("{} is past its maximum, and {who} lets it run", launch.id));
             }
         }
     }
@@ -163,13 +184,19 @@ async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
 async fn look_at_notices(sim: &Arc<Sim>) {
     let now = sim.world.now();
     for notice in sim.store.open_notices().await.unwrap() {
-        let launch = sim.store.launch(&notice.launch).await.unwrap().expect("a notice is for a launch");
+        let launch =
+            sim.store.launch(&notice.launch).await.unwrap().expect("a notice is for a launch");
         let is_overdue =
-            notice.waited_for_since().is_some_and(|at| at + NOTICE_GRACE + SLACK < now) && !sim.world.has_jumped();
-        let is_at_work = matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
+            notice.waited_for_since().is_some_and(|at| at + NOTICE_GRACE + SLACK < now)
+                && !sim.world.has_jumped();
+        let is_at_work =
+            matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
         if !launch.is_open() || (is_overdue && is_at_work) {
             let state = launch.state.as_str();
-            sim.chronicle.violation(format!("{} was told to end ({}) and is {state}", launch.id, notice.action));
+            sim.chronicle.violation(format!(
+                "{} was told to end ({}) and is {state}",
+                launch.id, notice.action
+            ));
         }
     }
 }
@@ -187,7 +214,9 @@ pub async fn on_the_way(sim: &Arc<Sim>) -> Vec<(LaunchId, &'static str)> {
 pub async fn check_progress(sim: &Arc<Sim>, before: &[(LaunchId, &'static str)]) {
     let now = on_the_way(sim).await;
     for (launch, was) in before {
-        let Some((_, is)) = now.iter().find(|(stuck, _)| stuck == launch) else { continue };
+        let Some((_, is)) = now.iter().find(|(stuck, _)| stuck == launch) else {
+            continue;
+        };
         sim.chronicle.violation(format!("{launch} was {was}, and long after that is {is}"));
     }
 }
@@ -214,14 +243,20 @@ async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, Ins
     let mut starts = Vec::new();
     for host in hosts {
         let mut taken: BTreeMap<LaunchId, InstanceKey> = host.live().into_iter().collect();
-        let mine = view.launches.iter().filter(|launch| launch.coordinator.as_ref() == Some(&host.coordinator()));
+        let mine = view
+            .launches
+            .iter()
+            .filter(|launch| launch.coordinator.as_ref() == Some(&host.coordinator()));
         taken.extend(mine.map(|launch| (launch.id.clone(), launch.key.clone())));
         let mut n_taken: BTreeMap<Cap<'_>, usize> = BTreeMap::new();
         for (cap, _) in taken.values().flat_map(|key| host.limits_on(key)) {
             *n_taken.entry(cap).or_default() += 1;
         }
-        let has_room = |key| host.limits_on(key).all(|(cap, most)| n_taken.get(&cap).is_none_or(|n| *n < most));
-        let ready = view.startable.iter().filter(|candidate| candidate.reason == StartReason::Ready);
+        let has_room = |key| {
+            host.limits_on(key).all(|(cap, most)| n_taken.get(&cap).is_none_or(|n| *n < most))
+        };
+        let ready =
+            view.startable.iter().filter(|candidate| candidate.reason == StartReason::Ready);
         let ready = ready.filter(|candidate| has_room(&candidate.key));
         let ready = ready.filter(|candidate| !taken.values().any(|key| *key == candidate.key));
         starts.extend(ready.map(|candidate| (host.name, candidate.key.clone())));
@@ -232,20 +267,28 @@ async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, Ins
 /// Everything was told to stop, and time has passed: nothing is left.
 pub async fn check_rest(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     for launch in sim.store.open_launches().await.unwrap() {
-        sim.chronicle.violation(format!("{} never ends: it is {}", launch.id, launch.state.as_str()));
+        sim.chronicle.violation(format!(
+            "{} never ends: it is {}",
+            launch.id,
+            launch.state.as_str()
+        ));
     }
     for session in sim.store.open_sessions().await.unwrap() {
         sim.chronicle.violation(format!("session {} never ends", session.id));
     }
     for notice in sim.store.open_notices().await.unwrap() {
-        sim.chronicle.violation(format!("notice {} for {} is never settled", notice.id, notice.launch));
+        sim.chronicle
+            .violation(format!("notice {} for {} is never settled", notice.id, notice.launch));
     }
     for host in hosts {
         for (launch, _) in host.live() {
             sim.chronicle.violation(format!("host {}: {launch} lives on", host.name));
         }
         for launch in host.unforgotten() {
-            sim.chronicle.violation(format!("host {}: the folder of {launch} is never forgotten", host.name));
+            sim.chronicle.violation(format!(
+                "host {}: the folder of {launch} is never forgotten",
+                host.name
+            ));
         }
     }
 }

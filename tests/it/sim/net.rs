@@ -98,7 +98,9 @@ impl Net {
         }
         let weather = self.weather();
         let mut dice = self.dice.lock().unwrap();
-        let mut pause = || if dice.percent(weather.slow) { dice.millis(1, PATIENCE / 2) } else { Duration::ZERO };
+        let mut pause = || {
+            if dice.percent(weather.slow) { dice.millis(1, PATIENCE / 2) } else { Duration::ZERO }
+        };
         let (there, back) = (pause(), pause());
         let fate = if dice.percent(weather.lost) {
             Fate::Lost
@@ -147,7 +149,9 @@ impl Net {
                     Err(lost(what))
                 }
                 Fate::Unanswered => {
-                    self.sim.chronicle.note(|| format!("{}: the answer to {what} is lost", self.id));
+                    self.sim
+                        .chronicle
+                        .note(|| format!("{}: the answer to {what} is lost", self.id));
                     self.sim.spawn_for(call(server())).await;
                     patience().await;
                     Err(lost(what))
@@ -185,7 +189,8 @@ impl ControlPlane for Way {
     }
 
     async fn observe(&self, _: &[Instance]) -> Result<ServerView, ControlError> {
-        let mut view = self.0.call("observe", |server| async move { server.observe(&[]).await }).await?;
+        let mut view =
+            self.0.call("observe", |server| async move { server.observe(&[]).await }).await?;
         if self.0.is_remote {
             view.launches.retain(|launch| launch.coordinator.as_ref() == Some(&self.0.id));
         }
@@ -209,14 +214,19 @@ impl ControlPlane for Way {
             async move { Ok((server.claim(&key).await?, world.now())) }
         });
         let (mut answer, at) = call.await?;
-        if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote) {
+        if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote)
+        {
             // What a server elsewhere names is a moment; how long it is until then is reckoned here, and now.
             *start_timeout = (at + *start_timeout).since(self.now());
         }
         Ok(answer)
     }
 
-    async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), ControlError> {
+    async fn report(
+        &self,
+        launch: &LaunchId,
+        reports: &[ProcessReport],
+    ) -> Result<(), ControlError> {
         let (launch, reports) = (launch.clone(), reports.to_vec());
         self.0.sim.chronicle.note(|| format!("{}: reports {launch} {reports:?}", self.0.id));
         self.0
@@ -228,7 +238,8 @@ impl ControlPlane for Way {
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
-        if self.0.sim.mutant == Some(Mutant::FreedAtDeadline) && reason == StopReason::StartTimeout {
+        if self.0.sim.mutant == Some(Mutant::FreedAtDeadline) && reason == StopReason::StartTimeout
+        {
             let end = ProcessEnd::StartFailed("its deadline has passed".to_owned());
             return self.report(launch, &[ProcessReport::Ended { end, at: self.now() }]).await;
         }
@@ -241,7 +252,11 @@ impl ControlPlane for Way {
             .await
     }
 
-    async fn report_activity(&self, launch: &LaunchId, activity: &Activity) -> Result<(), ControlError> {
+    async fn report_activity(
+        &self,
+        launch: &LaunchId,
+        activity: &Activity,
+    ) -> Result<(), ControlError> {
         let (launch, activity) = (launch.clone(), activity.clone());
         self.0
             .call("report_activity", move |server| {

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent_coordinator::domain::{AgentId, InstanceKey, Priority, ProjectId, Purpose, TaskId, TaskStatus};
-use agent_coordinator::service::{AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit};
+use agent_coordinator::domain::{
+    AgentId, InstanceKey, Priority, ProjectId, Purpose, TaskId, TaskStatus,
+};
+use agent_coordinator::service::{
+    AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit,
+};
 
 use super::Sim;
 use super::script::{Caps, Deed, Fleet};
@@ -36,11 +40,14 @@ impl Fleet {
 
     /// What the agents are started with.
     fn ai_types(&self) -> BTreeMap<AgentId, &'static str> {
-        (0..self.n_agents).map(|n| (agent_id(n), ["claude", "codex"][n % self.n_providers])).collect()
+        (0..self.n_agents)
+            .map(|n| (agent_id(n), ["claude", "codex"][n % self.n_providers]))
+            .collect()
     }
 
     pub fn keys(&self) -> Vec<InstanceKey> {
-        let pairs = (0..self.n_agents).flat_map(|agent| (0..self.n_projects).map(move |project| (agent, project)));
+        let pairs = (0..self.n_agents)
+            .flat_map(|agent| (0..self.n_projects).map(move |project| (agent, project)));
         let purposes = [Purpose::Task, Purpose::Chat];
         let keys = pairs.flat_map(|(agent, project)| {
             purposes.map(|purpose| InstanceKey::new(agent_id(agent), project_id(project), purpose))
@@ -88,7 +95,11 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
     let agent = |n: &usize| agent_id(n % fleet.n_agents);
     let project = |n: &usize| project_id(n % fleet.n_projects);
     let task = |n: &usize| task_id(n % fleet.n_tasks);
-    let pair = |n: &usize, m: &usize| StopTarget::Pair { agent: agent(n), project: project(m), purpose: None };
+    let pair = |n: &usize, m: &usize| StopTarget::Pair {
+        agent: agent(n),
+        project: project(m),
+        purpose: None,
+    };
     let mut has_released = false;
     let done = match deed {
         Deed::SetTask { task: n, status } => {
@@ -120,7 +131,9 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
             let edit = AgentEdit { status: Some(*status), ..AgentEdit::default() };
             service.set_agent(&agent(n), &edit).await.map(|_| ())
         }
-        Deed::StopPair { agent: n, project: m } => service.stop(&pair(n, m), Force::No).await.map(|_| ()),
+        Deed::StopPair { agent: n, project: m } => {
+            service.stop(&pair(n, m), Force::No).await.map(|_| ())
+        }
         Deed::ResumePair { agent: n, project: m } => {
             has_released = true;
             service.resume(&pair(n, m)).await
@@ -152,10 +165,16 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
 }
 
 /// What is repeated is said once.
-async fn say(sim: &Arc<Sim>, key: &InstanceKey, n_bytes: usize, times: usize) -> Result<(), ServiceError> {
+async fn say(
+    sim: &Arc<Sim>,
+    key: &InstanceKey,
+    n_bytes: usize,
+    times: usize,
+) -> Result<(), ServiceError> {
     let id = sim.talk.next_message();
     for _ in 0..times {
-        let said = sim.service().say(&key.agent, &key.project, Some(&id), &"x".repeat(n_bytes)).await?;
+        let said =
+            sim.service().say(&key.agent, &key.project, Some(&id), &"x".repeat(n_bytes)).await?;
         sim.talk.note_said(key, &said);
     }
     Ok(())

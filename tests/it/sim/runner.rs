@@ -20,7 +20,9 @@ const HISTORIES: &str = "AGENT_COORDINATOR_TEST_HISTORIES";
 const SEED: &str = "AGENT_COORDINATOR_TEST_SEED";
 
 fn number_in(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }
 
 #[test]
@@ -35,8 +37,12 @@ fn promises_hold_in_all_histories() {
     let next = AtomicU64::new(0);
     let n_threads = std::thread::available_parallelism().map_or(2, |n| n.get().min(16));
     let broken = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| first_broken(&next, n_histories))).collect();
-        threads.into_iter().filter_map(|thread| thread.join().unwrap()).min_by_key(|script| script.seed)
+        let threads: Vec<_> =
+            (0..n_threads).map(|_| scope.spawn(|| first_broken(&next, n_histories))).collect();
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap())
+            .min_by_key(|script| script.seed)
     });
     if let Some(script) = broken {
         panic!("{}", report(&script, None));
@@ -62,7 +68,8 @@ fn first_broken(next: &AtomicU64, n_histories: u64) -> Option<Script> {
 fn report(script: &Script, mutant: Option<Mutant>) -> String {
     let script = shrunk(script.clone(), mutant);
     let told = live(&script, mutant, Telling::Told);
-    let mut text = format!("seed {} breaks a promise ({SEED}={} replays it)\n", script.seed, script.seed);
+    let mut text =
+        format!("seed {} breaks a promise ({SEED}={} replays it)\n", script.seed, script.seed);
     let _ = writeln!(text, "{}\n\n{:?}", told.violations.join("\n"), script.fleet);
     for step in &script.steps {
         let _ = writeln!(text, "    {:?}, then {:?}", step.deed, step.then_wait);
@@ -111,7 +118,10 @@ fn a_seed_replays_itself() {
 /// each so many seconds before the next.
 fn script_of(seed: u64, deeds: &[(Deed, u64)]) -> Script {
     let fleet = Fleet { max_concurrent: vec![1, 1], ..Fleet::SMALL };
-    let step = |(deed, seconds): &(Deed, u64)| Step { deed: deed.clone(), then_wait: Duration::from_secs(*seconds) };
+    let step = |(deed, seconds): &(Deed, u64)| Step {
+        deed: deed.clone(),
+        then_wait: Duration::from_secs(*seconds),
+    };
     let mut steps: Vec<Step> = deeds.iter().map(step).collect();
     let hears = |weather| step(&(Deed::SetWeather { coordinator: 1, weather }, 0));
     steps.insert(first_wait(&steps) + 1, hears(Weather::default()));
@@ -144,12 +154,20 @@ fn check_deaths(seed: u64, first: First, told: &str, deeds: &[(Deed, u64)]) {
     script.fleet.has_local = first == First::Local;
     let Told { n_polls, violations, lines } = live(&script, None, Telling::Told);
     assert!(violations.is_empty() && n_polls > 30, "{n_polls} {violations:?}");
-    assert!(lines.iter().any(|line| line.contains(told)), "`{told}` is no part of this:\n{}", lines.join("\n"));
+    assert!(
+        lines.iter().any(|line| line.contains(told)),
+        "`{told}` is no part of this:\n{}",
+        lines.join("\n")
+    );
     // Behind what is so from the beginning.
     let at = first_wait(&script.steps);
     for after_polls in 0..n_polls {
         let mut script = script.clone();
-        let deed = Deed::Crash { coordinator: 0, after_polls, down_for: Duration::from_secs(after_polls % 40) };
+        let deed = Deed::Crash {
+            coordinator: 0,
+            after_polls,
+            down_for: Duration::from_secs(after_polls % 40),
+        };
         script.steps.insert(at, Step { deed, then_wait: Duration::ZERO });
         let is_clean = live(&script, None, Telling::Silent).violations.is_empty();
         assert!(is_clean, "{}", report(&script, None));
@@ -167,8 +185,11 @@ fn a_coordinator_may_die_wherever_it_waits() {
 #[test]
 fn a_coordinator_may_die_wherever_it_waits_while_a_person_stops_its_agent() {
     let (agent, project) = (0, 0);
-    let deeds =
-        [(Deed::Nothing, 5), (Deed::StopPair { agent, project }, 10), (Deed::ResumePair { agent, project }, 30)];
+    let deeds = [
+        (Deed::Nothing, 5),
+        (Deed::StopPair { agent, project }, 10),
+        (Deed::ResumePair { agent, project }, 30),
+    ];
     check_deaths(STUBBORN, First::Remote, KILLED, &deeds);
 }
 
@@ -180,7 +201,8 @@ fn a_coordinator_may_die_wherever_it_waits_when_a_keeper_is_killed() {
 
 #[test]
 fn a_coordinator_may_die_wherever_it_waits_when_it_never_hears_that_its_claim_was_granted() {
-    let deeds = [(Deed::LoseClaimAnswer { coordinator: 0 }, 0), (Deed::Nothing, 5), (Deed::Nothing, 60)];
+    let deeds =
+        [(Deed::LoseClaimAnswer { coordinator: 0 }, 0), (Deed::Nothing, 5), (Deed::Nothing, 60)];
     check_deaths(OBEDIENT, First::Remote, "crd_0: the answer to claim is lost", &deeds);
 }
 
@@ -207,15 +229,24 @@ fn a_coordinator_may_die_wherever_it_waits_while_it_is_restarted() {
 
 #[test]
 fn a_clock_that_is_set_back_while_a_claim_is_granted_prolongs_no_fuse() {
-    let slow = Deed::SetWeather { coordinator: 0, weather: Weather { slow: 100, ..Weather::default() } };
+    let slow =
+        Deed::SetWeather { coordinator: 0, weather: Weather { slow: 100, ..Weather::default() } };
     let sleeps = Deed::Suspend { host: 0, lasts: Duration::from_mins(2) };
     for seed in 0..48 {
         // At some moment while it asks for work, claims a start, and hears of it.
-        let deeds =
-            [(slow.clone(), 0), (Deed::Nothing, 2 + seed % 12), (Deed::SetClock(-3_600_000), 0), (sleeps.clone(), 130)];
+        let deeds = [
+            (slow.clone(), 0),
+            (Deed::Nothing, 2 + seed % 12),
+            (Deed::SetClock(-3_600_000), 0),
+            (sleeps.clone(), 130),
+        ];
         let mut script = script_of(seed, &deeds);
         script.fleet.has_local = false;
-        assert!(live(&script, None, Telling::Silent).violations.is_empty(), "{}", report(&script, None));
+        assert!(
+            live(&script, None, Telling::Silent).violations.is_empty(),
+            "{}",
+            report(&script, None)
+        );
     }
 }
 
@@ -225,7 +256,10 @@ fn a_session_past_its_maximum_is_to_end_though_its_coordinator_is_away() {
     let away = Deed::Crash { coordinator: 0, after_polls: 0, down_for: 2 * SESSION_MAXIMUM };
     let script = script_of(STUBBORN, &[(Deed::Nothing, 5), (away, 2 * SESSION_MAXIMUM.as_secs())]);
     let Told { violations, lines, .. } = live(&script, None, Telling::Told);
-    assert!(violations.is_empty() && lines.iter().any(|line| line.contains("authenticated")), "{violations:?}");
+    assert!(
+        violations.is_empty() && lines.iter().any(|line| line.contains("authenticated")),
+        "{violations:?}"
+    );
 }
 
 /// That the simulation sees what this mistake breaks, soon.

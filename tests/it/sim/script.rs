@@ -201,7 +201,11 @@ fn misfortune_or_deed(dice: &mut Dice, steps: &mut Vec<Step>) {
     if dice.percent(3) {
         let host = dice.index(3);
         let deeds = [
-            Deed::Crash { coordinator: host, after_polls: dice.below(30), down_for: dice.millis(5_000, 60_000) },
+            Deed::Crash {
+                coordinator: host,
+                after_polls: dice.below(30),
+                down_for: dice.millis(5_000, 60_000),
+            },
             Deed::KillKeeper { host, which: dice.index(4) },
             Deed::BeginForeign { host },
         ];
@@ -222,17 +226,23 @@ fn deed(dice: &mut Dice) -> Deed {
     match dice.below(100) {
         0..2 => Deed::Nothing,
         2..4 => {
-            let lasts = if dice.percent(40) { dice.millis(100, 20_000) } else { dice.millis(20_000, 150_000) };
+            let lasts = if dice.percent(40) {
+                dice.millis(100, 20_000)
+            } else {
+                dice.millis(20_000, 150_000)
+            };
             Deed::Suspend { host: coordinator, lasts }
         }
         4..6 => Deed::SetClock(dice.pick(&[0, HOUR, -HOUR, YEAR, -YEAR])),
         6..16 => {
             let after_polls = if dice.percent(70) { dice.below(40) } else { dice.below(400) };
-            let down_for = if dice.percent(70) { dice.millis(0, 3_000) } else { dice.millis(3_000, 90_000) };
+            let down_for =
+                if dice.percent(70) { dice.millis(0, 3_000) } else { dice.millis(3_000, 90_000) };
             Deed::Crash { coordinator, after_polls, down_for }
         }
         16..19 => {
-            let mode = dice.pick(&[Mode::LeavingAgents, Mode::StoppingAgents, Mode::StoppingAgentsNow]);
+            let mode =
+                dice.pick(&[Mode::LeavingAgents, Mode::StoppingAgents, Mode::StoppingAgentsNow]);
             Deed::Restart { coordinator, mode, down_for: dice.millis(0, 20_000) }
         }
         19..22 => Deed::RestartServer,
@@ -251,13 +261,21 @@ fn deed(dice: &mut Dice) -> Deed {
         58..60 => Deed::EndChat { agent, project },
         60..74 => Deed::SetTask { task, status: TaskStatus::InProgress },
         74..78 => {
-            let status = dice.pick(&[TaskStatus::Blocked, TaskStatus::Cancelled, TaskStatus::Todo, TaskStatus::Done]);
+            let status = dice.pick(&[
+                TaskStatus::Blocked,
+                TaskStatus::Cancelled,
+                TaskStatus::Todo,
+                TaskStatus::Done,
+            ]);
             Deed::SetTask { task, status }
         }
         78..80 => Deed::GiveTask { task, agent },
         80..82 => Deed::Unassign { agent, project },
         82..86 => Deed::Assign { agent, project },
-        86..87 => Deed::SetProject { project, status: dice.pick(&[ProjectStatus::Inactive, ProjectStatus::Archived]) },
+        86..87 => Deed::SetProject {
+            project,
+            status: dice.pick(&[ProjectStatus::Inactive, ProjectStatus::Archived]),
+        },
         87..90 => Deed::SetProject { project, status: ProjectStatus::Active },
         90..91 => Deed::SetAgent { agent, status: AgentStatus::Inactive },
         91..93 => Deed::SetAgent { agent, status: AgentStatus::Active },
@@ -269,10 +287,18 @@ fn deed(dice: &mut Dice) -> Deed {
 }
 
 fn weather(dice: &mut Dice) -> Weather {
-    let mut some = |most| if dice.percent(50) { dice.below(most) } else { 0 };
+    let mut some = |most| {
+        if dice.percent(50) { dice.below(most) } else { 0 }
+    };
     match some(20) {
         0..4 => Weather::default(),
         4..7 => Weather::STORM,
-        _ => Weather { lost: some(30), unanswered: some(30), late: some(30), twice: some(30), slow: some(40) },
+        _ => Weather {
+            lost: some(30),
+            unanswered: some(30),
+            late: some(30),
+            twice: some(30),
+            slow: some(40),
+        },
     }
 }

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::{InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp};
+use agent_coordinator::domain::{
+    InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
+};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::{LaunchFilter, MessageFilter, Store as _};
 
@@ -147,7 +149,8 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
     let mut broken = Vec::new();
     sim.talk.with(key, |chat| {
         for (id, seq) in &mut chat.said {
-            let found: Vec<i64> = messages.iter().filter(|row| row.id == *id).map(|row| row.seq).collect();
+            let found: Vec<i64> =
+                messages.iter().filter(|row| row.id == *id).map(|row| row.seq).collect();
             match found[..] {
                 // What a person is told of a message that is new is not yet its number.
                 [found] if *seq == 0 || *seq == found => *seq = found,
@@ -155,14 +158,22 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
             }
         }
         if read_up_to > chat.settled {
-            broken.push(format!("message {read_up_to} counts as read, and agents have only settled {}", chat.settled));
+            broken.push(format!(
+                "message {read_up_to} counts as read, and agents have only settled {}",
+                chat.settled
+            ));
         }
         if read_up_to < chat.acknowledged {
-            broken.push(format!("message {} was answered, and {read_up_to} is the last one read", chat.acknowledged));
+            broken.push(format!(
+                "message {} was answered, and {read_up_to} is the last one read",
+                chat.acknowledged
+            ));
         }
-        let unread = messages.iter().filter(|row| row.seq > read_up_to && chat.said.contains_key(&row.id));
+        let unread =
+            messages.iter().filter(|row| row.seq > read_up_to && chat.said.contains_key(&row.id));
         // By a clock that was set nobody knows what was said before what.
-        let mut unread = unread.filter(|row| !has_jumped && over_at.is_none_or(|at| row.created_at > at));
+        let mut unread =
+            unread.filter(|row| !has_jumped && over_at.is_none_or(|at| row.created_at > at));
         let is_waited_for = record.wanted_since.is_some() || facts.open.is_some();
         if let Some(unread) = unread.next_back().filter(|_| !is_waited_for && !chat.is_ended) {
             broken.push(format!("message {} is unread, and nobody comes for it", unread.seq));
@@ -197,7 +208,9 @@ async fn look_at_ends(sim: &Arc<Sim>) {
     for event in sim.store.events(seen, usize::MAX).await.unwrap() {
         sim.talk.lock().n_events = event.seq;
         let is_end = matches!(event.kind.as_str(), "launch.stopping" | "launch.ended");
-        let Some(launch) = event.launch.filter(|_| is_end) else { continue };
+        let Some(launch) = event.launch.filter(|_| is_end) else {
+            continue;
+        };
         sim.talk.lock().left_at.entry(launch.clone()).or_insert(event.at);
         if event.detail.as_deref() != Some("chat_idle") || sim.world.has_jumped() {
             continue;
@@ -206,7 +219,8 @@ async fn look_at_ends(sim: &Arc<Sim>) {
         let mut messages = messages_of(sim, &launch.key).await;
         messages.retain(|row| row.created_at < event.at);
         if event.at + SLACK < last_word(&messages, &launch) + CHAT_IDLE {
-            sim.chronicle.violation(format!("{} was ended by a silence that had not lasted", launch.id));
+            sim.chronicle
+                .violation(format!("{} was ended by a silence that had not lasted", launch.id));
         }
     }
 }

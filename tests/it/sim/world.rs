@@ -208,7 +208,12 @@ pub struct Chronicle {
 
 impl Chronicle {
     pub fn new(telling: Telling) -> Self {
-        Self { begin: Instant::now(), telling, lines: Mutex::default(), violations: Mutex::default() }
+        Self {
+            begin: Instant::now(),
+            telling,
+            lines: Mutex::default(),
+            violations: Mutex::default(),
+        }
     }
 
     pub fn note(&self, line: impl FnOnce() -> String) {

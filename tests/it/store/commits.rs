@@ -3,18 +3,21 @@
 mod drafts;
 
 use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::{Assignment, InstanceKey, Launch, Purpose, Task, TaskStatus, Timestamp};
+use agent_coordinator::domain::{
+    Assignment, InstanceKey, Launch, Purpose, Task, TaskStatus, Timestamp,
+};
 use agent_coordinator::store::memory::MemoryStore;
 use agent_coordinator::store::sqlite::SqliteStore;
 use agent_coordinator::store::{
-    Change, ChatEnd, Commit, CommitError, Expect, HistoryFilter, LaunchFilter, MessageFilter, Store, TaskFilter,
+    Change, ChatEnd, Commit, CommitError, Expect, HistoryFilter, LaunchFilter, MessageFilter,
+    Store, TaskFilter,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use self::drafts::{
-    AGENTS, AI_TYPES, Basis, CREDENTIALS, Condition, Draft, EXECUTIONS, LAUNCHES, MESSAGES, NOTICES, PROJECTS,
-    PURPOSES, SESSIONS, TASKS, draft, item_key,
+    AGENTS, AI_TYPES, Basis, CREDENTIALS, Condition, Draft, EXECUTIONS, LAUNCHES, MESSAGES,
+    NOTICES, PROJECTS, PURPOSES, SESSIONS, TASKS, draft, item_key,
 };
 use super::made;
 use super::rows::{agent, assignment, at, id, launch_of, project, task, ticket};
@@ -46,32 +49,42 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
     for (mut change, basis) in draft.1 {
         match &mut change {
             Change::Agent(row) => {
-                row.revision = basis.revision(store.agent(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision =
+                    basis.revision(store.agent(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Project(row) => {
-                row.revision = basis.revision(store.project(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision =
+                    basis.revision(store.project(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Task(row) => {
-                row.revision = basis.revision(store.task(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision =
+                    basis.revision(store.task(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Launch(row) => {
-                row.revision = basis.revision(store.launch(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision =
+                    basis.revision(store.launch(&row.id).await.unwrap().map(|row| row.revision));
             }
-            Change::Pair(row) => row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision)),
+            Change::Pair(row) => {
+                row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision))
+            }
             Change::Account(row) => {
-                row.revision = basis.revision(Some(store.account(&row.ai_type).await.unwrap().revision));
+                row.revision =
+                    basis.revision(Some(store.account(&row.ai_type).await.unwrap().revision));
             }
             Change::Credential(row) => {
-                row.revision = basis.revision(store.credential(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision = basis
+                    .revision(store.credential(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::ForgeItem(row) => {
-                row.revision = basis.revision(store.forge_item(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision = basis
+                    .revision(store.forge_item(&row.id).await.unwrap().map(|row| row.revision));
             }
             // There is no question for one of these by its id: the first write succeeds, later ones conflict or hit by luck.
             Change::Session(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Execution(row) => row.revision = i64::from(matches!(basis, Basis::Older)),
             Change::Notice(row) => {
-                row.revision = basis.revision(store.notice(&row.id).await.unwrap().map(|row| row.revision));
+                row.revision =
+                    basis.revision(store.notice(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Assign(_)
             | Change::Unassign(_)
@@ -106,7 +119,9 @@ async fn kept_at_hand(store: &dyn Store) -> Vec<String> {
     for ai_type in AI_TYPES {
         ask!(answers, store.account(ai_type));
     }
-    for (agent, project) in AGENTS.iter().flat_map(|agent| PROJECTS.iter().map(move |project| (agent, project))) {
+    for (agent, project) in
+        AGENTS.iter().flat_map(|agent| PROJECTS.iter().map(move |project| (agent, project)))
+    {
         for purpose in PURPOSES {
             ask!(answers, store.pair(&InstanceKey::new(id(agent), id(project), purpose)));
         }
@@ -146,20 +161,41 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
             }
             let all = MessageFilter::oldest(id(agent), id(project), 100);
             ask!(answers, store.messages(&all));
-            ask!(answers, store.messages(&MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() }));
-            ask!(answers, store.messages(&MessageFilter { after: Some(1), before: Some(3), ..all.clone() }));
-            ask!(answers, store.messages(&MessageFilter { sender: Some(Sender::User), only_visible: true, ..all }));
+            ask!(
+                answers,
+                store.messages(&MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() })
+            );
+            ask!(
+                answers,
+                store.messages(&MessageFilter { after: Some(1), before: Some(3), ..all.clone() })
+            );
+            ask!(
+                answers,
+                store.messages(&MessageFilter {
+                    sender: Some(Sender::User),
+                    only_visible: true,
+                    ..all
+                })
+            );
         }
     }
     for project in PROJECTS {
         ask!(answers, store.project(&id(project)));
         ask!(
             answers,
-            store.tasks(&TaskFilter { project: Some(id(project)), assignee: Some(id("a")), ..TaskFilter::default() })
+            store.tasks(&TaskFilter {
+                project: Some(id(project)),
+                assignee: Some(id("a")),
+                ..TaskFilter::default()
+            })
         );
         ask!(
             answers,
-            store.tasks(&TaskFilter { project: Some(id(project)), only_open: true, ..TaskFilter::default() })
+            store.tasks(&TaskFilter {
+                project: Some(id(project)),
+                only_open: true,
+                ..TaskFilter::default()
+            })
         );
     }
     for status in TaskStatus::ALL {
@@ -206,18 +242,35 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
             let all = HistoryFilter::newest(100);
             ask!(answers, store.$question(&all));
             ask!(answers, store.$question(&HistoryFilter { only_open: true, ..all.clone() }));
-            ask!(answers, store.$question(&HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
             ask!(
                 answers,
-                store.$question(&HistoryFilter { project: Some(id("p")), launch: Some(id("l1")), ..all.clone() })
+                store.$question(&HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() })
             );
-            ask!(answers, store.$question(&HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() }));
+            ask!(
+                answers,
+                store.$question(&HistoryFilter {
+                    project: Some(id("p")),
+                    launch: Some(id("l1")),
+                    ..all.clone()
+                })
+            );
+            ask!(
+                answers,
+                store.$question(&HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() })
+            );
             for after in $ids {
                 ask!(
                     answers,
-                    store.$question(&HistoryFilter { after: Some(id(after)), agent: Some(id("a")), ..all.clone() })
+                    store.$question(&HistoryFilter {
+                        after: Some(id(after)),
+                        agent: Some(id("a")),
+                        ..all.clone()
+                    })
                 );
-                ask!(answers, store.$question(&HistoryFilter { after: Some(id(after)), ..all.clone() }));
+                ask!(
+                    answers,
+                    store.$question(&HistoryFilter { after: Some(id(after)), ..all.clone() })
+                );
             }
         };
     }
@@ -242,7 +295,14 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<String> {
         ask!(answers, store.launches(&after));
         ask!(answers, store.launches(&LaunchFilter { only_ended: true, ..after.clone() }));
     }
-    let all = LaunchFilter { agent: None, project: None, purpose: None, only_ended: false, after: None, limit: 100 };
+    let all = LaunchFilter {
+        agent: None,
+        project: None,
+        purpose: None,
+        only_ended: false,
+        after: None,
+        limit: 100,
+    };
     ask!(answers, store.launches(&all));
     ask!(answers, store.launches(&LaunchFilter { only_ended: true, ..all.clone() }));
     ask!(answers, store.launches(&LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
@@ -262,7 +322,8 @@ fn told(result: Result<(), CommitError>) -> String {
 
 /// Work for everybody, which changes that come one by one hardly ever make up.
 fn work() -> Vec<Change> {
-    let pairs = || PROJECTS.iter().flat_map(|project| AGENTS.iter().map(move |agent| (project, agent)));
+    let pairs =
+        || PROJECTS.iter().flat_map(|project| AGENTS.iter().map(move |agent| (project, agent)));
     let tasks = TASKS.iter().zip(pairs());
     let tasks = tasks.map(|(name, (project, assignee))| {
         Change::Task(Task { status: TaskStatus::InProgress, ..task(name, project, Some(assignee)) })
@@ -316,8 +377,9 @@ async fn a_launch_that_changes_hands_is_nobodys_of_before() {
     made(&sqlite, work()).await;
     let of_chat = launch_of("l1", "a", "p", Purpose::Chat);
     made(&sqlite, vec![Change::Launch(of_chat.clone())]).await;
-    let waiting =
-        || async { sqlite.startable().await.unwrap().into_iter().filter(|facts| facts.open.is_none()).count() };
+    let waiting = || async {
+        sqlite.startable().await.unwrap().into_iter().filter(|facts| facts.open.is_none()).count()
+    };
     let before = waiting().await;
     let key = InstanceKey { purpose: Purpose::Task, ..of_chat.key.clone() };
     made(&sqlite, vec![Change::Launch(Launch { key, revision: 1, ..of_chat })]).await;

@@ -54,7 +54,11 @@ async fn commits_that_come_at_once_share_transactions() {
         done.unwrap();
     }
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 200);
-    assert!(store.n_transactions() < 100, "{} transactions for 200 commits", store.n_transactions());
+    assert!(
+        store.n_transactions() < 100,
+        "{} transactions for 200 commits",
+        store.n_transactions()
+    );
 }
 
 #[tokio::test]
@@ -96,12 +100,14 @@ async fn an_event_is_given_to_all_who_ask_at_once_or_to_nobody() {
     made(&store, vec![task_change(1)]).await;
     // As between a commit and its being noted, which is too short to be met: the file knows one more.
     let mut writer = stranger(&path).await;
-    run(&mut writer, "INSERT INTO events (at, kind, task_id) VALUES (1, 'task.created', 't1')").await;
+    run(&mut writer, "INSERT INTO events (at, kind, task_id) VALUES (1, 'task.created', 't1')")
+        .await;
     let span = store.event_span().await.unwrap();
     assert_eq!((span.oldest, span.newest), (1, 2));
     let task = "t1".parse().unwrap();
     for (after, expected) in [(0, vec![1, 2]), (1, vec![2]), (2, vec![])] {
-        for events in [store.events(after, 10).await, store.events_of_task(&task, after, 10).await] {
+        for events in [store.events(after, 10).await, store.events_of_task(&task, after, 10).await]
+        {
             let numbers: Vec<i64> = events.unwrap().iter().map(|event| event.seq).collect();
             assert_eq!(numbers, expected, "after {after}");
         }
@@ -113,8 +119,9 @@ async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    let mut commits: Vec<_> =
-        (0..20).map(|n| store.commit(Commit { expect: vec![], changes: vec![task_change(n)] })).collect();
+    let mut commits: Vec<_> = (0..20)
+        .map(|n| store.commit(Commit { expect: vec![], changes: vec![task_change(n)] }))
+        .collect();
     for commit in &mut commits {
         assert!(futures::poll!(commit.as_mut()).is_pending());
     }
@@ -162,7 +169,8 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
 async fn closing_leaves_one_file() {
     let folder = tempfile::tempdir().unwrap();
     closed_store(&folder.path().join("store.db")).await;
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["store.db"]);
 }
 
@@ -188,7 +196,10 @@ async fn a_lock_of_another_process_is_a_fault_that_passes() {
     run(&mut stranger, "BEGIN IMMEDIATE").await;
 
     let result = commit(&store, vec![task_change(1)]).await;
-    assert!(matches!(result, Err(CommitError::Store(StoreError::Unavailable { .. }))), "{result:?}");
+    assert!(
+        matches!(result, Err(CommitError::Store(StoreError::Unavailable { .. }))),
+        "{result:?}"
+    );
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 1);
 
     run(&mut stranger, "ROLLBACK").await;
@@ -204,7 +215,8 @@ async fn n_open(store: &SqliteStore) -> usize {
 async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
+    let store =
+        SqliteStore::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
     made(&store, vec![Change::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
@@ -215,7 +227,9 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
         }
         assert!(n_made < 1_000, "60 pages are never full");
     };
-    let CommitError::Store(error @ StoreError::Unavailable { .. }) = error else { panic!("{error:?}") };
+    let CommitError::Store(error @ StoreError::Unavailable { .. }) = error else {
+        panic!("{error:?}")
+    };
     assert!(chain(&error).contains("full"), "{}", chain(&error));
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made);
     assert_eq!(n_open(&store).await, n_made + 1, "what was not made is not open");
@@ -244,7 +258,10 @@ async fn an_unreadable_row_is_named() {
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Opens `path`, which must fail with words that contain `expected` and leave the bytes of the file alone.
@@ -276,7 +293,10 @@ async fn garbage_is_no_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     std::fs::write(&path, "polling_interval: 10\n".repeat(100)).unwrap();
-    assert!(matches!(refused(&path, "not an SQLite database").await, OpenError::NotADatabase { .. }));
+    assert!(matches!(
+        refused(&path, "not an SQLite database").await,
+        OpenError::NotADatabase { .. }
+    ));
 }
 
 #[tokio::test]
@@ -350,7 +370,9 @@ async fn a_locked_database_is_named() {
 async fn no_space_for_a_new_database_leaves_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let error = SqliteStore::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT }).await.unwrap_err();
+    let error = SqliteStore::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT })
+        .await
+        .unwrap_err();
     assert!(matches!(error, OpenError::DiskFull { .. }), "{error:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

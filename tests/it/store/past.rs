@@ -46,7 +46,10 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
         changes.push(ended(launch));
         let execution = execution(&format!("e_{launch}"), launch, worked_on);
         let started_at = at(if launch == "l_newest" { 135 } else { 130 });
-        changes.push(Change::Execution(agent_coordinator::domain::Execution { started_at, ..execution }));
+        changes.push(Change::Execution(agent_coordinator::domain::Execution {
+            started_at,
+            ..execution
+        }));
     }
     changes.push(ended("l_unread"));
     changes.push(Change::Notice(notice("n_open", "l_unread")));
@@ -70,7 +73,10 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
             assert_eq!(store.launch(&id(launch)).await.unwrap().is_some(), is_kept, "{launch}");
         }
         let executions = store.executions(&HistoryFilter::newest(9)).await.unwrap();
-        assert_eq!(executions.iter().map(|execution| execution.id.as_str()).collect::<Vec<_>>(), ["e_l_newest"]);
+        assert_eq!(
+            executions.iter().map(|execution| execution.id.as_str()).collect::<Vec<_>>(),
+            ["e_l_newest"]
+        );
         assert_eq!(store.output_tail(&id("l_done")).await.unwrap(), None);
         assert!(store.task(&id("done")).await.unwrap().is_some());
     }
@@ -81,7 +87,10 @@ async fn young_history_stays() {
     let store = Arc::new(SqliteStore::in_memory().await.unwrap());
     make(&*store, vec![ended("l")]).await;
     let century = Duration::from_hours(24 * 36_525);
-    service(&store, Retention { history: century, ..Retention::default() }).cleanup().await.unwrap();
+    service(&store, Retention { history: century, ..Retention::default() })
+        .cleanup()
+        .await
+        .unwrap();
     assert!(store.launch(&id("l")).await.unwrap().is_some());
 }
 

@@ -9,8 +9,8 @@ use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project, Purpose, Secret, Session,
-    Task, TaskStatus, Timestamp, Usage,
+    Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
+    Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
 };
 
 #[track_caller]

@@ -15,7 +15,9 @@ const RIGHT: char = '\u{e014}';
 fn a_task_that_is_moved_elsewhere_is_seen_to_move() {
     let daemon = daemon(&["agt"]);
     daemon.done(&["task", "add", "--project", "prj", "--id", "tsk", "--title", "a title"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     browser.go_to("/ui/projects/prj");
     assert_eq!(browser.texts("#column-todo .card .title"), ["a title"]);
     daemon.done(&["task", "set", "tsk", "--status", "backlog"]);
@@ -48,7 +50,9 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
         "--title",
         "a title",
     ]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     browser.go_to("/ui/projects/prj");
     browser.run("document.querySelector('#card-tsk').focus()");
     browser.press(&[SHIFT, RIGHT]);
@@ -71,7 +75,9 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
 #[test]
 fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     let daemon = daemon(&[]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     browser.go_to("/ui/agents");
     browser.find(".empty a").click();
     browser.find("[name=id]").type_in("agt_new");
@@ -86,19 +92,23 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.find("[name=name]").type_in("A project");
     browser.find("[name=working_directory]").type_in("not/absolute");
     browser.find(".form .primary").click();
-    browser.until("it is refused", || browser.texts(".toast").iter().any(|text| text.contains("absolute")));
+    browser.until("it is refused", || {
+        browser.texts(".toast").iter().any(|text| text.contains("absolute"))
+    });
     browser.run("document.querySelector('[name=working_directory]').value = ''");
     browser.find("[name=working_directory]").type_in(daemon.work().to_str().unwrap());
     browser.find(".form .primary").click();
     browser.until("its members can be chosen", || browser.path() == "/ui/projects/prj_new/edit");
     browser.find("select[name=agent] option[value=agt_new]").click();
     browser.find(".line button").click();
-    browser.until("it is assigned", || browser.texts(".rows .mono").contains(&"agt_new".to_owned()));
+    browser
+        .until("it is assigned", || browser.texts(".rows .mono").contains(&"agt_new".to_owned()));
     browser.go_to("/ui/projects/prj_new");
     browser.find(".heading .primary").click();
     browser.find("#panel [name=title]").type_in("A task");
     browser.find("#panel .primary").click();
-    browser.until("it is on the board", || browser.texts("#column-todo .card .title") == ["A task"]);
+    browser
+        .until("it is on the board", || browser.texts("#column-todo .card .title") == ["A task"]);
     assert!(!browser.has("#panel form"));
 }
 
@@ -114,12 +124,17 @@ fn what_people_write_is_text_wherever_it_is_shown() {
     });
     fs::write(daemon.folder().join("evil.yaml"), manifest.to_string()).unwrap();
     daemon.done(&["apply", "evil.yaml"]);
-    daemon.steps("agt", &["authenticate", "get-my-task", &format!("print:{evil}"), "write:ready", "sleep:600"]);
+    daemon.steps(
+        "agt",
+        &["authenticate", "get-my-task", &format!("print:{evil}"), "write:ready", "sleep:600"],
+    );
     daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
     daemon.written_pid("ready");
     daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", evil]);
     daemon.done(&["chat", "send", "agt", "prj_evil", evil]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     let pages = [
         "/ui/projects".to_owned(),
@@ -136,13 +151,16 @@ fn what_people_write_is_text_wherever_it_is_shown() {
     ];
     for page in pages {
         browser.go_to(&page);
-        browser.until("the page is there", || browser.run("return document.readyState") == "complete");
+        browser
+            .until("the page is there", || browser.run("return document.readyState") == "complete");
         if page.contains("task=") {
             browser.find("#panel .task");
         } else if page.contains("chat=") {
             browser.find("#panel .message");
         } else if page.contains(&launch) {
-            browser.until("its output is shown", || browser.texts("#output").concat().contains("onerror"));
+            browser.until("its output is shown", || {
+                browser.texts("#output").concat().contains("onerror")
+            });
         }
         assert_eq!(browser.run("return window.hit ?? null"), serde_json::Value::Null, "{page}");
         assert!(!browser.has("main img, main script, main b:not(.prose > b)"), "{page}");
@@ -154,11 +172,14 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     let daemon = daemon(&[]);
     let mut manifest = String::from("tasks:\n");
     for n in 0..10_000 {
-        writeln!(manifest, "  tsk_{n:05}: {{ project: prj, title: task {n}, status: todo }}").unwrap();
+        writeln!(manifest, "  tsk_{n:05}: {{ project: prj, title: task {n}, status: todo }}")
+            .unwrap();
     }
     fs::write(daemon.folder().join("many.yaml"), manifest).unwrap();
     daemon.done(&["apply", "many.yaml"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     browser.go_to("/ui/projects/prj");
     let n_cards = || browser.run("return document.querySelectorAll('.card').length");
     assert_eq!(n_cards(), 100);
@@ -168,9 +189,13 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     browser.find(".more");
     // One of those that came later stays where it is.
     daemon.done(&["task", "set", "tsk_00150", "--title", "renamed"]);
-    browser.until("its title is another", || browser.texts("#card-tsk_00150 .title") == ["renamed"]);
+    browser
+        .until("its title is another", || browser.texts("#card-tsk_00150 .title") == ["renamed"]);
     assert_eq!(n_cards(), 200);
-    assert_eq!(browser.run("return document.querySelector('#card-tsk_00150').nextElementSibling.id"), "card-tsk_00151");
+    assert_eq!(
+        browser.run("return document.querySelector('#card-tsk_00150').nextElementSibling.id"),
+        "card-tsk_00151"
+    );
     daemon.done(&["task", "set", "tsk_05000", "--priority", "urgent"]);
     browser.until("what is urgent is the first", || {
         browser.texts("#column-todo .card .mono").first().map(String::as_str) == Some("tsk_05000")

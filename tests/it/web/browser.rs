@@ -43,10 +43,12 @@ impl Driver {
     fn start(folder: &Path) -> Option<Self> {
         let mut command = Command::new("chromedriver");
         command.env("TMPDIR", folder).env("HOME", folder);
-        let mut process = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut process =
+            command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines
-            .find_map(|line| line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok())?;
+        let port = lines.find_map(|line| {
+            line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()
+        })?;
         // What it says later is read by nobody, and must not stop it.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { process, port })
@@ -74,7 +76,11 @@ impl Browser {
             skip("no browser: it takes Debian's chromium and chromium-driver");
             return None;
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let arguments = [
             "--headless=new".to_owned(),
             "--no-sandbox".to_owned(),
@@ -89,12 +95,14 @@ impl Browser {
             "goog:loggingPrefs": { "browser": "ALL" },
         });
         let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
-        let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
+        let mut builder =
+            ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
         let url = format!("http://127.0.0.1:{}", driver.port);
         let client = runtime.block_on(builder.capabilities(capabilities).connect(&url)).unwrap();
         let link = daemon.done(&["login", "--role", role]).trim().to_owned();
         let base = link.split("/login").next().unwrap().to_owned();
-        let browser = Self { runtime, client: Some(client), driver, base, _turn: turn, _profile: profile };
+        let browser =
+            Self { runtime, client: Some(client), driver, base, _turn: turn, _profile: profile };
         browser.resize(1500, 900);
         browser.go_to(&link[browser.base.len()..]);
         browser.find("button").click();
@@ -155,7 +163,10 @@ impl Browser {
 
     /// The texts of all that fit, as they are in the page.
     pub fn texts(&self, selector: &str) -> Vec<String> {
-        let script = format!("return [...document.querySelectorAll({})].map(e => e.textContent)", json!(selector));
+        let script = format!(
+            "return [...document.querySelectorAll({})].map(e => e.textContent)",
+            json!(selector)
+        );
         serde_json::from_value(self.run(&script)).unwrap()
     }
 
@@ -232,7 +243,9 @@ impl Browser {
     }
 
     pub fn switch_to(&self, window: &str) {
-        self.runtime.block_on(self.client().switch_to_window(window.to_owned().try_into().unwrap())).unwrap();
+        self.runtime
+            .block_on(self.client().switch_to_window(window.to_owned().try_into().unwrap()))
+            .unwrap();
     }
 
     pub fn close_window(&self) {

@@ -35,7 +35,9 @@ fn said(browser: &Browser) -> Vec<(bool, String)> {
 fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let daemon = daemon(&[]);
     daemon.agent("agt", "prj", &["wait-for:go", "authenticate", "chat"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "ja") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
+        return;
+    };
     open_panel(&browser);
     // 1: the wish is recorded, and its hidden line written.
     until("the session begins", || daemon.mirrored("agt").len() == 1);
@@ -45,7 +47,11 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let send = browser.find("#send");
     assert_eq!((send.text().as_str(), send.is_enabled()), ("準備中...", false));
     assert!(
-        browser.run("return document.querySelector('#panel').getBoundingClientRect().left").as_f64().unwrap() > 900.0
+        browser
+            .run("return document.querySelector('#panel').getBoundingClientRect().left")
+            .as_f64()
+            .unwrap()
+            > 900.0
     );
     // 2 and 3: the agent comes and waits, and the button says so.
     fs::write(daemon.work().join("go"), "").unwrap();
@@ -57,20 +63,26 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     assert_eq!(sessions["agentSessions"]["agt"]["chat"], 1);
     // 4: what is said is written down.
     say(&browser, "タスクの進捗を教えてください");
-    until("it is written down", || daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user"));
+    until("it is written down", || {
+        daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user")
+    });
     // 5 and 6: it is answered, and the answer shown.
     browser.until("the answer is shown", || said(&browser).len() == 2);
     let said = said(&browser);
     assert_eq!(said[0], (true, "タスクの進捗を教えてください".to_owned()));
     assert!(!said[1].0 && said[1].1.contains("read msg_"), "{said:?}");
-    until("the answer is written down", || daemon.mirrored("agt").last().unwrap()["senderId"] == "agt");
+    until("the answer is written down", || {
+        daemon.mirrored("agt").last().unwrap()["senderId"] == "agt"
+    });
     assert_quiet(&browser);
 }
 
 #[test]
 fn the_last_panel_that_closes_ends_the_chat() {
     let daemon = daemon(&["agt"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     open_panel(&browser);
     browser.until("the agent listens", || browser.find("#send").is_enabled());
     let first = browser.window();
@@ -94,7 +106,9 @@ fn the_last_panel_that_closes_ends_the_chat() {
 #[test]
 fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
     let daemon = daemon(&["agt"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     open_panel(&browser);
     say(&browser, "first");
     browser.until("it answers", || said(&browser).len() == 2);
@@ -103,7 +117,8 @@ fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
     browser.find("[data-is-gone]");
     say(&browser, "second");
     browser.until("another answers", || said(&browser).len() == 4);
-    let said: Vec<String> = said(&browser).into_iter().filter(|(is_ours, _)| *is_ours).map(|(_, text)| text).collect();
+    let said: Vec<String> =
+        said(&browser).into_iter().filter(|(is_ours, _)| *is_ours).map(|(_, text)| text).collect();
     assert_eq!(said, ["first", "second"]);
     assert_quiet(&browser);
 }
@@ -112,21 +127,30 @@ fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
 fn a_chat_that_waits_for_a_slot_accepts_a_message_and_says_what_it_waits_for() {
     let daemon = Daemon::running("http: { listen: \"127.0.0.1:0\" }\nmax_concurrent: 1");
     daemon.project("prj");
-    daemon.agent("agt_works", "prj", &["authenticate", "get-my-task", "wait-for:go", "report:success"]);
+    daemon.agent(
+        "agt_works",
+        "prj",
+        &["authenticate", "get-my-task", "wait-for:go", "report:success"],
+    );
     daemon.agent("agt", "prj", &["authenticate", "chat"]);
     daemon.task("tsk", "prj", "agt_works");
     daemon.until_in_state("agt_works", "running");
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     open_panel(&browser);
     let standing = || browser.find("#chat-standing").text();
     browser.until("it says what it waits for", || {
-        standing().ends_with("It waits: all slots are taken (tasks use 1 and chats use 0 of 1 slots)")
+        standing()
+            .ends_with("It waits: all slots are taken (tasks use 1 and chats use 0 of 1 slots)")
     });
     let why = daemon.done(&["why", "agt", "prj", "--purpose", "chat"]);
     assert!(why.contains("no: no_free_slot (tasks use 1 and chats use 0 of 1 slots)"), "{why}");
     say(&browser, "hello");
     browser.until("it is said", || said(&browser) == [(true, "hello".to_owned())]);
-    until("it is written down", || daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user"));
+    until("it is written down", || {
+        daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user")
+    });
     fs::write(daemon.work().join("go"), "").unwrap();
     browser.until("it is answered", || said(&browser).len() == 2);
     assert_quiet(&browser);
@@ -135,7 +159,9 @@ fn a_chat_that_waits_for_a_slot_accepts_a_message_and_says_what_it_waits_for() {
 #[test]
 fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
     let daemon = daemon(&["agt"]);
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     open_panel(&browser);
     browser.until("the agent listens", || browser.find("#send").is_enabled());
     let first = browser.window();
@@ -151,14 +177,18 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
     let ours = || -> Vec<String> {
         said(&browser).into_iter().filter(|(is_ours, _)| *is_ours).map(|(_, text)| text).collect()
     };
-    let is_answered = |message: &str| said(&browser).iter().any(|(is_ours, text)| !is_ours && text.contains(message));
+    let is_answered = |message: &str| {
+        said(&browser).iter().any(|(is_ours, text)| !is_ours && text.contains(message))
+    };
     browser.until("all is said", || ours().len() == 8);
-    let of_people = || daemon.mirrored("agt").iter().filter(|line| line["senderId"] == "user").count();
+    let of_people =
+        || daemon.mirrored("agt").iter().filter(|line| line["senderId"] == "user").count();
     until("all is written down", || of_people() == 8);
-    let last = daemon.mirrored("agt").iter().rfind(|line| line["senderId"] == "user").unwrap()["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let last =
+        daemon.mirrored("agt").iter().rfind(|line| line["senderId"] == "user").unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
     browser.until("all is answered", || is_answered(&last));
     let in_second = said(&browser);
     browser.switch_to(&first);
@@ -180,7 +210,9 @@ fn a_chat_of_a_hundred_thousand_messages_opens_with_its_last_ones() {
     daemon.terminate();
     fill(&daemon, 100_000);
     daemon.start();
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     open_panel(&browser);
     browser.until("the last ones are shown", || said(&browser).len() == 50);
     assert_eq!(said(&browser).last().unwrap().1, "message 99999");
@@ -198,7 +230,8 @@ fn fill(daemon: &Daemon, n_messages: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = SqliteStore::open(&daemon.state().join("state.db")).await.unwrap();
-        let (agent, project): (AgentId, ProjectId) = ("agt".parse().unwrap(), "prj".parse().unwrap());
+        let (agent, project): (AgentId, ProjectId) =
+            ("agt".parse().unwrap(), "prj".parse().unwrap());
         let message = |n| {
             Change::Message(Message {
                 seq: 0,

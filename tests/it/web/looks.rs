@@ -21,7 +21,8 @@ const PAGES: [&str; 10] = [
 
 fn busy() -> Daemon {
     let daemon = daemon(&["agt", "idle"]);
-    daemon.steps("agt", &["authenticate", "get-my-task", "print:hello", "write:ready", "sleep:600"]);
+    daemon
+        .steps("agt", &["authenticate", "get-my-task", "print:hello", "write:ready", "sleep:600"]);
     daemon.done(&[
         "task",
         "add",
@@ -61,7 +62,9 @@ fn go_to(browser: &Browser, page: &str) {
 #[test]
 fn every_page_fits_and_can_be_read_from_a_phone_to_a_wall() {
     let daemon = busy();
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     for theme in ["light", "dark"] {
         browser.run(&format!("localStorage.setItem('theme', '{theme}')"));
         for (width, height) in [(360, 740), (1024, 768), (2560, 1300)] {
@@ -69,7 +72,8 @@ fn every_page_fits_and_can_be_read_from_a_phone_to_a_wall() {
             browser.resize(width, height);
             for page in PAGES {
                 go_to(&browser, page);
-                let too_wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
+                let too_wide =
+                    browser.run("return document.documentElement.scrollWidth - innerWidth");
                 assert!(too_wide.as_i64().unwrap() <= 0, "{page} at {width}: {too_wide} too wide");
                 if width != 1024 {
                     continue;
@@ -109,7 +113,9 @@ return [...document.querySelectorAll('button, a, input:not([type=hidden]), selec
 #[test]
 fn a_page_speaks_the_language_that_its_reader_chooses() {
     let daemon = busy();
-    let Some(browser) = Browser::at(&daemon, "operator", "ja") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
+        return;
+    };
     for page in PAGES {
         go_to(&browser, page);
         assert_eq!(browser.run("return document.documentElement.lang"), "ja");
@@ -125,8 +131,11 @@ fn a_page_speaks_the_language_that_its_reader_chooses() {
 #[test]
 fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
     let daemon = busy();
-    let Some(browser) = Browser::at(&daemon, "viewer", "en") else { return };
-    for page in PAGES.into_iter().filter(|page| !page.ends_with("/edit") && !page.ends_with("/new")) {
+    let Some(browser) = Browser::at(&daemon, "viewer", "en") else {
+        return;
+    };
+    for page in PAGES.into_iter().filter(|page| !page.ends_with("/edit") && !page.ends_with("/new"))
+    {
         go_to(&browser, page);
         let offered = browser.run(
             "return [...document.querySelectorAll('main form, main .button, main .primary')].map(e => e.outerHTML)",
@@ -145,13 +154,17 @@ fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
 #[test]
 fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     let daemon = busy();
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
     browser.until("its output is shown", || browser.texts("#output").concat().contains("hello"));
     browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
-    browser.until("its end is shown", || browser.texts("#launch .badge").iter().any(|text| text == "Ended"));
+    browser.until("its end is shown", || {
+        browser.texts("#launch .badge").iter().any(|text| text == "Ended")
+    });
     browser.go_to("/ui/coordinator");
     browser.until("it is held", || {
         browser.texts("#coordinator td").iter().any(|text| text.contains("a person stopped it"))

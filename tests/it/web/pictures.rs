@@ -15,8 +15,9 @@ const TALKS: &str = "run:while action=$(call get_next_action --get action); do c
 
 #[test]
 fn what_the_readme_shows_is_there() {
-    let mut daemon =
-        Daemon::configured("http: { listen: \"127.0.0.1:0\" }\nmanifest: manifest.yaml\nmax_concurrent: 4");
+    let mut daemon = Daemon::configured(
+        "http: { listen: \"127.0.0.1:0\" }\nmanifest: manifest.yaml\nmax_concurrent: 4",
+    );
     let work = daemon.work();
     let manifest = format!(
         "agents:\n  agt_frontend: {{ name: Frontend developer }}\n  agt_backend: {{ name: Backend developer }}\n  \
@@ -49,7 +50,9 @@ fn what_the_readme_shows_is_there() {
     fs::write(daemon.folder().join("manifest.yaml"), manifest).unwrap();
     daemon.start();
     daemon.written_pid("ready");
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else { return };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
     browser.resize(1400, 800);
     browser.go_to("/ui/projects/prj_shop?task=tsk_login");
     browser.find("#panel .task");

@@ -12,7 +12,14 @@ const NOW: Timestamp = Timestamp::from_millis(1_000);
 fn item(state: ItemState) -> ForgeItem {
     let (task, agent) = ("tsk".parse().expect("an id"), "agt".parse().expect("an id"));
     let project = "prj".parse().expect("an id");
-    let new = ForgeItem::new("019aa".parse().expect("an id"), task, ItemKey::example(), agent, project, NOW);
+    let new = ForgeItem::new(
+        "019aa".parse().expect("an id"),
+        task,
+        ItemKey::example(),
+        agent,
+        project,
+        NOW,
+    );
     ForgeItem { title: "Login".to_owned(), state, owed: Vec::new(), revision: 1, ..new }
 }
 
@@ -39,7 +46,11 @@ fn execution(result: Option<ReportResult>) -> Execution {
         id: "exe".parse().expect("an id"),
         launch: "lch".parse().expect("an id"),
         task: "tsk".parse().expect("an id"),
-        key: InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task),
+        key: InstanceKey::new(
+            "agt".parse().expect("an id"),
+            "prj".parse().expect("an id"),
+            Purpose::Task,
+        ),
         started_at: NOW,
         ended_at: Some(NOW),
         result,
@@ -73,7 +84,8 @@ fn check(
     let work = Work { task: task.as_ref(), is_alive, last: execution.as_ref() };
     let settled = settle(&item(state), work, TEXTS, NOW);
     let found = settled.as_ref().map(|item| (item.state.as_str(), owed(item)));
-    let expected = expected.map(|(state, owed)| (state, owed.iter().map(|&owed| owed.to_owned()).collect::<Vec<_>>()));
+    let expected = expected
+        .map(|(state, owed)| (state, owed.iter().map(|&owed| owed.to_owned()).collect::<Vec<_>>()));
     assert_eq!(found, expected);
 }
 
@@ -100,7 +112,13 @@ fn a_stop_comes_after_the_end_of_the_tree_and_in_its_order() {
 fn nothing_is_written_to_what_is_gone() {
     for cause in [StopCause::Gone, StopCause::Moved] {
         let told: &[&str] = &["folder running", "folder completed"];
-        check(ItemState::Stopping(cause), Some(TaskStatus::Cancelled), false, None, Some(("stopped", told)));
+        check(
+            ItemState::Stopping(cause),
+            Some(TaskStatus::Cancelled),
+            false,
+            None,
+            Some(("stopped", told)),
+        );
     }
 }
 
@@ -113,7 +131,13 @@ fn a_failure_and_a_block_are_told_and_a_new_try_too() {
     check(PROCESSING, blocked, false, Some(ReportResult::Blocked), Some(("blocked", told)));
     check(PROCESSING, blocked, true, Some(ReportResult::Blocked), None);
     let again: &[&str] = &["label processing"];
-    check(ItemState::Active(Standing::Failed), Some(TaskStatus::InProgress), false, None, Some(("processing", again)));
+    check(
+        ItemState::Active(Standing::Failed),
+        Some(TaskStatus::InProgress),
+        false,
+        None,
+        Some(("processing", again)),
+    );
 }
 
 #[test]
@@ -140,7 +164,8 @@ fn what_is_resumed_goes_on_and_what_is_not_wanted_any_more_stops() {
     let on = resumed(&paused, Eligibility::Eligible, TEXTS, NOW).expect("it is paused");
     assert_eq!((on.state.clone(), on.n_resumed), (PROCESSING, 1));
     assert_eq!(owed(&on), ["folder running", "label processing", "comment 1"]);
-    let off = resumed(&paused, Eligibility::Not(StopCause::Unassigned), TEXTS, NOW).expect("it is paused");
+    let off = resumed(&paused, Eligibility::Not(StopCause::Unassigned), TEXTS, NOW)
+        .expect("it is paused");
     assert_eq!(off.state, ItemState::Stopping(StopCause::Unassigned));
     assert_eq!(resumed(&item(PROCESSING), Eligibility::Eligible, TEXTS, NOW), None);
 }
@@ -155,7 +180,10 @@ fn what_was_paused_for_too_long_is_completed_as_expired() {
 
 #[test]
 fn a_claim_that_is_not_wanted_any_more_is_taken_back() {
-    let claiming = ForgeItem { owed: vec![Owed::Claim], ..item(ItemState::Claiming { after_comment: Some(3) }) };
+    let claiming = ForgeItem {
+        owed: vec![Owed::Claim],
+        ..item(ItemState::Claiming { after_comment: Some(3) })
+    };
     let stopped = stopping(&claiming, StopCause::Unassigned, NOW).expect("it is open");
     assert_eq!(owed(&stopped), ["withdraw", "label stopped"]);
     let gone = stopping(&claiming, StopCause::Gone, NOW).expect("it is open");
@@ -166,10 +194,15 @@ fn a_claim_that_is_not_wanted_any_more_is_taken_back() {
 
 #[test]
 fn an_end_drops_what_was_only_on_the_way() {
-    let owing = item(PROCESSING).owing(Owed::Label { state: LabelState::Processing }).saying("Resumed".to_owned());
+    let owing = item(PROCESSING)
+        .owing(Owed::Label { state: LabelState::Processing })
+        .saying("Resumed".to_owned());
     let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
     let done = settle(&owing, work, TEXTS, NOW).expect("it is done");
-    assert_eq!(owed(&done), ["comment 1", "folder running", "label done", "comment 2", "folder completed"]);
+    assert_eq!(
+        owed(&done),
+        ["comment 1", "folder running", "label done", "comment 2", "folder completed"]
+    );
 }
 
 #[test]

@@ -5,7 +5,8 @@ fn a_start_ends_at_once_if_its_login_is_refused() {
     let deadline = NOW + Duration::from_mins(2);
     let check = |state: LaunchState, is_refused: bool, expected: Option<StopReason>| {
         let launch = LaunchFacts { pid: Some(7), ..launch("lch_1", key(1, 1), state) };
-        let refused = if is_refused { BTreeSet::from([launch.id.clone()]) } else { BTreeSet::new() };
+        let refused =
+            if is_refused { BTreeSet::from([launch.id.clone()]) } else { BTreeSet::new() };
         let instances = vec![instance(&launch, running())];
         let plan = plan(&Snapshot { launches: vec![launch], instances, refused, ..snapshot(1) });
         let wanted = plan.actions.iter().find_map(|action| match action {

@@ -4,7 +4,8 @@ use crate::domain::plan::silence::SECOND_LOOK;
 #[test]
 fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
     let second = Duration::from_secs(1);
-    let limits = Limits { silence: SilenceLimits::all(Some(10 * second)), ..Limits::of(1, Duration::ZERO) };
+    let limits =
+        Limits { silence: SilenceLimits::all(Some(10 * second)), ..Limits::of(1, Duration::ZERO) };
     let quiet = |seconds, suspected: Option<u32>| {
         let suspected = suspected.map(|seconds| seconds * second);
         Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
@@ -27,14 +28,21 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
 
 #[test]
 fn a_silence_is_told_at_half_of_what_ends_an_agent() {
-    let limits = Limits { silence: SilenceLimits::all(Some(Duration::from_secs(10))), ..snapshot(1).limits };
+    let limits =
+        Limits { silence: SilenceLimits::all(Some(Duration::from_secs(10))), ..snapshot(1).limits };
     let check = |quiet: u64, expected: &[u64]| {
-        let launch = LaunchFacts { idle_ms: Some(60_000), pid: Some(7), ..running_launch(1, key(1, 1)) };
+        let launch =
+            LaunchFacts { idle_ms: Some(60_000), pid: Some(7), ..running_launch(1, key(1, 1)) };
         let elapsed = Elapsed { quiet: Some(Duration::from_secs(quiet)), ..Elapsed::default() };
         let elapsed = BTreeMap::from([(launch.id.clone(), elapsed)]);
         let instances = vec![instance(&launch, running())];
-        let silent = plan(&Snapshot { launches: vec![launch], instances, elapsed, limits, ..snapshot(1) }).silent;
-        assert_eq!(silent.iter().map(|(_, silence)| silence.as_secs()).collect::<Vec<_>>(), expected);
+        let silent =
+            plan(&Snapshot { launches: vec![launch], instances, elapsed, limits, ..snapshot(1) })
+                .silent;
+        assert_eq!(
+            silent.iter().map(|(_, silence)| silence.as_secs()).collect::<Vec<_>>(),
+            expected
+        );
     };
     check(4, &[]);
     check(5, &[5]);

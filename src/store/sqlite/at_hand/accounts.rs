@@ -22,11 +22,18 @@ impl Accounts {
     /// That of `ai_type`, as if it was there always; `None` where they aren't known.
     pub(in super::super) fn find(&self, ai_type: &str) -> Option<Account> {
         let accounts = self.lock();
-        Some(accounts.as_ref()?.get(ai_type).cloned().unwrap_or_else(|| Account::new(ai_type.to_owned())))
+        Some(
+            accounts
+                .as_ref()?
+                .get(ai_type)
+                .cloned()
+                .unwrap_or_else(|| Account::new(ai_type.to_owned())),
+        )
     }
 
     pub(in super::super) fn set(&self, accounts: Vec<Account>) {
-        *self.lock() = Some(accounts.into_iter().map(|account| (account.ai_type.clone(), account)).collect());
+        *self.lock() =
+            Some(accounts.into_iter().map(|account| (account.ai_type.clone(), account)).collect());
     }
 
     pub(in super::super) fn forget(&self) {
@@ -36,9 +43,13 @@ impl Accounts {
     /// Takes over what was committed, in its order.
     pub(in super::super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>) {
         let mut accounts = self.lock();
-        let Some(accounts) = accounts.as_mut() else { return };
+        let Some(accounts) = accounts.as_mut() else {
+            return;
+        };
         for change in commits.into_iter().flat_map(|commit| &commit.changes) {
-            let Change::Account(account) = change else { continue };
+            let Change::Account(account) = change else {
+                continue;
+            };
             let written = Account { revision: account.revision + 1, ..account.clone() };
             accounts.insert(account.ai_type.clone(), written);
         }

@@ -38,7 +38,8 @@ impl OpenLaunches {
     }
 
     pub(in super::super) fn set(&self, launches: Vec<Launch>) {
-        *self.lock() = Some(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect());
+        *self.lock() =
+            Some(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect());
     }
 
     pub(in super::super) fn forget(&self) {
@@ -48,9 +49,13 @@ impl OpenLaunches {
     /// Takes over what was committed, in its order.
     pub(in super::super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>) {
         let mut launches = self.lock();
-        let Some(launches) = launches.as_mut() else { return };
+        let Some(launches) = launches.as_mut() else {
+            return;
+        };
         for change in commits.into_iter().flat_map(|commit| &commit.changes) {
-            let Change::Launch(launch) = change else { continue };
+            let Change::Launch(launch) = change else {
+                continue;
+            };
             if matches!(launch.state, LaunchState::Ended { .. }) {
                 launches.remove(&launch.id);
             } else {

@@ -66,7 +66,9 @@ impl Pairs {
     pub(in super::super) fn note<'a>(&self, commits: impl IntoIterator<Item = &'a Commit>) {
         let mut kept = self.lock();
         for change in commits.into_iter().flat_map(|commit| &commit.changes) {
-            let Change::Pair(record) = change else { continue };
+            let Change::Pair(record) = change else {
+                continue;
+            };
             kept.n_changes += 1;
             kept.put(PairRecord { revision: record.revision + 1, ..record.clone() });
         }

@@ -65,7 +65,9 @@ impl Startable {
 fn may_change(change: &Change, holder_of: impl Fn(&LaunchId) -> Option<InstanceKey>) -> bool {
     let is_open = |launch: &Launch| !matches!(launch.state, LaunchState::Ended { .. });
     match change {
-        Change::Launch(launch) => !(is_open(launch) && holder_of(&launch.id).as_ref() == Some(&launch.key)),
+        Change::Launch(launch) => {
+            !(is_open(launch) && holder_of(&launch.id).as_ref() == Some(&launch.key))
+        }
         Change::Agent(_)
         | Change::Project(_)
         | Change::Assign(_)

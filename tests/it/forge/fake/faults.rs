@@ -25,7 +25,11 @@ pub enum Fault {
 
 impl Fault {
     pub fn status(status: u16) -> Self {
-        Self::Status { status, headers: Vec::new(), body: json!({ "message": format!("fault {status}") }) }
+        Self::Status {
+            status,
+            headers: Vec::new(),
+            body: json!({ "message": format!("fault {status}") }),
+        }
     }
 
     #[must_use]
@@ -67,7 +71,10 @@ impl Faults {
 
     /// What this request meets: the first that fits, once less from then on.
     pub fn take(&mut self, request: &Request) -> Option<Fault> {
-        let at = self.0.iter().position(|(pattern, times, _)| *times != Times::N(0) && is_like(pattern, request))?;
+        let at = self
+            .0
+            .iter()
+            .position(|(pattern, times, _)| *times != Times::N(0) && is_like(pattern, request))?;
         let (_, times, fault) = &mut self.0[at];
         if let Times::N(n) = times {
             *n -= 1;
@@ -78,7 +85,9 @@ impl Faults {
 
 /// Whether a request's `METHOD route` or `METHOD path` is like the pattern.
 pub fn is_like(pattern: &str, request: &Request) -> bool {
-    [request.route, &request.path].iter().any(|path| is_match(pattern, &format!("{} {path}", request.method)))
+    [request.route, &request.path]
+        .iter()
+        .any(|path| is_match(pattern, &format!("{} {path}", request.method)))
 }
 
 /// `*` is anything.
@@ -86,7 +95,10 @@ fn is_match(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((head, rest)) => text.strip_prefix(head).is_some_and(|tail| {
-            tail.char_indices().map(|(at, _)| at).chain([tail.len()]).any(|at| is_match(rest, &tail[at..]))
+            tail.char_indices()
+                .map(|(at, _)| at)
+                .chain([tail.len()])
+                .any(|at| is_match(rest, &tail[at..]))
         }),
     }
 }

@@ -38,7 +38,9 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
         return Reply::error(401, "Bad credentials");
     }
     let route = request.route.strip_prefix("/repos/{owner}/{repo}");
-    let Some(route) = route else { return account(world, request, parameters) };
+    let Some(route) = route else {
+        return account(world, request, parameters);
+    };
     let name = format!("{}/{}", parameters[0], parameters[1]);
     match world.find_repository(ForgeKind::GitHub, &name) {
         Some(repository) => in_repository(world, request, repository, route, &parameters[2..]),
@@ -56,7 +58,13 @@ fn account(world: &World, request: &Request, parameters: &[String]) -> Reply {
     }
 }
 
-fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, parameters: &[String]) -> Reply {
+fn in_repository(
+    world: &mut World,
+    request: &Request,
+    id: u64,
+    route: &str,
+    parameters: &[String],
+) -> Reply {
     let number = || parameters[0].parse::<u64>().unwrap_or(0);
     match (request.method.as_str(), route) {
         ("GET", "") => {
@@ -77,7 +85,8 @@ fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, par
         ("POST", "/labels") => create_label(world, request, id),
         ("GET", "/assignees/{assignee}") => {
             let user = world.find_user(&parameters[0]);
-            let is_member = user.is_some_and(|user| world.repositories[&id].members.contains(&user));
+            let is_member =
+                user.is_some_and(|user| world.repositories[&id].members.contains(&user));
             if is_member { Reply::new(204, Value::Null) } else { Reply::error(404, "Not Found") }
         }
         ("DELETE", "/issues/comments/{comment_id}") => {
@@ -89,10 +98,15 @@ fn in_repository(world: &mut World, request: &Request, id: u64, route: &str, par
             }
             if is_removed { Reply::new(204, Value::Null) } else { Reply::error(404, "Not Found") }
         }
-        (_, route) => match world.find_item(id, ANY, number()).map(|item| (item.away.clone(), item.is_locked)) {
+        (_, route) => match world
+            .find_item(id, ANY, number())
+            .map(|item| (item.away.clone(), item.is_locked))
+        {
             None => Reply::error(404, "Not Found"),
             Some((Some(Away::Gone(status)), _)) => Reply::error(status, "This issue was deleted"),
-            Some((Some(Away::Moved { url, .. }), _)) => Reply::error(301, "Moved Permanently").header("location", &url),
+            Some((Some(Away::Moved { url, .. }), _)) => {
+                Reply::error(301, "Moved Permanently").header("location", &url)
+            }
             Some((None, is_locked)) => in_item(world, request, id, route, parameters, is_locked),
         },
     }
@@ -107,7 +121,8 @@ fn in_item(
     is_locked: bool,
 ) -> Reply {
     let number = parameters[0].parse().unwrap();
-    let labels_of = |item: &ItemState| Value::Array(item.labels.iter().map(|name| label(name)).collect());
+    let labels_of =
+        |item: &ItemState| Value::Array(item.labels.iter().map(|name| label(name)).collect());
     match (request.method.as_str(), route.strip_prefix("/issues/{issue_number}").unwrap()) {
         ("GET", "") => {
             let said = find(world, id, number).as_said(item(world, id, find(world, id, number)));
@@ -117,7 +132,9 @@ fn in_item(
             let comments = find(world, id, number).comments.iter().collect();
             paged(world, request, comments, |one| comment(world, one))
         }
-        ("POST", "/comments") if is_locked => Reply::error(403, "Unable to create comment because issue is locked."),
+        ("POST", "/comments") if is_locked => {
+            Reply::error(403, "Unable to create comment because issue is locked.")
+        }
         ("POST", "/comments") => {
             let Some(body) = text(request, "body").filter(|body| !body.trim().is_empty()) else {
                 return Reply::error(422, "Validation Failed");
@@ -127,10 +144,12 @@ fn in_item(
             Reply::new(201, comment(world, &added))
         }
         ("POST", "/labels") => {
-            let Some(names) = request.body.as_ref().and_then(|body| body.get("labels")?.as_array()) else {
+            let Some(names) = request.body.as_ref().and_then(|body| body.get("labels")?.as_array())
+            else {
                 return Reply::error(422, "Invalid request.");
             };
-            let names: Vec<String> = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            let names: Vec<String> =
+                names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
             if names.iter().any(|name| name.chars().count() > MAX_LABEL) {
                 return too_long();
             }
@@ -176,8 +195,11 @@ fn list(world: &World, request: &Request, id: u64) -> Reply {
             && assignee.is_none_or(|assignee| item.assignees.contains(&assignee))
             && since.is_none_or(|since| item.updated >= since)
     };
-    let mut items: Vec<&ItemState> = world.repositories[&id].items.iter().filter(|item| is_wanted(item)).collect();
-    items.sort_by_key(|item| if request.query("sort") == Some("updated") { item.updated } else { item.created });
+    let mut items: Vec<&ItemState> =
+        world.repositories[&id].items.iter().filter(|item| is_wanted(item)).collect();
+    items.sort_by_key(|item| {
+        if request.query("sort") == Some("updated") { item.updated } else { item.created }
+    });
     if request.query("direction") != Some("asc") {
         items.reverse();
     }
@@ -194,7 +216,9 @@ fn paged<T>(world: &World, request: &Request, all: Vec<T>, json: impl Fn(T) -> V
 }
 
 fn create_label(world: &mut World, request: &Request, id: u64) -> Reply {
-    let Some(name) = text(request, "name") else { return Reply::error(422, "Validation Failed") };
+    let Some(name) = text(request, "name") else {
+        return Reply::error(422, "Validation Failed");
+    };
     if name.chars().count() > MAX_LABEL {
         return too_long();
     }
@@ -238,7 +262,11 @@ fn comment(world: &World, state: &CommentState) -> Value {
 fn item(world: &World, repository: u64, state: &ItemState) -> Value {
     let name = &world.repositories[&repository].name;
     let is_pull = state.kind != ItemKind::Issue;
-    let url = format!("https://forge.example/{name}/{}/{}", if is_pull { "pull" } else { "issues" }, state.number);
+    let url = format!(
+        "https://forge.example/{name}/{}/{}",
+        if is_pull { "pull" } else { "issues" },
+        state.number
+    );
     let assignees: Vec<Value> = state.assignees.iter().map(|id| user(world, *id)).collect();
     let mut json = json!({
         "id": state.id,

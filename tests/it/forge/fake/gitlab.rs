@@ -51,17 +51,29 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
             let found = request.query("username").and_then(|login| world.find_user(login));
             paged(world, request, found.into_iter().collect(), |id| user(world, id))
         }
-        "/personal_access_tokens/self" => Reply::ok(json!({ "id": 1, "scopes": ["api"], "active": true })),
+        "/personal_access_tokens/self" => {
+            Reply::ok(json!({ "id": 1, "scopes": ["api"], "active": true }))
+        }
         _ => match world.find_repository(ForgeKind::GitLab, &parameters[0]) {
-            Some(project) => {
-                in_project(world, request, project, route.strip_prefix("/projects/{id}").unwrap(), &parameters[1..])
-            }
+            Some(project) => in_project(
+                world,
+                request,
+                project,
+                route.strip_prefix("/projects/{id}").unwrap(),
+                &parameters[1..],
+            ),
             None => Reply::error(404, "404 Project Not Found"),
         },
     }
 }
 
-fn in_project(world: &mut World, request: &Request, project: u64, route: &str, parameters: &[String]) -> Reply {
+fn in_project(
+    world: &mut World,
+    request: &Request,
+    project: u64,
+    route: &str,
+    parameters: &[String],
+) -> Reply {
     let number = || parameters[0].parse::<u64>().unwrap_or(0);
     match (request.method.as_str(), route) {
         ("GET", "") => {
@@ -81,7 +93,9 @@ fn in_project(world: &mut World, request: &Request, project: u64, route: &str, p
             paged(world, request, labels, |name| json!({ "name": name }))
         }
         ("POST", "/labels") => {
-            let Some(name) = text(request, "name") else { return Reply::error(400, "name is missing") };
+            let Some(name) = text(request, "name") else {
+                return Reply::error(400, "name is missing");
+            };
             if !world.state(project).labels.insert(name.clone()) {
                 return Reply::error(409, "Label already exists");
             }
@@ -97,7 +111,8 @@ fn in_project(world: &mut World, request: &Request, project: u64, route: &str, p
         ("GET", "/issues") => list(world, request, project, ItemKind::Issue),
         ("GET", "/merge_requests") => list(world, request, project, ItemKind::MergeRequest),
         (_, route) => {
-            let kind = if route.starts_with("/issues") { ItemKind::Issue } else { ItemKind::MergeRequest };
+            let kind =
+                if route.starts_with("/issues") { ItemKind::Issue } else { ItemKind::MergeRequest };
             let at = At { project, kind, number: number() };
             match world.find_item(project, kind, at.number).map(|item| item.away.clone()) {
                 None => Reply::error(404, "404 Not found"),
@@ -108,7 +123,13 @@ fn in_project(world: &mut World, request: &Request, project: u64, route: &str, p
     }
 }
 
-fn in_item(world: &mut World, request: &Request, at: At, route: &str, parameters: &[String]) -> Reply {
+fn in_item(
+    world: &mut World,
+    request: &Request,
+    at: At,
+    route: &str,
+    parameters: &[String],
+) -> Reply {
     let (_, below) = route.split_once('}').unwrap();
     match (request.method.as_str(), below) {
         ("GET", "") => Reply::ok(find(world, at).as_said(item(world, at.project, find(world, at)))),
@@ -127,7 +148,11 @@ fn in_item(world: &mut World, request: &Request, at: At, route: &str, parameters
             let n_before = item.comments.len();
             item.comments.retain(|comment| comment.id != id);
             let is_removed = item.comments.len() < n_before;
-            if is_removed { Reply::new(204, Value::Null) } else { Reply::error(404, "404 Note Not Found") }
+            if is_removed {
+                Reply::new(204, Value::Null)
+            } else {
+                Reply::error(404, "404 Note Not Found")
+            }
         }
         (method, route) => panic!("{method} {route} is in the table of routes"),
     }
@@ -185,22 +210,30 @@ fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
     let is_command = |line: &str| matches!(line.trim(), "/close" | "/unassign");
     let kept: String = body.split_inclusive('\n').filter(|line| !is_command(line)).collect();
     if kept.is_empty() {
-        return Reply::new(202, json!({ "commands_changes": {}, "summary": ["Closed this issue."] }));
+        return Reply::new(
+            202,
+            json!({ "commands_changes": {}, "summary": ["Closed this issue."] }),
+        );
     }
-    let added = world.add_comment(at.project, at.kind, at.number, Some(author), &kept, false).unwrap();
+    let added =
+        world.add_comment(at.project, at.kind, at.number, Some(author), &kept, false).unwrap();
     Reply::new(201, note(world, &added))
 }
 
 fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply {
     let assignee = match (request.query("assignee_id"), request.query("assignee_username[]")) {
         (Some(_), Some(_)) => {
-            return Reply::new(400, json!({ "error": "assignee_id, assignee_username are mutually exclusive" }));
+            return Reply::new(
+                400,
+                json!({ "error": "assignee_id, assignee_username are mutually exclusive" }),
+            );
         }
         (Some(id), None) => Some(id.parse().unwrap_or(0)),
         (None, Some(login)) => Some(world.find_user(login).unwrap_or(0)),
         (None, None) => None,
     };
-    let since = request.query("updated_after").map(|since| since.parse::<Timestamp>().unwrap().as_second());
+    let since =
+        request.query("updated_after").map(|since| since.parse::<Timestamp>().unwrap().as_second());
     let state = request.query("state").unwrap_or("all");
     let is_wanted = |item: &ItemState| {
         item.kind == kind
@@ -211,8 +244,11 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
             // Without it, GitLab shows what the token's owner wrote.
             && (request.query("scope") == Some("all") || item.author == Some(world.asking))
     };
-    let mut items: Vec<&ItemState> = world.repositories[&project].items.iter().filter(|item| is_wanted(item)).collect();
-    items.sort_by_key(|item| if request.query("order_by") == Some("updated_at") { item.updated } else { item.created });
+    let mut items: Vec<&ItemState> =
+        world.repositories[&project].items.iter().filter(|item| is_wanted(item)).collect();
+    items.sort_by_key(|item| {
+        if request.query("order_by") == Some("updated_at") { item.updated } else { item.created }
+    });
     if request.query("sort") != Some("asc") {
         items.reverse();
     }

@@ -38,7 +38,10 @@ impl Repository {
     /// A pull request at GitHub, a merge request at GitLab.
     pub fn pull(&self, title: &str) -> Item {
         let forge = self.world.lock().state(self.id).forge;
-        self.add(if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest }, title)
+        self.add(
+            if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest },
+            title,
+        )
     }
 
     fn add(&self, kind: ItemKind, title: &str) -> Item {
@@ -78,7 +81,10 @@ impl Repository {
 
 impl Item {
     fn change(&self, change: impl FnOnce(&mut ItemState)) -> &Self {
-        self.world.lock().change(self.repository, self.kind, self.number, |item, _| change(item)).unwrap();
+        self.world
+            .lock()
+            .change(self.repository, self.kind, self.number, |item, _| change(item))
+            .unwrap();
         self
     }
 
@@ -119,7 +125,10 @@ impl Item {
     pub fn comment(&self, login: &str, body: &str) -> u64 {
         let mut world = self.world.lock();
         let author = world.user(login);
-        world.add_comment(self.repository, self.kind, self.number, Some(author), body, false).unwrap().id
+        world
+            .add_comment(self.repository, self.kind, self.number, Some(author), body, false)
+            .unwrap()
+            .id
     }
 
     /// Nobody may comment any more.
@@ -184,7 +193,9 @@ impl Item {
 
     /// The texts of people's comments, the oldest first.
     pub fn comments(&self) -> Vec<String> {
-        self.read(|item| item.comments.iter().filter(|one| !one.is_system).map(|one| one.body.clone()).collect())
+        self.read(|item| {
+            item.comments.iter().filter(|one| !one.is_system).map(|one| one.body.clone()).collect()
+        })
     }
 
     pub fn is_open(&self) -> bool {

@@ -183,7 +183,8 @@ impl World {
 
     /// By name, or by number.
     pub fn find_repository(&self, forge: ForgeKind, name: &str) -> Option<u64> {
-        let is_it = |id: u64, other: &str| other.eq_ignore_ascii_case(name) || id.to_string() == name;
+        let is_it =
+            |id: u64, other: &str| other.eq_ignore_ascii_case(name) || id.to_string() == name;
         let mut all = self.repositories.iter().filter(|(_, state)| state.forge == forge);
         all.find(|(id, state)| is_it(**id, &state.name)).map(|(id, _)| *id)
     }
@@ -198,7 +199,8 @@ impl World {
         let author = self.user("ann");
         let state = self.state(repository);
         let is_github = state.forge == ForgeKind::GitHub;
-        let number = state.items.iter().filter(|item| is_github || item.kind == kind).count() as u64 + 1;
+        let number =
+            state.items.iter().filter(|item| is_github || item.kind == kind).count() as u64 + 1;
         state.items.push(ItemState {
             id,
             kind,
@@ -234,10 +236,18 @@ impl World {
         Some(change(item, now))
     }
 
-    pub fn find_item(&mut self, repository: u64, kind: ItemKind, number: u64) -> Option<&mut ItemState> {
+    pub fn find_item(
+        &mut self,
+        repository: u64,
+        kind: ItemKind,
+        number: u64,
+    ) -> Option<&mut ItemState> {
         let state = self.state(repository);
         let is_github = state.forge == ForgeKind::GitHub;
-        state.items.iter_mut().find(|item| item.number == number && (is_github || item.kind == kind))
+        state
+            .items
+            .iter_mut()
+            .find(|item| item.number == number && (is_github || item.kind == kind))
     }
 
     pub fn add_comment(
@@ -306,8 +316,10 @@ pub fn links(world: &World, request: &Request, page: usize, last: usize) -> Opti
         let base = format!("http://{}{}", world.address, request.path);
         reqwest::Url::parse_with_params(&base, others.chain(&page)).unwrap()
     };
-    let next = (page < last).then(|| format!("<{}>; rel=\"next\", <{}>; rel=\"last\"", url(page + 1), url(last)));
-    let previous = (page > 1).then(|| format!("<{}>; rel=\"prev\", <{}>; rel=\"first\"", url(page - 1), url(1)));
+    let next = (page < last)
+        .then(|| format!("<{}>; rel=\"next\", <{}>; rel=\"last\"", url(page + 1), url(last)));
+    let previous = (page > 1)
+        .then(|| format!("<{}>; rel=\"prev\", <{}>; rel=\"first\"", url(page - 1), url(1)));
     let links: Vec<String> = previous.into_iter().chain(next).collect();
     (!links.is_empty()).then(|| links.join(", "))
 }

@@ -24,7 +24,10 @@ const DIALECTS: [Dialect; 3] = [
         prefix: "mcp__coordinator__",
         write: |path, content| ("write_file", json!({ "file_path": path, "content": content })),
         run: |command| {
-            ("run_shell_command", json!({ "command": command, "description": "run it", "is_background": false }))
+            (
+                "run_shell_command",
+                json!({ "command": command, "description": "run it", "is_background": false }),
+            )
         },
     },
     // opencode
@@ -60,7 +63,10 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
         Conversation {
             text: messages().map(|message| text_of(&message["content"])).collect(),
             results: results.map(|result| text_of(&result["content"])).collect(),
-            tools: tools(request).filter_map(|name| name.strip_prefix(prefix)).map(str::to_owned).collect(),
+            tools: tools(request)
+                .filter_map(|name| name.strip_prefix(prefix))
+                .map(str::to_owned)
+                .collect(),
         }
     };
     let (step, n) = shared.next(request, read).await;

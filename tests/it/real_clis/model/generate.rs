@@ -22,8 +22,10 @@ pub async fn answer(
     let read = |request: &Value| {
         let parts = || items(&request["contents"]).flat_map(|content| items(&content["parts"]));
         let results = parts().filter(|part| part["functionResponse"].is_object());
-        let declared = items(&request["tools"]).flat_map(|tools| items(&tools["functionDeclarations"]));
-        let tools = declared.filter_map(|tool| tool["name"].as_str()?.strip_prefix("mcp_coordinator_"));
+        let declared =
+            items(&request["tools"]).flat_map(|tools| items(&tools["functionDeclarations"]));
+        let tools =
+            declared.filter_map(|tool| tool["name"].as_str()?.strip_prefix("mcp_coordinator_"));
         Conversation {
             text: items(&request["contents"]).map(|content| text_of(&content["parts"])).collect(),
             results: results.map(|part| part["functionResponse"]["response"].to_string()).collect(),
@@ -34,10 +36,13 @@ pub async fn answer(
     let call = |name: String, arguments: Value| json!({ "functionCall": { "id": format!("call_{n}"), "name": name, "args": arguments } });
     let part = match step {
         Step::Coordinator(tool, arguments) => call(format!("mcp_coordinator_{tool}"), arguments),
-        Step::Write(path, content) => call("write_file".to_owned(), json!({ "file_path": path, "content": content })),
-        Step::Run(command) => {
-            call("run_shell_command".to_owned(), json!({ "command": command, "description": "run it" }))
+        Step::Write(path, content) => {
+            call("write_file".to_owned(), json!({ "file_path": path, "content": content }))
         }
+        Step::Run(command) => call(
+            "run_shell_command".to_owned(),
+            json!({ "command": command, "description": "run it" }),
+        ),
         Step::Say(text) => json!({ "text": text }),
     };
     stream(&[chunk(&part)])

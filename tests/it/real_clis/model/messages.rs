@@ -15,8 +15,8 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
         let messages = || items(&request["messages"]);
         let blocks = messages().flat_map(|message| items(&message["content"]));
         let results = blocks.filter(|block| block["type"] == "tool_result");
-        let tools =
-            items(&request["tools"]).filter_map(|tool| tool["name"].as_str()?.strip_prefix("mcp__coordinator__"));
+        let tools = items(&request["tools"])
+            .filter_map(|tool| tool["name"].as_str()?.strip_prefix("mcp__coordinator__"));
         Conversation {
             text: messages().map(|message| text_of(&message["content"])).collect(),
             results: results.map(|result| text_of(&result["content"])).collect(),
@@ -25,16 +25,27 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
     };
     let (step, n) = shared.next(request, read).await;
     let call = |name: String, input: Value| {
-        let block = json!({ "type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": {} });
-        (block, json!({ "type": "input_json_delta", "partial_json": input.to_string() }), "tool_use")
+        let block =
+            json!({ "type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": {} });
+        (
+            block,
+            json!({ "type": "input_json_delta", "partial_json": input.to_string() }),
+            "tool_use",
+        )
     };
     let (block, delta, reason) = match step {
         Step::Coordinator(tool, arguments) => call(format!("mcp__coordinator__{tool}"), arguments),
-        Step::Write(path, content) => call("Write".to_owned(), json!({ "file_path": path, "content": content })),
-        Step::Run(command) => call("Bash".to_owned(), json!({ "command": command, "description": "run it" })),
-        Step::Say(text) => {
-            (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": text }), "end_turn")
+        Step::Write(path, content) => {
+            call("Write".to_owned(), json!({ "file_path": path, "content": content }))
         }
+        Step::Run(command) => {
+            call("Bash".to_owned(), json!({ "command": command, "description": "run it" }))
+        }
+        Step::Say(text) => (
+            json!({ "type": "text", "text": "" }),
+            json!({ "type": "text_delta", "text": text }),
+            "end_turn",
+        ),
     };
     let message = json!({
         "id": format!("msg_{n}"), "type": "message", "role": "assistant", "model": "scripted", "content": [],

@@ -14,8 +14,11 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
     let read = |request: &Value| {
         let input = || items(&request["input"]);
         let results = input().filter(|item| item["type"] == "function_call_output");
-        let coordinator = items(&request["tools"]).filter(|tool| tool["name"] == "mcp__coordinator");
-        let tools = coordinator.flat_map(|space| items(&space["tools"])).filter_map(|tool| tool["name"].as_str());
+        let coordinator =
+            items(&request["tools"]).filter(|tool| tool["name"] == "mcp__coordinator");
+        let tools = coordinator
+            .flat_map(|space| items(&space["tools"]))
+            .filter_map(|tool| tool["name"].as_str());
         Conversation {
             text: input().map(|item| text_of(&item["content"])).collect(),
             results: results.map(|result| text_of(&result["output"])).collect(),
@@ -38,7 +41,9 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value
         Step::Coordinator(tool, arguments) => call(Some("mcp__coordinator"), tool, &arguments),
         Step::Write(path, content) => {
             let path = path.display();
-            run(format!("apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: {path}\n+{content}*** End Patch\nEOF"))
+            run(format!(
+                "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: {path}\n+{content}*** End Patch\nEOF"
+            ))
         }
         Step::Run(command) => run(command),
         Step::Say(text) => json!({

@@ -27,7 +27,11 @@ impl Manner {
     pub fn of(dice: &mut Dice) -> Self {
         Self {
             answers: dice.pick(&[0, 1, 1, 1, 1, 2]),
-            thinks_for: if dice.percent(20) { dice.millis(3_000, 50_000) } else { dice.millis(0, 3_000) },
+            thinks_for: if dice.percent(20) {
+                dice.millis(3_000, 50_000)
+            } else {
+                dice.millis(0, 3_000)
+            },
             fetches: dice.percent(30),
             gives_up_after: dice.percent(20).then(|| dice.millis(1_000, 15_000)),
         }
@@ -36,7 +40,11 @@ impl Manner {
 
 impl Life<'_> {
     /// Talks; says how it wants to end.
-    pub(super) async fn chat(&mut self, character: &Character, token: &Secret) -> Result<Ending, Over> {
+    pub(super) async fn chat(
+        &mut self,
+        character: &Character,
+        token: &Secret,
+    ) -> Result<Ending, Over> {
         let manner = &character.in_chats;
         let goes_at = match character.ending {
             Ending::LogsOut | Ending::Exits => Some(Instant::now() + character.works_for),
@@ -58,11 +66,13 @@ impl Life<'_> {
     }
 
     async fn ask(&mut self, manner: &Manner, token: &Secret) -> Result<NextAction, Over> {
-        let (sim, launch, patience) = (self.sim, self.launch, manner.gives_up_after.unwrap_or(Duration::MAX));
+        let (sim, launch, patience) =
+            (self.sim, self.launch, manner.gives_up_after.unwrap_or(Duration::MAX));
         loop {
             let next = self
                 .say(|service| {
-                    let asked = sim.spawn_for(next_of(sim.clone(), service, token.clone(), launch.clone()));
+                    let asked =
+                        sim.spawn_for(next_of(sim.clone(), service, token.clone(), launch.clone()));
                     async move {
                         match tokio::time::timeout(patience, asked).await {
                             Ok(Some(answer)) => answer.map(Some),
@@ -78,13 +88,19 @@ impl Life<'_> {
         }
     }
 
-    async fn answer(&mut self, manner: &Manner, token: &Secret, messages: &[Message]) -> Result<(), Over> {
+    async fn answer(
+        &mut self,
+        manner: &Manner,
+        token: &Secret,
+        messages: &[Message],
+    ) -> Result<(), Over> {
         let (sim, key, launch) = (self.sim, self.key, self.launch);
         sim.talk.note_seen(key, launch, messages);
         if manner.fetches {
             let Pending { pending, .. } = self
                 .say(|service| async move {
-                    let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
+                    let caller =
+                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
                     let pending = service.hand_out(&caller).await?;
                     sim.talk.note_handed_out(&caller.session.id, &pending.pending);
                     Ok(pending)

@@ -49,7 +49,10 @@ impl ProcessLayer for Table {
             if state.folders.contains_key(&launch) {
                 return Err(StartError::Exists { launch });
             }
-            let twin = state.folders.iter().find(|(_, folder)| folder.key == key && folder.ended.is_none());
+            let twin = state
+                .folders
+                .iter()
+                .find(|(_, folder)| folder.key == key && folder.ended.is_none());
             if let Some((twin, _)) = twin {
                 return Err(StartError::KeyIsLive { key, launch: twin.clone() });
             }
@@ -67,7 +70,13 @@ impl ProcessLayer for Table {
         {
             let mut state = host.state.lock().unwrap();
             let keeper = state.spawn(What::Keeper(launch.clone()));
-            let ticket = command.environment.iter().find(|(name, _)| name == "AGENT_PASSKEY").unwrap().1.clone();
+            let ticket = command
+                .environment
+                .iter()
+                .find(|(name, _)| name == "AGENT_PASSKEY")
+                .unwrap()
+                .1
+                .clone();
             let kept = host.clone().keep(launch.clone(), host.sim.world.instant_of(fuse), ticket);
             let task = host.sim.spawn(kept);
             let folder = state.folder(&launch);
@@ -85,7 +94,11 @@ impl ProcessLayer for Table {
         {
             let mut state = self.0.state.lock().unwrap();
             let timeout = timeout.unwrap_or(STOP_TIMEOUT);
-            let Some(folder) = state.folders.get_mut(launch).filter(|folder| folder.ended.is_none()) else { return };
+            let Some(folder) =
+                state.folders.get_mut(launch).filter(|folder| folder.ended.is_none())
+            else {
+                return;
+            };
             let first = folder.stop.unwrap_or((reason, timeout));
             self.0.note(launch, || format!("is told to stop: {reason}"));
             folder.stop = Some((first.0, first.1.min(timeout)));

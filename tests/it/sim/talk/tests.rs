@@ -25,7 +25,10 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     let coordinator = "crd_0".parse().unwrap();
     let claim = service.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
     let ticket = claim.ticket.unwrap();
-    let opened = service.authenticate(&key.agent, &ticket, &key.project, Presenter::on_socket(None)).await.unwrap();
+    let opened = service
+        .authenticate(&key.agent, &ticket, &key.project, Presenter::on_socket(None))
+        .await
+        .unwrap();
     (key, claim.launch, opened.session_token)
 }
 
@@ -111,7 +114,10 @@ async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it()
     let service = sim.service();
     let (caller, newest) = given(&sim, &key, &token).await;
     service.logout(&caller).await.unwrap();
-    let gone = ProcessReport::Ended { end: ProcessEnd::Exited(ExitStatus::default()), at: sim.world.now() };
+    let gone = ProcessReport::Ended {
+        end: ProcessEnd::Exited(ExitStatus::default()),
+        at: sim.world.now(),
+    };
     service.report_process(&launch, &[gone]).await.unwrap();
     let record = sim.store.pair(&key).await.unwrap();
     assert_eq!((record.read_up_to, record.wanted_since, record.n_failures), (newest, None, 0));

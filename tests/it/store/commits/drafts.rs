@@ -14,9 +14,9 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::{
-    Account, Activity, Agent, Assignment, Credential, Execution, Failure, FailureClass, InstanceKey, Launch,
-    LaunchState, Message, Notice, NoticeAction, PairRecord, Priority, Project, Purpose, Secret, Session, Task,
-    TaskStatus, Timestamp, Usage,
+    Account, Activity, Agent, Assignment, Credential, Execution, Failure, FailureClass,
+    InstanceKey, Launch, LaunchState, Message, Notice, NoticeAction, PairRecord, Priority, Project,
+    Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
 };
 use agent_coordinator::store::Change;
 use proptest::collection::vec;
@@ -25,7 +25,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use crate::store::rows::{
-    agent, assignment, at, execution, id, launch_of, message, notice, project, session, task, ticket,
+    agent, assignment, at, execution, id, launch_of, message, notice, project, session, task,
+    ticket,
 };
 
 // Few names, so that commits meet.
@@ -63,7 +64,8 @@ const STOP_REASONS: [StopReason; 19] = [
     StopReason::Paused,
     StopReason::Unknown,
 ];
-const REPORTS: [ReportResult; 3] = [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];
+const REPORTS: [ReportResult; 3] =
+    [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked];
 
 fn time() -> impl Strategy<Value = Timestamp> {
     (0_i64..6).prop_map(at)
@@ -99,7 +101,8 @@ fn state() -> impl Strategy<Value = LaunchState> {
     prop_oneof![
         time().prop_map(|deadline| LaunchState::Starting { deadline }),
         select(&SESSIONS).prop_map(|session| LaunchState::Running { session: id(session) }),
-        (select(&STOP_REASONS), time()).prop_map(|(reason, ladder_at)| LaunchState::Stopping { reason, ladder_at }),
+        (select(&STOP_REASONS), time())
+            .prop_map(|(reason, ladder_at)| LaunchState::Stopping { reason, ladder_at }),
         Just(LaunchState::Ending),
         (outcome(), time()).prop_map(|(outcome, at)| LaunchState::Ended { outcome, at }),
     ]
@@ -128,10 +131,13 @@ impl Basis {
 }
 
 fn agent_row() -> impl Strategy<Value = Agent> {
-    (select(&AGENTS), text(), any::<bool>(), select(AgentStatus::ALL)).prop_map(|(name, text, has_passkey, status)| {
-        let passkey = has_passkey.then(|| PasskeyHash::new(&Secret::new(text.as_str()), [1; 16]));
-        Agent { name: text, passkey, status, ..agent(name) }
-    })
+    (select(&AGENTS), text(), any::<bool>(), select(AgentStatus::ALL)).prop_map(
+        |(name, text, has_passkey, status)| {
+            let passkey =
+                has_passkey.then(|| PasskeyHash::new(&Secret::new(text.as_str()), [1; 16]));
+            Agent { name: text, passkey, status, ..agent(name) }
+        },
+    )
 }
 
 fn project_row() -> impl Strategy<Value = Project> {
@@ -144,9 +150,21 @@ fn project_row() -> impl Strategy<Value = Project> {
 }
 
 fn task_row() -> impl Strategy<Value = Task> {
-    let names = (select(&TASKS), select(&PROJECTS), option::of(select(&AGENTS)), option::of(select(&TASKS)));
+    let names = (
+        select(&TASKS),
+        select(&PROJECTS),
+        option::of(select(&AGENTS)),
+        option::of(select(&TASKS)),
+    );
     let status = prop_oneof![Just(TaskStatus::InProgress), select(TaskStatus::ALL)];
-    let rest = (status, select(Priority::ALL), vec(select(&TASKS), 0..3), option::of(text()), time(), time());
+    let rest = (
+        status,
+        select(Priority::ALL),
+        vec(select(&TASKS), 0..3),
+        option::of(text()),
+        time(),
+        time(),
+    );
     (names, rest).prop_map(|((name, project, assignee, parent), rest)| {
         let (status, priority, dependencies, blocked_reason, created_at, status_since) = rest;
         Task {
@@ -165,10 +183,14 @@ fn task_row() -> impl Strategy<Value = Task> {
 fn launch_row() -> impl Strategy<Value = Launch> {
     let when = (time(), option::of(time()), option::of(time()));
     let process = (option::of(1_i32..), option::of(any::<i32>()), option::of(1_i32..64));
-    let rest =
-        (option::of(select(&TASKS)), option::of(select(&REPORTS)), option::of(select(&STOP_REASONS)), any::<u32>());
-    (select(&LAUNCHES), key(), state(), when, process, rest, any::<[bool; 2]>(), activity()).prop_map(
-        |(name, key, state, when, process, rest, [is_kept, is_chat_over], activity)| {
+    let rest = (
+        option::of(select(&TASKS)),
+        option::of(select(&REPORTS)),
+        option::of(select(&STOP_REASONS)),
+        any::<u32>(),
+    );
+    (select(&LAUNCHES), key(), state(), when, process, rest, any::<[bool; 2]>(), activity())
+        .prop_map(|(name, key, state, when, process, rest, [is_kept, is_chat_over], activity)| {
             let plain = launch_of(name, "a", "p", Purpose::Task);
             Launch {
                 key,
@@ -188,8 +210,7 @@ fn launch_row() -> impl Strategy<Value = Launch> {
                 n_notices: rest.3,
                 ..launch_of(name, "a", "p", Purpose::Task)
             }
-        },
-    )
+        })
 }
 
 /// What a column can hold of it.
@@ -197,9 +218,23 @@ fn activity() -> impl Strategy<Value = Activity> {
     let numbers = proptest::array::uniform6(0..=i64::MAX.unsigned_abs());
     let failure = (select(FailureClass::ALL), option::of(time()));
     (numbers, option::of(text()), option::of(failure)).prop_map(|(numbers, progress, failure)| {
-        let [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns] = numbers;
+        let [
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            cost_usd_micros,
+            turns,
+        ] = numbers;
         Activity {
-            usage: Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns },
+            usage: Usage {
+                input_tokens,
+                output_tokens,
+                cache_read_tokens,
+                cache_write_tokens,
+                cost_usd_micros,
+                turns,
+            },
             progress,
             failure: failure.map(|(class, resets_at)| Failure { class, resets_at }),
         }
@@ -208,33 +243,34 @@ fn activity() -> impl Strategy<Value = Activity> {
 
 fn session_row() -> impl Strategy<Value = Session> {
     let ended = option::of((time(), select(SessionEndReason::ALL)));
-    (select(&SESSIONS), select(&LAUNCHES), select(&SESSIONS), time(), ended, key(), 0_i64..9).prop_map(
-        |(name, launch, token, created_at, ended, key, handed_out)| Session {
+    (select(&SESSIONS), select(&LAUNCHES), select(&SESSIONS), time(), ended, key(), 0_i64..9)
+        .prop_map(|(name, launch, token, created_at, ended, key, handed_out)| Session {
             handed_out,
             key,
             token: ticket(token),
             created_at,
             ended,
             ..session(name, launch, "a", "p")
-        },
-    )
+        })
 }
 
 fn execution_row() -> impl Strategy<Value = Execution> {
     let texts = (option::of(text()), option::of(text()), option::of(text()));
     let ended = (option::of(time()), option::of(select(&REPORTS)), option::of(outcome()), texts);
     (select(&EXECUTIONS), select(&LAUNCHES), select(&TASKS), time(), ended, activity()).prop_map(
-        |(name, launch, task, started_at, (ended_at, result, outcome, texts), activity)| Execution {
-            usage: activity.usage,
-            failure: activity.failure,
-            started_at,
-            ended_at,
-            result,
-            outcome,
-            next_steps: texts.0,
-            progress: texts.1,
-            findings: texts.2,
-            ..execution(name, launch, task)
+        |(name, launch, task, started_at, (ended_at, result, outcome, texts), activity)| {
+            Execution {
+                usage: activity.usage,
+                failure: activity.failure,
+                started_at,
+                ended_at,
+                result,
+                outcome,
+                next_steps: texts.0,
+                progress: texts.1,
+                findings: texts.2,
+                ..execution(name, launch, task)
+            }
         },
     )
 }
@@ -243,24 +279,35 @@ fn pair_row() -> impl Strategy<Value = PairRecord> {
     let chat = (option::of(time()), 0_i64..9);
     let failures = (vec(time(), 0..3), option::of(time()));
     (key(), option::of(time()), any::<u32>(), option::of(time()), chat, failures).prop_map(
-        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to), failures)| PairRecord {
-            failed_at: failures.0,
-            is_misconfigured: failures.1.is_some() && n_failures % 2 == 0,
-            suspended_since: failures.1,
-            wanted_since,
-            read_up_to,
-            held_since,
-            n_failures,
-            last_end_at,
-            ..PairRecord::new(key)
+        |(key, held_since, n_failures, last_end_at, (wanted_since, read_up_to), failures)| {
+            PairRecord {
+                failed_at: failures.0,
+                is_misconfigured: failures.1.is_some() && n_failures % 2 == 0,
+                suspended_since: failures.1,
+                wanted_since,
+                read_up_to,
+                held_since,
+                n_failures,
+                last_end_at,
+                ..PairRecord::new(key)
+            }
         },
     )
 }
 
 fn account_row() -> impl Strategy<Value = Account> {
-    let probe = option::of((select(&LAUNCHES), time()).prop_map(|(launch, at)| Probe { launch: id(launch), at }));
-    let parked = (select(FailureClass::ALL), time(), time(), any::<u32>(), probe)
-        .prop_map(|(class, since, until, n_failures, probe)| Parked { class, since, until, n_failures, probe });
+    let probe = option::of(
+        (select(&LAUNCHES), time()).prop_map(|(launch, at)| Probe { launch: id(launch), at }),
+    );
+    let parked = (select(FailureClass::ALL), time(), time(), any::<u32>(), probe).prop_map(
+        |(class, since, until, n_failures, probe)| Parked {
+            class,
+            since,
+            until,
+            n_failures,
+            probe,
+        },
+    );
     (select(&AI_TYPES), option::of(parked))
         .prop_map(|(ai_type, parked)| Account { parked, ..Account::new(ai_type.to_owned()) })
 }
@@ -305,26 +352,28 @@ fn item_row() -> impl Strategy<Value = ForgeItem> {
     ];
     let rest = (subsequence(owed, 0..=4), option::of(time()), any::<(u32, bool)>());
     (select(&ITEMS), select(&TASKS), 1_u64..3, select(states), time(), rest).prop_map(
-        |(name, task, number, (state, ended_at), created_at, (owed, retry_at, (n, is_missing)))| ForgeItem {
-            id: id(name),
-            key: item_key(number),
-            agent: id("a"),
-            project: id("p"),
-            task: id(task),
-            title: "日本".to_owned(),
-            url: String::new(),
-            state,
-            owed,
-            n_attempts: n,
-            n_refusals: n / 2,
-            retry_at,
-            last_error: retry_at.map(|at| at.to_string()),
-            n_comments: n,
-            is_missing,
-            n_resumed: n,
-            created_at,
-            ended_at,
-            revision: 0,
+        |(name, task, number, (state, ended_at), created_at, (owed, retry_at, (n, is_missing)))| {
+            ForgeItem {
+                id: id(name),
+                key: item_key(number),
+                agent: id("a"),
+                project: id("p"),
+                task: id(task),
+                title: "日本".to_owned(),
+                url: String::new(),
+                state,
+                owed,
+                n_attempts: n,
+                n_refusals: n / 2,
+                retry_at,
+                last_error: retry_at.map(|at| at.to_string()),
+                n_comments: n,
+                is_missing,
+                n_resumed: n,
+                created_at,
+                ended_at,
+                revision: 0,
+            }
         },
     )
 }
@@ -332,25 +381,29 @@ fn item_row() -> impl Strategy<Value = ForgeItem> {
 fn notice_row() -> impl Strategy<Value = Notice> {
     let times = (time(), option::of(time()), option::of(time()));
     let words = (select(NoticeAction::ALL), select(NoticeDemand::ALL), option::of(select(&TASKS)));
-    (select(&NOTICES), select(&LAUNCHES), times, words).prop_map(|(name, launch, times, words)| Notice {
-        task: words.2.map(id),
-        action: words.0,
-        demand: words.1,
-        created_at: times.0,
-        read_at: times.1,
-        settled_at: times.2,
-        ..notice(name, launch)
+    (select(&NOTICES), select(&LAUNCHES), times, words).prop_map(|(name, launch, times, words)| {
+        Notice {
+            task: words.2.map(id),
+            action: words.0,
+            demand: words.1,
+            created_at: times.0,
+            read_at: times.1,
+            settled_at: times.2,
+            ..notice(name, launch)
+        }
     })
 }
 
 fn message_row() -> impl Strategy<Value = Message> {
     let words = (select(Sender::ALL), text(), any::<bool>());
-    (select(&MESSAGES), select(&AGENTS), select(&PROJECTS), words).prop_map(|(name, agent, project, words)| Message {
-        sender: words.0,
-        content: words.1,
-        is_visible: words.2,
-        ..message(name, agent, project)
-    })
+    (select(&MESSAGES), select(&AGENTS), select(&PROJECTS), words).prop_map(
+        |(name, agent, project, words)| Message {
+            sender: words.0,
+            content: words.1,
+            is_visible: words.2,
+            ..message(name, agent, project)
+        },
+    )
 }
 
 fn event() -> impl Strategy<Value = NewEvent> {
@@ -368,7 +421,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let assigned = (select(&PROJECTS), select(&AGENTS)).prop_map(|(project, agent)| assignment(project, agent));
+    let assigned = (select(&PROJECTS), select(&AGENTS))
+        .prop_map(|(project, agent)| assignment(project, agent));
     prop_oneof![
         1 => select(&LAUNCHES).prop_map(|launch| Change::ForgetLaunch(id(launch))),
         1 => (0i64..9).prop_map(Change::ForgetEvents),
