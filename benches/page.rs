@@ -39,7 +39,7 @@ fn main() -> Result<()> {
             chat(&bed, &browser, &mut figures)?;
         }
         None => {
-            eprintln!("no browser: without chromium and chromium-driver its figures are left out")
+            eprintln!("no browser: without chromium and chromium-driver its figures are left out");
         }
     }
     print(&figures);

@@ -480,7 +480,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => {
-                    tracing::debug!(error = %ErrorChain(&error), "the status was not taken")
+                    tracing::debug!(error = %ErrorChain(&error), "the status was not taken");
                 }
             }
         }

@@ -122,7 +122,7 @@ async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Re
         match TcpListener::bind((ip, port)).await {
             Ok(listener) => return Ok(listener),
             Err(error) => {
-                tracing::warn!(%error, port, "the port of the last time is taken; choosing another for HTTP")
+                tracing::warn!(%error, port, "the port of the last time is taken; choosing another for HTTP");
             }
         }
     }

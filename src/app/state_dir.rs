@@ -74,7 +74,7 @@ mod tests {
         match expected {
             Ok(None) => assert_eq!(said, Ok(None), "{mode:o}"),
             Ok(Some(words)) => {
-                assert!(said.as_ref().unwrap().as_ref().unwrap().contains(words), "{said:?}")
+                assert!(said.as_ref().unwrap().as_ref().unwrap().contains(words), "{said:?}");
             }
             Err(words) => assert!(said.as_ref().unwrap_err().contains(words), "{said:?}"),
         }

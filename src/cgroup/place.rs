@@ -97,7 +97,7 @@ mod tests {
         match expected {
             Ok(place) => assert_eq!(decided, Ok(place)),
             Err(text) => {
-                assert!(decided.clone().is_err_and(|reason| reason.contains(text)), "{decided:?}")
+                assert!(decided.clone().is_err_and(|reason| reason.contains(text)), "{decided:?}");
             }
         }
     }

@@ -64,10 +64,10 @@ impl LogsArguments {
             .stream(&format!("/launches/{launch}/output?follow={}", self.follow), |piece| {
                 match &mut shown {
                     Shown::InWords(lines) => {
-                        stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?
+                        stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?;
                     }
                     Shown::Printable(for_terminal) => {
-                        stdout.write_all(for_terminal.shown(piece).as_bytes())?
+                        stdout.write_all(for_terminal.shown(piece).as_bytes())?;
                     }
                     Shown::AsPrinted => stdout.write_all(piece)?,
                 }

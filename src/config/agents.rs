@@ -23,7 +23,7 @@ pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<AgentId, AgentCredenti
             // As its agent's door would say it, where the place is no more known.
             is_taken
                 .map_err(|refusal| {
-                    field.note(Problem::new(refusal.to_string(), field.span()).label("here"))
+                    field.note(Problem::new(refusal.to_string(), field.span()).label("here"));
                 })
                 .ok()?;
             Some(passkey)

@@ -604,7 +604,7 @@ fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
     match &node.value {
         Value::Nothing => {}
         Value::Text(text) if is_secret || holds_credentials(text) => {
-            secrets.push(node.span.clone())
+            secrets.push(node.span.clone());
         }
         Value::Text(_) => {}
         Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),

@@ -43,10 +43,10 @@ impl Secrets {
                 let section = if hosts.len() == 1 { key.to_owned() } else { format!("{key}[{i}]") };
                 match &host.token {
                     ForgeToken::Given(token) => {
-                        secrets.add(format!("{section}.token"), token.clone())
+                        secrets.add(format!("{section}.token"), token.clone());
                     }
                     ForgeToken::File(path) => {
-                        secrets.files.push(Secret::new(path.to_string_lossy()))
+                        secrets.files.push(Secret::new(path.to_string_lossy()));
                     }
                 }
             }

@@ -44,14 +44,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         for action in actions {
             match action {
                 Action::Start { key, ai_type: _, working_directory } => {
-                    starts.push((key, working_directory))
+                    starts.push((key, working_directory));
                 }
                 Action::Report { ref launch, .. }
                 | Action::Forget { ref launch }
                 | Action::MarkAuthenticated { ref launch }
                 | Action::WantStop { ref launch, .. }
                 | Action::Stop { ref launch, .. } => {
-                    by_launch.entry(launch.clone()).or_default().push(action)
+                    by_launch.entry(launch.clone()).or_default().push(action);
                 }
             }
         }
@@ -122,10 +122,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 }
             }
             Action::Stop { launch, reason } => {
-                self.processes.request_stop(&launch, reason, None).await
+                self.processes.request_stop(&launch, reason, None).await;
             }
             Action::MarkAuthenticated { launch } => {
-                self.processes.mark_authenticated(&launch).await
+                self.processes.mark_authenticated(&launch).await;
             }
             Action::Forget { launch } => self.processes.forget(&launch).await,
             // By those who call this.

@@ -85,7 +85,7 @@ impl Clocks {
                 &instance.phase,
             ) {
                 (Some((_, most)), Phase::Running { pid, .. }) => {
-                    clock.children.look(now, *pid, most)
+                    clock.children.look(now, *pid, most);
                 }
                 _ => clock.children.forget(),
             }

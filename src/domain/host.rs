@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_page_may_call_from_an_allowed_host() {
         let check = |origin: &str, expected: bool| {
-            assert_eq!(hosts().allows_origin(origin), expected, "{origin}")
+            assert_eq!(hosts().allows_origin(origin), expected, "{origin}");
         };
         for ours in [
             "http://localhost",

@@ -228,7 +228,7 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
     }
     match &instance.phase {
         Phase::Ended { end, at, .. } => {
-            plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at }))
+            plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at }));
         }
         Phase::Exited { exit, .. } => {
             if launch.state != LaunchState::Ending {
@@ -236,7 +236,7 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
             }
         }
         Phase::Starting | Phase::Running { .. } => {
-            keep_going_or_stop(instance, launch, snapshot, plan)
+            keep_going_or_stop(instance, launch, snapshot, plan);
         }
     }
 }

@@ -387,7 +387,7 @@ impl Response {
             match serde_path_to_error::deserialize(value).map(&take) {
                 Ok(Ok(element)) => good.push(element),
                 Ok(Err(reason)) => {
-                    tracing::debug!(route = self.request, reason, "an item is left out")
+                    tracing::debug!(route = self.request, reason, "an item is left out");
                 }
                 Err(error) => {
                     n_malformed += 1;

@@ -82,7 +82,7 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
                 stock.found.push(Found { dir, spec, lock });
             }
             Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => {
-                remove_blank(&dir, &launch)
+                remove_blank(&dir, &launch);
             }
             Err(RecordError::Read { source, .. }) if !regular_file::is_lasting(&source) => {
                 return Err(source);
@@ -156,7 +156,7 @@ fn says_nothing(dir: &Path) -> io::Result<bool> {
 fn remove_blank(dir: &Path, launch: &LaunchId) {
     match std::fs::remove_dir_all(dir) {
         Ok(()) => {
-            info!(launch_id = %launch, "folder of a start that was not carried out is removed")
+            info!(launch_id = %launch, "folder of a start that was not carried out is removed");
         }
         // It is no more than litter: the next daemon will try again.
         Err(error) => {

@@ -25,7 +25,7 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     match run.permissions {
         Permissions::Project => arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]),
         Permissions::Bypass => {
-            arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned())
+            arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned());
         }
     }
     if run.telemetry == Telemetry::Off {

@@ -155,7 +155,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
         };
         match revoked {
             Ok(Some(gone)) => {
-                tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out")
+                tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out");
             }
             Ok(None) => {}
             // It would still be good: nobody is told that it isn't.

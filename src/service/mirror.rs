@@ -60,15 +60,15 @@ impl Service {
                 .await;
             }
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories")
+                tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories");
             }
         }
         match self.store.chats().await {
             Ok(chats) => {
-                self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await
+                self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await;
             }
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors")
+                tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors");
             }
         }
         // Cancel-safe: what is unmirrored stays so until it is taken.

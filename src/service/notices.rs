@@ -76,7 +76,7 @@ impl Service {
                     }
                 }
                 Change::Unassign(assignment) => {
-                    news.push(WorkChange::Unassigned(assignment.clone()))
+                    news.push(WorkChange::Unassigned(assignment.clone()));
                 }
                 Change::Project(after) => {
                     let before = self.store.project(&after.id).await?;

@@ -60,7 +60,7 @@ impl Output {
                 Ok(n) if n > 0 => {
                     n_copied += n;
                     stream.line.push(&self.chunk[..n], |line, n_cut| {
-                        add_line(&mut self.log, &self.redactor, line, n_cut)
+                        add_line(&mut self.log, &self.redactor, line, n_cut);
                     });
                 }
                 Err(error)

@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_token_is_cut_to_its_prefix() {
         let text = lines(LineForm::Json, || {
-            info!(error = "no such thing: `sess_0123456789abcdef`", "it broke")
+            info!(error = "no such thing: `sess_0123456789abcdef`", "it broke");
         });
         assert!(text.contains(r#""error":"no such thing: `sess_…`""#), "{text}");
     }

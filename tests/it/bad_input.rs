@@ -194,7 +194,7 @@ impl Mistake {
                 );
             }
             (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => {
-                check_fair(&self.what, &object)
+                check_fair(&self.what, &object);
             }
             // An agent at its task is told that a tool of chats is none of its own, before anything else.
             (_, Answer::Refusal(object)) if object["error_code"] == "wrong_purpose" => {}

@@ -62,7 +62,7 @@ impl Document {
                     problems.push(format!("{place}: {value} is none of {rule}"));
                 }
                 "const" if rule != value => {
-                    problems.push(format!("{place}: {value} is not {rule}"))
+                    problems.push(format!("{place}: {value} is not {rule}"));
                 }
                 "required" => {
                     for name in rule.as_array().unwrap() {
@@ -76,7 +76,7 @@ impl Document {
                     for (name, value) in value.as_object().into_iter().flatten() {
                         match properties.get(name) {
                             Some(schema) => {
-                                self.validate(schema, value, &format!("{place}/{name}"), problems)
+                                self.validate(schema, value, &format!("{place}/{name}"), problems);
                             }
                             None if schema.contains_key("allOf") || schema.contains_key("$ref") => {
                             }

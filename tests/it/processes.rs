@@ -320,7 +320,7 @@ fn replace(path: &Path, kind: &str) {
     match kind {
         "folder" => std::fs::create_dir(path).unwrap(),
         "pipe" => {
-            rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap()
+            rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         }
         "device" => symlink("/dev/zero", path).unwrap(),
         "loop" => symlink(path, path).unwrap(),

@@ -143,7 +143,7 @@ fn a_lower_limit_ends_nobody_and_starts_nobody_until_it_is_kept() {
 fn a_changed_file_is_read_by_itself_however_it_was_changed() {
     let daemon = Daemon::running("");
     let limit = |n: u32| {
-        until(&format!("the limit is {n}"), || daemon.status()["limits"]["max_concurrent"] == n)
+        until(&format!("the limit is {n}"), || daemon.status()["limits"]["max_concurrent"] == n);
     };
     daemon.configure("max_concurrent: 11");
     limit(11);

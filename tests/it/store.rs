@@ -48,7 +48,7 @@ async fn made(store: &dyn Store, changes: Vec<Change>) {
 fn assert_outdated(result: Result<(), CommitError>, what: &str, id: &str) {
     match result {
         Err(CommitError::Outdated { what: found, id: found_id }) => {
-            assert_eq!((found, found_id.as_str()), (what, id))
+            assert_eq!((found, found_id.as_str()), (what, id));
         }
         other => panic!("expected an outdated {what} `{id}`, got {other:?}"),
     }

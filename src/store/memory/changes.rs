@@ -78,7 +78,7 @@ impl Tables {
                 Expect::TaskAt(id, revision) => self.expect_revision::<Task>(&id, revision)?,
                 Expect::LaunchAt(id, revision) => self.expect_revision::<Launch>(&id, revision)?,
                 Expect::PairAt(key, revision) => {
-                    self.expect_revision::<PairRecord>(&key, revision)?
+                    self.expect_revision::<PairRecord>(&key, revision)?;
                 }
                 Expect::NoMessageAfter(chat, seq) => {
                     let is_after = |message: &Message| {

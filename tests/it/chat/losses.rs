@@ -16,7 +16,7 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
         for person in ["ann", "bob", "eve"] {
             let daemon = &daemon;
             scope.spawn(move || {
-                (0..N_MESSAGES).for_each(|n| drop(say(daemon, &format!("{person} {n}"))))
+                (0..N_MESSAGES).for_each(|n| drop(say(daemon, &format!("{person} {n}"))));
             });
         }
     });

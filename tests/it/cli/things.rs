@@ -71,7 +71,7 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
         "created_at": "[created_at]", "status_since": "[status_since]",
     });
     let check = |arguments: &[&str], expected: &Value| {
-        assert_eq!(redacted(&daemon.json(arguments)), *expected)
+        assert_eq!(redacted(&daemon.json(arguments)), *expected);
     };
     check(&["agent", "show", "agt_a"], &agent);
     check(&["project", "show", "prj"], &project);

@@ -179,7 +179,7 @@ impl Bed {
     pub fn begin_to_stop(&self) {
         match &self.server {
             Server::Program(Program(child)) => {
-                kill(i32::try_from(child.id()).unwrap(), Signal::TERM)
+                kill(i32::try_from(child.id()).unwrap(), Signal::TERM);
             }
             Server::Here(here) => {
                 here.service.end_waits();
@@ -424,7 +424,7 @@ impl Here {
         });
         let runtime = self.runtime.handle().clone();
         Wire::new(receiver, move |line| {
-            runtime.block_on(writer.write_all(line.as_bytes())).unwrap()
+            runtime.block_on(writer.write_all(line.as_bytes())).unwrap();
         })
         .ending(move || reading.abort())
     }

@@ -125,7 +125,7 @@ pub fn a_token_that_is_none_is_refused_by_every_tool(bed: &Bed) {
         match client.answer(id) {
             // Over the network, few guesses of one host are checked at a time.
             Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => {
-                assert!(!bed.door.knows_its_peer())
+                assert!(!bed.door.knows_its_peer());
             }
             other => assert_eq!(other.refusal("invalid_session")["error"], "Invalid session token"),
         }

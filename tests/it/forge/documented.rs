@@ -291,15 +291,15 @@ async fn each_request_is_one_that_github_documents() {
         assert!(description.problem(&request).is_some(), "{request:?}");
     };
     wrong(&|request| request.query("sort").is_some(), &|request| {
-        request.query[0].0 = "assigned".to_owned()
+        request.query[0].0 = "assigned".to_owned();
     });
     wrong(&|request| request.query("sort").is_some(), &|request| {
-        request.query.push(("sort".into(), "up".into()))
+        request.query.push(("sort".into(), "up".into()));
     });
     wrong(&|request| request.body.is_some(), &|request| {
-        request.body = Some(json!({ "text": "Hello." }))
+        request.body = Some(json!({ "text": "Hello." }));
     });
     wrong(&|request| request.route.ends_with("/labels"), &|request| {
-        "PUSH".clone_into(&mut request.method)
+        "PUSH".clone_into(&mut request.method);
     });
 }

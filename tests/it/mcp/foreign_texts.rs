@@ -53,7 +53,7 @@ fn marked_keys(key: &str, value: &Value, found: &mut BTreeSet<String>) {
         }
         Value::Array(values) => values.iter().for_each(|value| marked_keys(key, value, found)),
         Value::Object(object) => {
-            object.iter().for_each(|(key, value)| marked_keys(key, value, found))
+            object.iter().for_each(|(key, value)| marked_keys(key, value, found));
         }
         _ => {}
     }

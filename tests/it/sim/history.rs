@@ -254,7 +254,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
     match deed {
         Deed::Nothing => {}
         Deed::Crash { coordinator, after_polls, down_for } => {
-            post(*coordinator).doom(*after_polls, *down_for)
+            post(*coordinator).doom(*after_polls, *down_for);
         }
         Deed::Restart { coordinator, mode, down_for } => {
             let post = post(*coordinator);

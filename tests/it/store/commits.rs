@@ -65,7 +65,7 @@ async fn written_on(store: &dyn Store, draft: Draft) -> Commit {
                     basis.revision(store.launch(&row.id).await.unwrap().map(|row| row.revision));
             }
             Change::Pair(row) => {
-                row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision))
+                row.revision = basis.revision(Some(store.pair(&row.key).await.unwrap().revision));
             }
             Change::Account(row) => {
                 row.revision =
