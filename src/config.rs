@@ -58,7 +58,10 @@ pub use backoff::Backoff;
 pub use chat::Chat;
 pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
-pub use forge::{ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook};
+pub use forge::{
+    ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
+    repositories_path,
+};
 pub use http::Http;
 pub use limits::{AgentLimits, Limits};
 pub use live::{Live, Rejected, Reloaded, Standing};

@@ -20,6 +20,7 @@ mod past;
 mod performer;
 mod poller;
 mod raw;
+mod renames;
 mod seat;
 mod signal;
 mod wire;
@@ -213,6 +214,7 @@ pub trait Forge: Send + Sync + 'static {
     /// The account with this login.
     fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>>;
 
+    /// A repository, also by a name that it had before.
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts>;
 
     /// Whether an account can be assigned to items of a repository.

@@ -14,7 +14,7 @@ use super::http::Http;
 use super::reader::{Field, Section};
 use super::report::Problem;
 
-pub use host::{ForgeHost, ForgeToken, WatchedRepository};
+pub use host::{ForgeHost, ForgeToken, WatchedRepository, repositories_path};
 pub(super) use host::{LABEL_KEYS, default_base_url, file_key, repositories_key};
 
 /// Paths of the HTTP listener that are somebody else's, by their first part.

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
 use super::{Forge, ForgeError, Identity, RepositoryFacts};
-use crate::config::{ForgeHost, WatchedRepository};
+use crate::config::{ForgeHost, WatchedRepository, repositories_path};
 use crate::domain::forge::labels::is_same;
 use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, is_bot};
 
@@ -145,13 +145,16 @@ async fn check_repository(
         labels_created: Vec::new(),
         findings: Vec::new(),
     };
-    match forge.repository(name).await {
-        Ok(facts) => report.findings.extend(of_repository(host.kind, name, &facts)),
+    let facts = match forge.repository(name).await {
+        Ok(facts) => facts,
         Err(error) => {
             report.findings.push(of_repository_error(&error));
             return report;
         }
-    }
+    };
+    report.findings.extend(of_repository(host.kind, name, &facts));
+    // The daemon uses the present name, too.
+    let name = if is_number(name) { name } else { facts.full_name.as_str() };
     if let Some(bot) = bot {
         match forge.is_assignable(name, bot).await {
             Ok(true) => {}
@@ -251,10 +254,14 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
 
 fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number && facts.full_name.to_lowercase() != name.to_lowercase() {
+    if !is_number(name) && facts.full_name.to_lowercase() != name.to_lowercase() {
         let found = format!("it is called `{}` now", facts.full_name);
-        findings.push(Finding::problem(found, "write the new name into the configuration"));
+        let advice = format!(
+            "write `{}` in place of `{name}` under `{}`; until then the daemon follows it",
+            facts.full_name,
+            repositories_path(kind)
+        );
+        findings.push(Finding::problem(found, advice));
     }
     if facts.is_archived {
         findings.push(Finding::problem(
@@ -277,6 +284,11 @@ fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Fi
         findings.push(Finding::note("issues are turned off here", ""));
     }
     findings
+}
+
+/// Returns whether a GitLab project is named by its number, which stays.
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn of_repository_error(error: &ForgeError) -> Finding {

@@ -313,8 +313,15 @@ impl Forge for GitHub {
 
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
         Box::pin(async move {
-            let raw: RawRepository =
-                self.host.send(Ask::get(&path(repository, &[])?)?).await?.json()?;
+            let answer = match self.host.send(Ask::get(&path(repository, &[])?)?).await {
+                Ok(answer) => answer,
+                // Renamed or transferred: its number stays.
+                Err(error) => {
+                    let number = self.host.number_of_moved(&error, "repositories").ok_or(error)?;
+                    self.host.send(Ask::get(&["repositories", &number.to_string()])?).await?
+                }
+            };
+            let raw: RawRepository = answer.json()?;
             // Each right contains the one before it.
             let may_triage = |rights: BTreeMap<String, bool>| {
                 ["triage", "push", "maintain", "admin"]

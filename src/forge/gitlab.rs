@@ -334,8 +334,15 @@ impl Forge for GitLab {
 
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts> {
         Box::pin(async move {
-            let raw: RawProject =
-                self.host.send(Ask::get(&["projects", repository])?).await?.json()?;
+            let answer = match self.host.send(Ask::get(&["projects", repository])?).await {
+                Ok(answer) => answer,
+                // Renamed or transferred: its number stays.
+                Err(error) => {
+                    let number = self.host.number_of_moved(&error, "projects").ok_or(error)?;
+                    self.host.send(Ask::get(&["projects", &number.to_string()])?).await?
+                }
+            };
+            let raw: RawProject = answer.json()?;
             let is_off = |level: &Option<String>| level.as_deref() == Some("disabled");
             let needed = if is_off(&raw.merge_requests_access_level) {
                 LABELS_ISSUES

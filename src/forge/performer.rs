@@ -377,9 +377,10 @@ impl Performer {
         let comments = self.comments(forge, item).await?;
         let key = &item.key;
         if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await?.as_ref()) {
-            self.seat
-                .ask(forge.remove_comment(&key.repository, key.kind, key.number, ours))
-                .await?;
+            let remove = |name: String| async move {
+                forge.remove_comment(&name, key.kind, key.number, ours).await
+            };
+            self.seat.ask_in(forge, &key.repository, remove).await?;
         }
         Ok(())
     }
@@ -421,7 +422,11 @@ impl Performer {
         // Again: it may have been stored before a secret was known.
         let text = self.seat.service.redacted(text);
         let body = Marker { item: item.id.clone(), number }.mark(&text);
-        self.seat.ask(forge.add_comment(&key.repository, key.kind, key.number, &body)).await?;
+        let body = body.as_str();
+        let add = |name: String| async move {
+            forge.add_comment(&name, key.kind, key.number, body).await
+        };
+        self.seat.ask_in(forge, &key.repository, add).await?;
         crash_point::reach(CrashPoint::ItemCommented);
         Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
     }
@@ -455,7 +460,8 @@ impl Performer {
         item: &ForgeItem,
     ) -> Result<Vec<Comment>, Unanswered> {
         let key = &item.key;
-        self.seat.ask(forge.comments(&key.repository, key.kind, key.number)).await
+        let list = |name: String| async move { forge.comments(&name, key.kind, key.number).await };
+        self.seat.ask_in(forge, &key.repository, list).await
     }
 
     async fn change_labels(
@@ -465,7 +471,10 @@ impl Performer {
         delta: &LabelDelta,
     ) -> Result<(), Unanswered> {
         let key = &item.key;
-        self.seat.ask(forge.change_labels(&key.repository, key.kind, key.number, delta)).await
+        let change = |name: String| async move {
+            forge.change_labels(&name, key.kind, key.number, delta).await
+        };
+        self.seat.ask_in(forge, &key.repository, change).await
     }
 
     /// The item, or why there is none.

@@ -138,6 +138,12 @@ impl Poller {
                     self.suspects.extend(ours.filter(|within| kinds_of(*feed).contains(&within.0)));
                     problem = Some(format!("{error}; `forge check` tells more"));
                 }
+                // Nor of what is suspected: its items would not answer either.
+                Err(error @ Unanswered::Repository(_)) => {
+                    problem = Some(format!(
+                        "{error}; its items are worked on as before, and `forge check` tells more"
+                    ));
+                }
                 // As of a project that has no merge requests.
                 Err(Unanswered::Failed(error @ ForgeError::Forbidden { .. })) => {
                     problem = Some(format!("{error}; `forge check` tells more"));
@@ -153,6 +159,7 @@ impl Poller {
         let (n_assigned, n_elsewhere) = self.count(&rules).await?;
         let seen_at = self.judge.seat.service.time();
         let problem = problem.or_else(|| self.problems.values().next().cloned());
+        let problem = problem.or_else(|| self.judge.seat.rename_of(&self.watched.name));
         self.judge.seat.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
             status.n_assigned = n_assigned;
@@ -205,8 +212,10 @@ impl Poller {
         while reads_pages || look.changes_since().is_none() {
             let (page, etag) = look.question();
             let listing = Listing::Assigned { bot: bot.clone() };
-            let answer =
-                self.judge.seat.ask(forge.list(&repository, feed, &listing, page, etag)).await?;
+            let listing = &listing;
+            let list =
+                |name: String| async move { forge.list(&name, feed, listing, page, etag).await };
+            let answer = self.judge.seat.ask_in(forge, &repository, list).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
             self.take_in(&read.items, rules, problem).await;
@@ -226,11 +235,11 @@ impl Poller {
             for page in 1..=MAX_CHANGE_PAGES {
                 let listing = Listing::ChangedSince(since.clone());
                 let etag = etag.as_deref().filter(|_| page == 1);
-                let answer = self
-                    .judge
-                    .seat
-                    .ask(forge.list(&repository, feed, &listing, page, etag))
-                    .await?;
+                let listing = &listing;
+                let list = |name: String| async move {
+                    forge.list(&name, feed, listing, page, etag).await
+                };
+                let answer = self.judge.seat.ask_in(forge, &repository, list).await?;
                 let Conditional::Fresh(changed) = answer else {
                     break;
                 };

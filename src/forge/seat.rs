@@ -1,13 +1,13 @@
 //! What those who talk to one host share: the forge, by which rules it is read, whether it is to be left alone, and how it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Conditional, Forge, ForgeError, FoundItem, connect};
+use super::{Forge, ForgeError, connect};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
@@ -29,6 +29,8 @@ pub(super) struct Seat {
     rules: Mutex<Option<Arc<Rules>>>,
     /// Whose token it is, once that is known.
     own: Mutex<Option<ForgeUser>>,
+    /// The present names of renamed repositories, by the names in the configuration (in lower case).
+    pub(super) names: Mutex<BTreeMap<String, String>>,
     gate: Mutex<Gate>,
     status: Mutex<ForgeStatus>,
 }
@@ -49,6 +51,9 @@ pub(super) enum Unanswered {
     NoToken,
     #[error(transparent)]
     Failed(#[from] ForgeError),
+    /// The repository does not answer. That says nothing of its items.
+    #[error("the repository does not answer: {0}")]
+    Repository(#[source] ForgeError),
 }
 
 impl Seat {
@@ -88,6 +93,7 @@ impl Seat {
             forge: Mutex::default(),
             rules: Mutex::default(),
             own: Mutex::default(),
+            names: Mutex::default(),
             gate: Mutex::default(),
             status: Mutex::new(status),
             config,
@@ -178,22 +184,6 @@ impl Seat {
             }
         }
         answer.map_err(Unanswered::Failed)
-    }
-
-    /// An item as it is now.
-    pub(super) async fn find(
-        &self,
-        forge: &dyn Forge,
-        item: &ForgeItem,
-    ) -> Result<FoundItem, Unanswered> {
-        let key = &item.key;
-        match self.ask(forge.item(&key.repository, key.kind, key.number, None)).await? {
-            Conditional::Fresh((found, _)) => Ok(found),
-            Conditional::NotModified => {
-                let problem = "304 for an unconditional question".to_owned();
-                Err(ForgeError::NotUnderstood { request: key.to_string(), problem }.into())
-            }
-        }
     }
 
     /// By what items are judged; asks who the bot is, if that isn't known.
@@ -340,6 +330,6 @@ fn differs(problem: &str, before: Option<&str>) -> bool {
     before != Some(problem)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -331,6 +331,14 @@ impl Host {
             path_of_item.iter().flat_map(|segment| ["/".to_owned(), encoded(segment)]).collect();
         has_moved_itself(&format!("{}{asked}", self.base), to).then(|| to.clone())
     }
+
+    /// Returns the number in a redirect to `/collection/7` of this host, as both forges answer for a renamed repository.
+    pub(super) fn number_of_moved(&self, error: &ForgeError, collection: &str) -> Option<u64> {
+        let ForgeError::Moved { to, .. } = error else {
+            return None;
+        };
+        answer::linked_number(&self.base, to, collection)
+    }
 }
 
 impl fmt::Debug for Host {

@@ -69,6 +69,11 @@ pub const fn repositories_key(kind: ForgeKind) -> &'static str {
     words(kind).2
 }
 
+/// Returns where the repositories stand in the file: `github.repositories`.
+pub fn repositories_path(kind: ForgeKind) -> String {
+    format!("{}.{}", file_key(kind), repositories_key(kind))
+}
+
 /// Where a host is that doesn't say it.
 pub const fn default_base_url(kind: ForgeKind) -> &'static str {
     words(kind).1

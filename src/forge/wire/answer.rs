@@ -109,6 +109,16 @@ pub(super) fn has_moved_itself(asked: &str, to: &str) -> bool {
     }
 }
 
+/// Returns the number `7` of a redirect to `/collection/7`, if that is at the host of `base`: only there the number means the
+/// same repository.
+pub(super) fn linked_number(base: &str, to: &str, collection: &str) -> Option<u64> {
+    let base = Url::parse(base).ok()?;
+    let to = base.join(to).ok()?;
+    let (rest, number) = to.path().rsplit_once('/')?;
+    let is_there = to.host_str() == base.host_str() && rest.rsplit('/').next() == Some(collection);
+    number.parse().ok().filter(|_| is_there)
+}
+
 /// The number of a page that a `Link` header names.
 pub(in crate::forge) fn linked_page(headers: &HeaderMap, relation: &str) -> Option<u32> {
     let link = link(headers, relation)?;
@@ -256,6 +266,17 @@ mod tests {
         assert_eq!(linked_page(&links, "last"), Some(9));
         assert_eq!(linked_page(&links, "first"), None);
         assert_eq!(link(&HeaderMap::new(), "next"), None);
+    }
+
+    #[test]
+    fn a_redirect_to_a_repository_tells_its_number() {
+        let number = |to: &str| linked_number("https://code.example/api/v3", to, "repositories");
+        assert_eq!(number("https://code.example/api/v3/repositories/5"), Some(5));
+        assert_eq!(number("/api/v3/repositories/5"), Some(5));
+        assert_eq!(number("https://other.example/api/v3/repositories/5"), None);
+        assert_eq!(number("https://code.example/api/v3/repos/a/b"), None);
+        assert_eq!(number("https://code.example/api/v3/repositories/5/issues"), None);
+        assert_eq!(number("a place that it doesn't tell"), None);
     }
 
     #[test]

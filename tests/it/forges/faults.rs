@@ -238,17 +238,105 @@ fn what_is_not_found_once_goes_on() {
     }
 }
 
+/// Everything below a repository, as [`Fake::fail`] takes it.
+const fn below_repository(forge: ForgeKind) -> &'static str {
+    match forge {
+        ForgeKind::GitHub => "* /repos/ann/site*",
+        ForgeKind::GitLab => "* /gitlab/api/v4/projects/ann%2Fsite*",
+    }
+}
+
+/// A repository that answers nothing but `fault` for three looks ends no work, and gets what was owed to it afterwards.
+#[track_caller]
+fn check_repository_in_trouble(forge: ForgeKind, fault: &Fault) {
+    let (bed, issue) = at_work(forge, "");
+    bed.fake.fail(below_repository(forge), Times::Always, fault.clone());
+    until("its trouble is told", || bed.host()["repositories"][0]["problem"].is_string());
+    until_asked(&bed.fake, routes(forge).0, 3);
+    check_works_on(&bed);
+    finish(&bed);
+    until("its task is done", || bed.daemon.open("agt").is_empty());
+    let is_waiting = || bed.items().first().is_some_and(|item| item["n_attempts"] == 2);
+    until("its label is tried in vain", is_waiting);
+    bed.fake.mend();
+    bed.until_labelled(&issue, "coding agent done");
+    bed.until("done");
+    check_comments(&issue, &["Task started", "Task done"]);
+}
+
 #[test]
-fn when_a_repository_is_gone_its_work_is_stopped_and_nothing_is_written() {
+fn trouble_with_a_repository_ends_no_work_in_it() {
+    let faults = [404, 410, 403].map(Fault::status);
+    std::thread::scope(|scope| {
+        for forge in BOTH {
+            let faults = &faults;
+            scope.spawn(move || {
+                for fault in faults {
+                    check_repository_in_trouble(forge, fault);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn items_that_are_missing_together_with_their_list_are_not_gone() {
     for forge in BOTH {
-        let (bed, _issue) = at_work(forge, "");
-        bed.fake.forget_requests();
-        bed.fake.repository(forge, NAME).remove();
-        let item = bed.until("stopped");
-        assert_eq!(item["cause"], "gone");
-        assert!(bed.fake.requests().iter().all(|request| request.method == "GET"));
-        bed.until_problem("not found (404)");
-        assert_eq!(bed.places(&item), ["completed"]);
+        let (bed, issue) = at_work(forge, "");
+        let (list, item) = routes(forge);
+        // As after issues were turned off: the repository itself answers.
+        bed.fake.fail(item, Times::Always, Fault::status(404));
+        bed.fake.fail(list, Times::Always, Fault::status(410));
+        until_asked(&bed.fake, item, 3);
+        check_works_on(&bed);
+        bed.fake.mend();
+        issue.unassign(BOT);
+        assert_eq!(bed.until("stopped")["cause"], "unassigned");
+    }
+}
+
+#[test]
+fn a_renamed_repository_is_followed_and_told_once() {
+    const NEW: &str = "acme/shop";
+    for forge in BOTH {
+        let (mut bed, issue) = at_work(forge, "");
+        bed.fake.repository(forge, NAME).rename(NEW);
+        bed.until_problem("it is called `acme/shop` now");
+        let key =
+            if forge == ForgeKind::GitHub { "github.repositories" } else { "gitlab.projects" };
+        let line = format!("write `acme/shop` in place of `ann/site` under `{key}`");
+        bed.until_problem(&line);
+        check_works_on(&bed);
+        let checked = bed.daemon.cli(&["forge", "check"]);
+        assert!(checked.stdout.contains("it is called `acme/shop` now"), "{checked:?}");
+        let told = "a repository of a forge has a problem";
+        assert_eq!(bed.daemon.logged(told).len(), 1, "{}", bed.daemon.log());
+
+        // Learned again after a restart; what was claimed is not claimed again.
+        bed.daemon.kill();
+        bed.daemon.start();
+        bed.until_problem(&line);
+        finish(&bed);
+        bed.until_labelled(&issue, "coding agent done");
+        bed.until("done");
+        check_comments(&issue, &["Task started", "Task done"]);
+        let other = bed.fake.repository(forge, NEW).issue("Logout fails");
+        other.label("coding agent").assign(BOT);
+        bed.until_labelled(&other, "coding agent done");
+        until("all is said", || bed.items().is_empty());
+        check_comments(&other, &["Task started", "Task done"]);
+    }
+}
+
+#[test]
+fn an_item_that_left_a_renamed_repository_is_stopped_as_moved() {
+    for forge in BOTH {
+        let (bed, issue) = at_work(forge, "");
+        let renamed = bed.fake.repository(forge, NAME);
+        renamed.rename("acme/shop");
+        bed.until_problem("it is called `acme/shop` now");
+        issue.transfer(&bed.fake.repository(forge, "ann/other"));
+        assert_eq!(bed.until("stopped")["cause"], "moved");
     }
 }
 

@@ -10,6 +10,7 @@ use super::world::{Away, CommentState, ItemState, Reply, State, World, links, pa
 pub const ROUTES: &[&str] = &[
     "GET /user",
     "GET /users/{username}",
+    "GET /repositories/{repository_id}",
     "GET /repos/{owner}/{repo}",
     "GET /repos/{owner}/{repo}/issues",
     "GET /repos/{owner}/{repo}/issues/{issue_number}",
@@ -37,6 +38,12 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
     if !world.admit(token) {
         return Reply::error(401, "Bad credentials");
     }
+    if request.route == "/repositories/{repository_id}" {
+        return match world.find_repository(ForgeKind::GitHub, &parameters[0]) {
+            Some(repository) => in_repository(world, request, repository, "", &[]),
+            None => Reply::error(404, "Not Found"),
+        };
+    }
     let route = request.route.strip_prefix("/repos/{owner}/{repo}");
     let Some(route) = route else {
         return account(world, request, parameters);
@@ -44,8 +51,20 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
     let name = format!("{}/{}", parameters[0], parameters[1]);
     match world.find_repository(ForgeKind::GitHub, &name) {
         Some(repository) => in_repository(world, request, repository, route, &parameters[2..]),
-        None => Reply::error(404, "Not Found"),
+        None => match world.find_renamed(ForgeKind::GitHub, &name) {
+            Some(repository) => redirect(world, request, repository),
+            None => Reply::error(404, "Not Found"),
+        },
     }
+}
+
+/// What GitHub answers for the old name of a repository.
+fn redirect(world: &World, request: &Request, repository: u64) -> Reply {
+    let (before, after) = request.path.split_once("/repos/").unwrap();
+    let rest: String = after.split('/').skip(2).flat_map(|part| ["/", part]).collect();
+    let url = format!("http://{}{before}/repositories/{repository}{rest}", world.address);
+    let status = if request.method == "GET" { 301 } else { 307 };
+    Reply::error(status, "Moved Permanently").header("location", &url)
 }
 
 fn account(world: &World, request: &Request, parameters: &[String]) -> Reply {

@@ -62,9 +62,23 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
                 route.strip_prefix("/projects/{id}").unwrap(),
                 &parameters[1..],
             ),
-            None => Reply::error(404, "404 Project Not Found"),
+            None => match world.find_renamed(ForgeKind::GitLab, &parameters[0]) {
+                Some(project) => redirect(world, request, project),
+                None => Reply::error(404, "404 Project Not Found"),
+            },
         },
     }
+}
+
+/// What GitLab answers for the old path of a project.
+fn redirect(world: &World, request: &Request, project: u64) -> Reply {
+    if request.method != "GET" {
+        return Reply::error(405, "Non GET methods are not allowed for moved projects");
+    }
+    let (before, after) = request.path.split_once("/projects/").unwrap();
+    let rest: String = after.split('/').skip(1).flat_map(|part| ["/", part]).collect();
+    let url = format!("http://{}{before}/projects/{project}{rest}", world.address);
+    Reply::error(301, "301 Moved Permanently").header("location", &url)
 }
 
 fn in_project(

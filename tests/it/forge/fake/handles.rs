@@ -73,6 +73,14 @@ impl Repository {
         self.world.lock().state(self.id).may_triage = false;
     }
 
+    /// Renames or transfers it: requests for its old name are redirected.
+    pub fn rename(&self, name: &str) {
+        let mut world = self.world.lock();
+        let state = world.state(self.id);
+        let former = std::mem::replace(&mut state.name, name.to_owned());
+        state.former_names.push(former);
+    }
+
     /// As deleted, or hidden from the token's owner.
     pub fn remove(&self) {
         self.world.lock().repositories.remove(&self.id);

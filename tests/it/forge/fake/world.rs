@@ -32,6 +32,8 @@ pub struct World {
 pub struct RepositoryState {
     pub forge: ForgeKind,
     pub name: String,
+    /// Names that it had before: requests for them are redirected.
+    pub former_names: Vec<String>,
     pub labels: BTreeSet<String>,
     /// Who can be assigned.
     pub members: BTreeSet<u64>,
@@ -171,6 +173,7 @@ impl World {
         let state = RepositoryState {
             forge,
             name: name.to_owned(),
+            former_names: Vec::new(),
             labels: BTreeSet::new(),
             members: BTreeSet::from([self.owner]),
             is_archived: false,
@@ -187,6 +190,15 @@ impl World {
             |id: u64, other: &str| other.eq_ignore_ascii_case(name) || id.to_string() == name;
         let mut all = self.repositories.iter().filter(|(_, state)| state.forge == forge);
         all.find(|(id, state)| is_it(**id, &state.name)).map(|(id, _)| *id)
+    }
+
+    /// The repository that had this name before.
+    pub fn find_renamed(&self, forge: ForgeKind, name: &str) -> Option<u64> {
+        let is_it = |state: &RepositoryState| {
+            state.forge == forge
+                && state.former_names.iter().any(|former| former.eq_ignore_ascii_case(name))
+        };
+        self.repositories.iter().find(|(_, state)| is_it(state)).map(|(id, _)| *id)
     }
 
     pub fn state(&mut self, repository: u64) -> &mut RepositoryState {

@@ -1,0 +1,153 @@
+//! Finds a repository that was renamed or transferred, and tells trouble with a repository from an item that is gone.
+//!
+//! The configuration names a repository, and its items keep that name in their keys. Requests use the present name, which is
+//! learned from the first request that the old name does not answer. It is kept in memory, so a restart learns it again.
+
+use std::future::Future;
+
+use super::seat::{Seat, Unanswered, lock};
+use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
+use crate::config::repositories_path;
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind};
+
+impl Seat {
+    /// Returns the name by which requests name a repository.
+    fn name_of(&self, repository: &str) -> String {
+        let known = lock(&self.names).get(&repository.to_lowercase()).cloned();
+        known.unwrap_or_else(|| repository.to_owned())
+    }
+
+    /// Returns what to tell about a repository that has another name than the configuration says.
+    pub(super) fn rename_of(&self, repository: &str) -> Option<String> {
+        let name = lock(&self.names).get(&repository.to_lowercase()).cloned()?;
+        let key = repositories_path(self.config.kind);
+        Some(format!(
+            "it is called `{name}` now and is followed there; \
+             write `{name}` in place of `{repository}` under `{key}` in the configuration"
+        ))
+    }
+
+    /// Asks something of a repository, by its present name. If that name does not answer, looks for the repository first.
+    ///
+    /// # Errors
+    /// [`Unanswered::Repository`] if the repository itself does not answer.
+    pub(super) async fn ask_in<T, F>(
+        &self,
+        forge: &dyn Forge,
+        repository: &str,
+        question: impl Fn(String) -> F,
+    ) -> Result<T, Unanswered>
+    where
+        F: Future<Output = Result<T, ForgeError>>,
+    {
+        let name = self.name_of(repository);
+        match self.ask(question(name.clone())).await {
+            Err(
+                error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. }),
+            ) => match self.look_for(forge, repository, &name).await? {
+                Some(name) => self.ask(question(name)).await,
+                None => Err(error),
+            },
+            answer => answer,
+        }
+    }
+
+    /// Finds an item as it is now. It is gone only if its repository and the list of its kind answer, and it has moved only if
+    /// the repository has not.
+    ///
+    /// # Errors
+    /// [`Unanswered::Repository`] if the repository itself does not answer.
+    pub(super) async fn find(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+    ) -> Result<FoundItem, Unanswered> {
+        let key = &item.key;
+        let name = self.name_of(&key.repository);
+        let found = self.find_as(forge, &name, key).await;
+        match found {
+            Ok(FoundItem::Gone | FoundItem::Moved(_))
+            | Err(Unanswered::Failed(ForgeError::Moved { .. })) => {}
+            found => return found,
+        }
+        if let Some(name) = self.look_for(forge, &key.repository, &name).await? {
+            return self.find_as(forge, &name, key).await;
+        }
+        if found == Ok(FoundItem::Gone) && self.watches(&key.repository) {
+            self.check_list(forge, &name, key.kind).await?;
+        }
+        found
+    }
+
+    async fn find_as(
+        &self,
+        forge: &dyn Forge,
+        name: &str,
+        key: &ItemKey,
+    ) -> Result<FoundItem, Unanswered> {
+        match self.ask(forge.item(name, key.kind, key.number, None)).await? {
+            Conditional::Fresh((found, _)) => Ok(found),
+            Conditional::NotModified => {
+                let problem = "304 for an unconditional question".to_owned();
+                Err(ForgeError::NotUnderstood { request: key.to_string(), problem }.into())
+            }
+        }
+    }
+
+    /// Looks for a repository that did not answer as `name`. Returns its new name, or `None` if it answers by that name.
+    async fn look_for(
+        &self,
+        forge: &dyn Forge,
+        repository: &str,
+        name: &str,
+    ) -> Result<Option<String>, Unanswered> {
+        let full_name = match self.ask(forge.repository(name)).await {
+            Ok(facts) => facts.full_name,
+            Err(Unanswered::Failed(error)) if self.watches(repository) => {
+                return Err(Unanswered::Repository(error));
+            }
+            // A repository that is not in the configuration any more is not waited for.
+            Err(Unanswered::Failed(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number || full_name.eq_ignore_ascii_case(name) {
+            return Ok(None);
+        }
+        let mut names = lock(&self.names);
+        if full_name.eq_ignore_ascii_case(repository) {
+            names.remove(&repository.to_lowercase());
+        } else {
+            names.insert(repository.to_lowercase(), full_name.clone());
+        }
+        Ok(Some(full_name))
+    }
+
+    /// Checks that a list of a repository answers: items of one that was turned off are not gone.
+    async fn check_list(
+        &self,
+        forge: &dyn Forge,
+        name: &str,
+        kind: ItemKind,
+    ) -> Result<(), Unanswered> {
+        let Ok(rules) = self.rules().await else {
+            return Err(Unanswered::NoToken);
+        };
+        let feed = match (self.config.kind, kind) {
+            (ForgeKind::GitHub, _) => Feed::All,
+            (ForgeKind::GitLab, ItemKind::MergeRequest) => Feed::MergeRequests,
+            (ForgeKind::GitLab, ItemKind::Issue | ItemKind::PullRequest) => Feed::Issues,
+        };
+        let listing = Listing::Assigned { bot: rules.bot.clone() };
+        match self.ask(forge.list(name, feed, &listing, 1, None)).await {
+            Ok(_) => Ok(()),
+            Err(Unanswered::Failed(error)) => Err(Unanswered::Repository(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn watches(&self, repository: &str) -> bool {
+        let mut watched = self.config.repositories.iter();
+        watched.any(|watched| watched.name.eq_ignore_ascii_case(repository))
+    }
+}
