@@ -554,47 +554,4 @@ fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(error: ForgeError, owed: &Owed, n_refusals: u32, expected: Next) {
-        assert_eq!(next_after(&Undone::Unanswered(error.into()), owed, n_refusals), expected);
-    }
-
-    fn message() -> String {
-        "no".to_owned()
-    }
-
-    #[test]
-    fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
-        let label = Owed::Label { state: LabelState::Stopped };
-        let comment = Owed::Comment { number: 1, text: String::new() };
-        check(ForgeError::Unavailable { message: message() }, &comment, 10_000, Next::TryAgain);
-        check(ForgeError::Unauthorized { message: message() }, &label, 10_000, Next::TryAgain);
-        check(
-            ForgeError::NotFound { status: 410, message: message() },
-            &comment,
-            0,
-            Next::TryAgain,
-        );
-        check(ForgeError::NotFound { status: 410, message: message() }, &comment, 1, Next::GiveUp);
-        check(ForgeError::Moved { status: 302, to: message() }, &comment, 9, Next::TryAgain);
-        check(
-            ForgeError::NotFound { status: 404, message: message() },
-            &Owed::Claim,
-            0,
-            Next::TryAgain,
-        );
-    }
-
-    #[test]
-    fn a_comment_on_a_locked_item_is_given_up_and_its_labels_only_after_long() {
-        let comment = Owed::Comment { number: 1, text: String::new() };
-        let label = Owed::Label { state: LabelState::Stopped };
-        check(ForgeError::Forbidden { message: message() }, &comment, 3, Next::TryAgain);
-        check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
-        check(ForgeError::Forbidden { message: message() }, &label, 10, Next::TryAgain);
-        check(ForgeError::Forbidden { message: message() }, &label, MAX_FORBIDDEN, Next::GiveUp);
-    }
-}
+mod tests;
