@@ -86,6 +86,8 @@ pub struct ItemFacts {
     /// All of them. An answer without them is no answer.
     pub assignees: Vec<ForgeUser>,
     pub is_open: bool,
+    /// Whether only some people may comment on it. The bot may be one of them.
+    pub is_locked: bool,
     /// As the forge writes it; never computed with.
     pub updated_at: String,
 }
@@ -128,6 +130,7 @@ impl ItemFacts {
             labels: Vec::new(),
             assignees: Vec::new(),
             is_open: true,
+            is_locked: false,
             updated_at: String::new(),
         }
     }

@@ -47,6 +47,7 @@ struct RawItem {
     labels: Vec<RawLabel>,
     updated_at: String,
     pull_request: Option<Value>,
+    locked: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -409,6 +410,7 @@ impl RawItem {
             labels: names(self.labels),
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
+            is_locked: self.locked == Some(true),
             updated_at: self.updated_at,
         })
     }

@@ -48,6 +48,7 @@ struct RawItem {
     updated_at: String,
     /// The number that an issue has in all of GitLab, after it was moved to another project.
     moved_to_id: Option<u64>,
+    discussion_locked: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -434,6 +435,7 @@ impl RawItem {
             labels: names(self.labels),
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
+            is_locked: self.discussion_locked == Some(true),
             updated_at: self.updated_at,
         })
     }

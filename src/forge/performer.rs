@@ -69,6 +69,9 @@ enum Undone {
     /// It isn't to be done in a dry run.
     #[error("dry run")]
     DryRun,
+    /// The forge refused a comment, and the item is locked.
+    #[error("the conversation is locked")]
+    Locked,
     /// Said as it is to be read.
     #[error("{0}")]
     Refused(String),
@@ -333,7 +336,17 @@ impl Performer {
         }
         crash_point::reach(CrashPoint::ItemLabelled);
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
-        let comments = self.comment(forge, item, Marker::CLAIM, &text).await?;
+        let comments = match self.comment(forge, item, Marker::CLAIM, &text).await {
+            // The label is the only claim there can be.
+            Err(Undone::Locked) => {
+                tracing::warn!(
+                    item = %item.key, host = item.key.host,
+                    "claimed a forge item by its label alone: its conversation is locked"
+                );
+                comments
+            }
+            comments => comments?,
+        };
         crash_point::reach(CrashPoint::ItemClaimed);
         if self.is_of_another(&claimants, &comments, item, after_comment) {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
@@ -407,6 +420,9 @@ impl Performer {
     }
 
     /// Posts a comment, unless it is there; all comments as they are then.
+    ///
+    /// # Errors
+    /// [`Undone::Locked`] if the conversation is locked for us.
     async fn comment(
         &self,
         forge: &dyn Forge,
@@ -426,7 +442,13 @@ impl Performer {
         let add = |name: String| async move {
             forge.add_comment(&name, key.kind, key.number, body).await
         };
-        self.seat.ask_in(forge, &key.repository, add).await?;
+        let added = self.seat.ask_in(forge, &key.repository, add).await;
+        if matches!(added, Err(Unanswered::Failed(ForgeError::Forbidden { .. })))
+            && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked)
+        {
+            return Err(Undone::Locked);
+        }
+        added?;
         crash_point::reach(CrashPoint::ItemCommented);
         Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
     }
@@ -525,6 +547,8 @@ fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
             Undone::Held | Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
+            // A person locked it, and comments are worth no wait for another.
+            Undone::Locked => Next::GiveUp,
             _ => Next::TryAgain,
         };
     };
@@ -536,7 +560,7 @@ fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
         {
             Next::GiveUp
         }
-        // A locked conversation takes no comments, and an odd one is never taken.
+        // A right may be missing, and an odd comment is never taken.
         ForgeError::Forbidden { .. }
             if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) =>
         {

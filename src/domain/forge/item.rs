@@ -282,11 +282,13 @@ impl ForgeItem {
         }
         let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
+        // An error of what is done now is over. One of something that was given up before stays.
+        let before = self.last_error.take().filter(|_| self.n_attempts == 0);
         Self {
             n_attempts: 0,
             n_refusals: 0,
             retry_at: None,
-            last_error: given_up,
+            last_error: given_up.or(before),
             ended_at,
             ..self
         }

@@ -27,9 +27,10 @@ fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
 }
 
 #[test]
-fn a_comment_on_a_locked_item_is_given_up_and_its_labels_only_after_long() {
+fn a_forbidden_comment_is_given_up_and_a_label_only_after_long() {
     let comment = Owed::Comment { number: 1, text: String::new() };
     let label = Owed::Label { state: LabelState::Stopped };
+    assert_eq!(next_after(&Undone::Locked, &comment, 0), Next::GiveUp);
     check(ForgeError::Forbidden { message: message() }, &comment, 3, Next::TryAgain);
     check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
     check(ForgeError::Forbidden { message: message() }, &label, 10, Next::TryAgain);

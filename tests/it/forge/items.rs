@@ -259,7 +259,9 @@ async fn a_locked_conversation_is_forbidden_and_its_labels_are_not() {
     for forge in BOTH {
         let bed = Bed::new(forge);
         let issue = bed.repository.issue("issue");
+        assert!(!bed.facts(&issue).await.is_locked);
         issue.lock();
+        assert!(bed.facts(&issue).await.is_locked);
         let refused = bed.client.add_comment(NAME, issue.kind, issue.number, "Hello.").await;
         assert!(matches!(refused, Err(ForgeError::Forbidden { .. })), "{refused:?}");
         change(&bed, &issue, &["done"], &[]).await.unwrap();

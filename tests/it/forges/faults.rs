@@ -377,24 +377,71 @@ fn while_one_list_fails_the_items_of_the_other_are_stopped() {
 }
 
 #[test]
-fn a_locked_item_gets_its_labels_and_ends_without_the_comment() {
-    std::thread::scope(|scope| {
-        for forge in BOTH {
-            scope.spawn(move || {
-                let (bed, issue) = at_work(forge, "");
-                issue.lock();
-                finish(&bed);
-                bed.until_labelled(&issue, "coding agent done");
-                until("its comment is tried again", || {
-                    bed.items().first().is_some_and(|item| item["last_error"].is_string())
-                });
-                let item = bed.until("done");
-                assert_eq!(n_comments(&issue, "Task done"), 0);
-                assert_eq!(bed.places(&item), ["completed"]);
-                assert!(!bed.daemon.logged("given up for a forge item").is_empty());
-            });
-        }
-    });
+fn an_item_that_is_locked_at_work_gets_its_labels_and_ends_without_the_comment() {
+    for forge in BOTH {
+        let (bed, issue) = at_work(forge, "");
+        issue.lock();
+        bed.fake.forget_requests();
+        finish(&bed);
+        bed.until_labelled(&issue, "coding agent done");
+        let item = bed.until("done");
+        assert_eq!(n_comments(&issue, "Task done"), 0);
+        assert_eq!(bed.places(&item), ["completed"]);
+        assert_eq!(bed.daemon.logged("given up for a forge item").len(), 1);
+        assert_eq!(bed.fake.n_requests(posts_comment(forge)), 1, "it is given up at once");
+        let error = item["last_error"].as_str().unwrap();
+        assert!(error.contains("comment 1 given up: the conversation is locked"), "{error}");
+    }
+}
+
+/// The route of a new comment, as [`Fake::fail`] takes it.
+const fn posts_comment(forge: ForgeKind) -> &'static str {
+    match forge {
+        ForgeKind::GitHub => "POST *comments",
+        ForgeKind::GitLab => "POST *notes",
+    }
+}
+
+#[test]
+fn a_locked_item_is_claimed_by_its_label_and_worked_on() {
+    for forge in BOTH {
+        let bed = Bed::new(forge, WORKS);
+        let issue = bed.fake.repository(forge, NAME).issue("Login fails");
+        issue.comment("ann", "Since Monday.");
+        issue.lock().label("coding agent").assign(BOT);
+        let item = bed.until("done");
+        assert_eq!(issue.labels(), ["coding agent done"]);
+        assert_eq!(issue.comments(), ["Since Monday."]);
+        let description = bed.task(&item)["description"].to_string();
+        assert!(description.contains("Since Monday."), "{description}");
+        let told = "claimed a forge item by its label alone: its conversation is locked";
+        assert_eq!(bed.daemon.logged(told).len(), 1, "{}", bed.daemon.log());
+        assert_eq!(bed.fake.n_requests(posts_comment(forge)), 2, "the claim and the report");
+    }
+}
+
+#[test]
+fn a_locked_item_is_claimed_by_a_comment_if_the_bot_may_comment() {
+    for forge in BOTH {
+        let bed = Bed::new(forge, WORKS);
+        let issue = bed.fake.repository(forge, NAME).issue("Login fails");
+        let locked = if forge == ForgeKind::GitHub { "locked" } else { "discussion_locked" };
+        // As for members with the right to write: it is locked, and takes their comments.
+        issue.say(locked, true.into()).label("coding agent").assign(BOT);
+        bed.until("done");
+        check_comments(&issue, &["Task started", "Task done"]);
+    }
+}
+
+#[test]
+fn a_claim_that_is_forbidden_without_a_lock_is_tried_again() {
+    for forge in BOTH {
+        let bed = Bed::new(forge, WORKS);
+        bed.fake.fail(posts_comment(forge), Times::N(2), Fault::status(403));
+        let issue = bed.issue("Login fails");
+        bed.until("done");
+        check_comments(&issue, &["Task started", "Task done"]);
+    }
 }
 
 #[test]
