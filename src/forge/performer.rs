@@ -352,7 +352,7 @@ impl Performer {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
             return Ok(service.lose_item(&item.id).await?);
         }
-        let description = task_text::description(&item.key, &facts, &comments);
+        let description = task_text::description(&item.key, &facts, &comments, &claimants);
         service.win_item(&item.id, &task_text::title(&item.key, &facts), &description).await?;
         crash_point::reach(CrashPoint::ItemWon);
         Ok(())

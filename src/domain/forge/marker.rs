@@ -29,6 +29,13 @@ impl Marker {
             Some(Self { item: item.parse().ok()?, number: number.parse().ok()? })
         })
     }
+
+    /// Returns a comment without its markers.
+    pub fn without(body: &str) -> String {
+        let is_marker = |line: &&str| line.trim().starts_with(BEGIN) && line.trim().ends_with(END);
+        let kept: Vec<&str> = body.lines().filter(|line| !is_marker(line)).collect();
+        kept.join("\n").trim_end().to_owned()
+    }
 }
 
 /// Text of others as it may stand in a comment of ours: no line of it commands (GitLab's quick actions), and none hides itself or
@@ -56,6 +63,8 @@ mod tests {
         assert_eq!(body, "Stopped.\n\n<!-- agent-coordinator 019aa 3 -->");
         assert_eq!(Marker::find(&body.replace('\n', "\r\n")), Some(marker(3)));
         assert_eq!(Marker::find("Stopped."), None);
+        assert_eq!(Marker::without(&body.replace('\n', "\r\n")), "Stopped.");
+        assert_eq!(Marker::without("Stopped.\n<!-- a note -->"), "Stopped.\n<!-- a note -->");
     }
 
     #[test]

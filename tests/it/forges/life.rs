@@ -168,6 +168,28 @@ fn an_item_that_was_worked_on_before_is_taken_again_although_its_comments_are_mi
 }
 
 #[test]
+fn a_reworked_item_has_the_report_of_the_work_before_and_the_new_comments() {
+    let report = r#"call:report_completed {"result": "success", "summary": "Fixed the form."}"#;
+    for forge in BOTH {
+        let bed = Bed::new(forge, &["authenticate", "get-my-task", report]);
+        let issue = bed.issue("Login fails");
+        issue.comment("ann", "Since Monday.");
+        let first = bed.until("done");
+        issue.comment("ann", "The button is still grey.");
+        bed.daemon.steps("agt", GOES_ON);
+        issue.label("coding agent");
+        let again = bed.until("processing");
+        assert_ne!(again["task_id"], first["task_id"]);
+        let task = bed.task(&again);
+        let description = task["description"].as_str().unwrap();
+        let places = ["Since Monday.", "Fixed the form.", "The button is still grey."]
+            .map(|text| description.find(text).unwrap_or_else(|| panic!("{text}: {description}")));
+        assert!(places.is_sorted(), "{description}");
+        assert!(!description.contains("<!--") && !description.contains("Task started"));
+    }
+}
+
+#[test]
 fn what_is_finished_is_told_as_done_although_it_is_closed_before_its_agent_is_gone() {
     let steps = &["authenticate", "get-my-task", "report:success", "write:reported", "wait-for:go"];
     let bed = Bed::with(ForgeKind::GitLab, steps, "run: { linger: 10m }");
