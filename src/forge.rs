@@ -12,6 +12,8 @@
 pub mod check;
 mod connect;
 pub mod contexts;
+mod gate;
+mod gates;
 pub mod github;
 pub mod gitlab;
 mod judge;
@@ -126,6 +128,9 @@ pub enum ForgeError {
         wait: Duration,
         message: String,
     },
+    /// Nothing was sent: the host asked for a pause, which lasts so much longer.
+    #[error("not sent: the host asked for a pause of {} more", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
+    Withheld { wait: Duration },
     /// 403 without such signs: a right is missing, or the conversation is locked.
     #[error("forbidden (403): {message}")]
     Forbidden { message: String },
@@ -243,11 +248,13 @@ pub async fn watch(
     mut config: watch::Receiver<Forges>,
     pokes: Nudges<String>,
 ) -> Infallible {
+    // Longer than a configuration: a limit of a host outlives a reload, and a restart.
+    let gates = Arc::new(gates::Gates::open(state_dir, service.time()));
     loop {
         let newest = config.borrow_and_update().clone();
         service.forget_forges();
         warn_of_orphans(&service, &newest).await;
-        let mut parts = parts_of(&service, state_dir, &newest, &pokes);
+        let mut parts = parts_of(&service, state_dir, &newest, &pokes, &gates);
         tokio::select! {
             never = ended(&mut parts) => match never {},
             changed = config.changed() => {
@@ -267,6 +274,7 @@ fn parts_of(
     state_dir: &Path,
     config: &Forges,
     pokes: &Nudges<String>,
+    gates: &Arc<gates::Gates>,
 ) -> JoinSet<Infallible> {
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
@@ -286,7 +294,8 @@ fn parts_of(
         paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
     };
     for (place, host) in config.hosts.iter().enumerate() {
-        let seat = Arc::new(seat::Seat::new(place, host.clone(), config, Arc::clone(service)));
+        let seat = seat::Seat::new(place, host.clone(), config, Arc::clone(service), gates);
+        let seat = Arc::new(seat);
         let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
         parts.spawn(performer.work(service.forge_news()));
         for repository in &host.repositories {

@@ -9,6 +9,7 @@ pub mod eligibility;
 pub mod item;
 pub mod labels;
 pub mod marker;
+pub mod pacing;
 pub mod settle;
 pub mod task_text;
 pub mod texts;

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::gate::Gate;
 use super::github::GitHub;
 use super::gitlab::GitLab;
 use super::{Forge, HostError};
 use crate::config::{ForgeHost, ForgeToken};
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
+use crate::domain::forge::pacing::Pace;
 
 /// Longer files hold something else.
 const MAX_TOKEN_FILE: u64 = 16 * 1024;
@@ -32,11 +34,20 @@ pub enum ConnectError {
     Host(#[from] HostError),
 }
 
-/// Reads the token and makes what asks `host`. Nothing is sent. Blocks for the time that reading a small file takes.
+/// Reads the token and makes what asks `host`, for a caller that shares the host with no other. Nothing is sent. Blocks for the
+/// time that reading a small file takes.
 ///
 /// # Errors
 /// A token file that can't be read or holds none, and a host that no request can be made for.
 pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
+    connect_through(host, Arc::new(Gate::new(Pace { write_interval })))
+}
+
+/// As [`connect`], through the gate of the host.
+pub(super) fn connect_through(
+    host: &ForgeHost,
+    gate: Arc<Gate>,
+) -> Result<Arc<dyn Forge>, ConnectError> {
     let token = match &host.token {
         ForgeToken::Given(token) => token.clone(),
         ForgeToken::File(path) => {
@@ -47,12 +58,8 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
         }
     };
     Ok(match host.kind {
-        ForgeKind::GitHub => {
-            Arc::new(GitHub::new(&host.base_url, token)?.with_write_interval(write_interval))
-        }
-        ForgeKind::GitLab => {
-            Arc::new(GitLab::new(&host.base_url, token)?.with_write_interval(write_interval))
-        }
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_gate(gate)),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_gate(gate)),
     })
 }
 

@@ -4,12 +4,14 @@
 //! decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::gate::Gate;
 use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::link;
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
@@ -84,8 +86,14 @@ impl GitLab {
     }
 
     /// With writes that are so far apart, at least.
-    pub const fn with_write_interval(mut self, interval: Duration) -> Self {
+    pub fn with_write_interval(mut self, interval: Duration) -> Self {
         self.host.set_write_interval(interval);
+        self
+    }
+
+    /// With the gate that all requests to this host share.
+    pub(super) fn with_gate(mut self, gate: Arc<Gate>) -> Self {
+        self.host.set_gate(gate);
         self
     }
 

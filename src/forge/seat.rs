@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Forge, ForgeError, connect};
+use super::connect::connect_through;
+use super::gate::Gate;
+use super::gates::Gates;
+use super::{Conditional, Forge, ForgeError, FoundItem};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
+use crate::domain::Timestamp;
+use crate::domain::forge::pacing::Pace;
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
@@ -21,7 +25,6 @@ pub(super) struct Seat {
     of_others: Option<BTreeSet<String>>,
     pub(super) is_dry_run: bool,
     claims_from: BTreeSet<String>,
-    write_interval: Duration,
     pub(super) service: Arc<Service>,
     /// `None` while there is no usable token.
     forge: Mutex<Option<Arc<dyn Forge>>>,
@@ -31,14 +34,10 @@ pub(super) struct Seat {
     own: Mutex<Option<ForgeUser>>,
     /// The present names of renamed repositories, by the names in the configuration (in lower case).
     pub(super) names: Mutex<BTreeMap<String, String>>,
-    gate: Mutex<Gate>,
+    gates: Arc<Gates>,
+    /// Each request to the host passes it; other entries of the host have the same one.
+    gate: Arc<Gate>,
     status: Mutex<ForgeStatus>,
-}
-
-/// Until when nobody may ask.
-#[derive(Debug, Default)]
-struct Gate {
-    until: Option<Instant>,
 }
 
 /// Why a question has no answer.
@@ -62,6 +61,7 @@ impl Seat {
         config: ForgeHost,
         forges: &Forges,
         service: Arc<Service>,
+        gates: &Arc<Gates>,
     ) -> Self {
         let &Forges { dry_run: is_dry_run, write_interval, ref claims_from, .. } = forges;
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
@@ -86,7 +86,7 @@ impl Seat {
             is_dry_run,
             repositories: repositories.collect(),
         };
-        service.report_forge(place, &status);
+        let gate = gates.of(config.kind, &config.host, Pace { write_interval });
         let seat = Self {
             place,
             of_others,
@@ -94,15 +94,19 @@ impl Seat {
             rules: Mutex::default(),
             own: Mutex::default(),
             names: Mutex::default(),
-            gate: Mutex::default(),
+            gates: Arc::clone(gates),
+            gate,
             status: Mutex::new(status),
             config,
             is_dry_run,
             claims_from: claims_from.clone(),
-            write_interval,
             service,
         };
         seat.renew();
+        // Asked for before the daemon, or this configuration of it, began.
+        seat.note_limit();
+        let status = lock(&seat.status).clone();
+        seat.service.report_forge(place, &status);
         seat
     }
 
@@ -127,7 +131,7 @@ impl Seat {
 
     /// Reads the token again: a file of it may have another one.
     pub(super) fn renew(&self) {
-        match connect(&self.config, self.write_interval) {
+        match connect_through(&self.config, Arc::clone(&self.gate)) {
             Ok(forge) => {
                 *lock(&self.forge) = Some(forge);
                 // It may be that of somebody else.
@@ -151,12 +155,13 @@ impl Seat {
         let Some(until) = self.gated_until() else {
             return Ok(());
         };
+        self.note_limit();
         Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()))
     }
 
     /// When it may be asked again; `None` if it may.
     pub(super) fn gated_until(&self) -> Option<Instant> {
-        lock(&self.gate).until.filter(|until| *until > Instant::now())
+        self.gate.limited_until()
     }
 
     /// The answer to `question`, with what it says of the host taken to heart. Not asked while the host is to be left alone.
@@ -178,7 +183,17 @@ impl Seat {
             Err(error @ ForgeError::Unauthorized { .. }) => {
                 self.set_health(ForgeHealth::Unauthorized, Some(&error.to_string()));
             }
-            Err(error @ ForgeError::Limited { wait, .. }) => self.close(*wait, error),
+            Err(error @ ForgeError::Limited { .. }) => {
+                // First of all: a daemon that is killed now must know it afterwards.
+                self.gates.save(self.service.time()).await;
+                if let Some(until) = self.limited_until() {
+                    self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
+                }
+            }
+            Err(ForgeError::Withheld { wait }) => {
+                self.note_limit();
+                return Err(Unanswered::Closed(wait.as_secs()));
+            }
             Err(error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. })) => {
                 self.set_health(ForgeHealth::Unavailable, Some(&error.to_string()));
             }
@@ -259,17 +274,18 @@ impl Seat {
         }
     }
 
-    fn close(&self, wait: Duration, error: &ForgeError) {
-        let until = Instant::now() + wait;
-        {
-            let mut gate = lock(&self.gate);
-            if gate.until.is_some_and(|before| before >= until) {
-                return;
-            }
-            gate.until = Some(until);
+    /// The same on the clock that people read.
+    fn limited_until(&self) -> Option<Timestamp> {
+        let until = self.gated_until()?;
+        Some(self.service.time() + until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Shows a limit that was met by others, or before a restart.
+    fn note_limit(&self) {
+        let is_shown = matches!(lock(&self.status).health, ForgeHealth::Limited(_));
+        if let Some(until) = self.limited_until().filter(|_| !is_shown) {
+            self.set_health(ForgeHealth::Limited(until), Some("the host asked to be left alone"));
         }
-        let until = self.service.time() + wait;
-        self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
     }
 
     /// Each change is said once. What was asked before the host asked to be left alone says nothing new.

@@ -6,10 +6,8 @@
 pub(super) mod answer;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
@@ -17,8 +15,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::answer::has_moved_itself;
+use super::gate::Gate;
 use super::{Conditional, ForgeError};
 use crate::domain::Secret;
+use crate::domain::forge::pacing::Pace;
 use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http_client;
 
@@ -40,8 +40,8 @@ pub struct Host {
     dialect: &'static Dialect,
     /// How long a question may take, together with its repeats.
     patience: Duration,
-    write_interval: Duration,
-    next_write_at: Mutex<Option<Instant>>,
+    /// Each request passes it.
+    gate: Arc<Gate>,
 }
 
 /// What differs between forges in every request.
@@ -168,17 +168,8 @@ impl Host {
         let http =
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
-        let (next_write_at, write_interval) = (Mutex::default(), Duration::ZERO);
-        let host = Self {
-            http,
-            base,
-            name,
-            token,
-            dialect,
-            patience: PATIENCE,
-            write_interval,
-            next_write_at,
-        };
+        let gate = Arc::new(Gate::new(Pace::unlimited()));
+        let host = Self { http, base, name, token, dialect, patience: PATIENCE, gate };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
             _ => Err(HostError::Token { host: host.name }),
@@ -195,19 +186,13 @@ impl Host {
     }
 
     /// How far writes are apart, at least.
-    pub(super) const fn set_write_interval(&mut self, interval: Duration) {
-        self.write_interval = interval;
+    pub(super) fn set_write_interval(&mut self, write_interval: Duration) {
+        self.gate.set_pace(Pace { write_interval });
     }
 
-    /// Returns when the next write may be sent. Cancel-safe: who doesn't write any more only leaves a gap.
-    async fn pace(&self) {
-        let at = {
-            let mut next_at = self.next_write_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = next_at.map_or_else(Instant::now, |next| next.max(Instant::now()));
-            *next_at = Some(at + self.write_interval);
-            at
-        };
-        tokio::time::sleep_until(at).await;
+    /// Replaces the own gate by one that others share.
+    pub(super) fn set_gate(&mut self, gate: Arc<Gate>) {
+        self.gate = gate;
     }
 
     fn credentials(&self) -> Option<HeaderValue> {
@@ -218,20 +203,27 @@ impl Host {
         Some(value)
     }
 
-    /// Asks; a read up to three times.
+    /// Asks; a read up to three times. Each request passes the gate right before it is sent.
     ///
     /// # Errors
-    /// [`ForgeError`] for each answer of 300 and above but 304.
+    /// [`ForgeError`] for each answer of 300 and above but 304, and for a request that the gate withholds.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response, ForgeError> {
         let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
-        if ask.method != Method::GET {
-            self.pace().await;
+        let is_read = ask.method == Method::GET;
+        if !is_read {
+            self.gate.write().await?;
         }
         let answered = tokio::time::timeout(self.patience, async {
-            let pauses: &[Duration] = if ask.method == Method::GET { &PAUSES } else { &[] };
+            let pauses: &[Duration] = if is_read { &PAUSES } else { &[] };
             let mut pauses = pauses.iter();
             loop {
+                if is_read {
+                    self.gate.read()?;
+                }
                 let answer = self.send_once(&ask, &request).await;
+                if let Err(ForgeError::Limited { wait, .. }) = &answer {
+                    self.gate.limit(*wait);
+                }
                 match (answer, pauses.next()) {
                     (Err(ForgeError::Unavailable { message }), Some(pause)) => {
                         tracing::debug!(

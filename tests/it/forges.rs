@@ -6,6 +6,7 @@ mod crashes;
 mod faults;
 mod inputs;
 mod life;
+mod limits;
 mod rivals;
 mod seen;
 

@@ -1,0 +1,87 @@
+//! What a host asks for, and what the configuration allows: when requests are sent, and which go first.
+
+use std::time::{Duration, Instant};
+
+use agent_coordinator::domain::forge::ForgeKind;
+
+use super::{BOT, Bed, NAME};
+use crate::daemon::Daemon;
+use crate::forge::fake::{Fake, Fault, Item, Times};
+use crate::support::{until, until_some};
+
+const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
+
+/// A bed whose `forge` section is this one.
+fn bed(steps: &[&str], forge_section: &str) -> Bed {
+    let fake = Fake::start();
+    fake.repository(ForgeKind::GitHub, NAME);
+    let daemon = Daemon::running(&settings(&fake, forge_section));
+    daemon.project("prj");
+    daemon.agent("agt", "prj", steps);
+    Bed { fake, daemon, forge: ForgeKind::GitHub }
+}
+
+fn settings(fake: &Fake, forge_section: &str) -> String {
+    Bed::settings(fake, ForgeKind::GitHub, "")
+        .replace("poll_interval: 100ms, write_interval: 0s", forge_section)
+}
+
+/// Issues that become work at the same moment.
+fn issues(bed: &Bed, n: usize) -> Vec<Item> {
+    let issues: Vec<Item> =
+        (0..n).map(|n| bed.fake.repository(bed.forge, NAME).issue(&format!("issue {n}"))).collect();
+    for issue in &issues {
+        issue.label("coding agent").assign(BOT);
+    }
+    issues
+}
+
+/// Lets the host ask for a pause of so many seconds; returns when the daemon knows that.
+fn limit(bed: &Bed, seconds: u32) -> Instant {
+    let fault = Fault::status(429).header("retry-after", &seconds.to_string());
+    bed.fake.fail("*", Times::Always, fault);
+    until_some("the limit is known", || bed.host()["limited_until"].as_str().map(str::to_owned));
+    bed.fake.mend();
+    Instant::now()
+}
+
+/// The daemon sends nothing before `begin + wait`, after the first `n_requests`.
+#[track_caller]
+fn check_silent(bed: &Bed, n_requests: usize, begin: Instant, wait: Duration) {
+    until("the time is over", || {
+        let requests = bed.fake.requests();
+        let is_over = begin.elapsed() > wait;
+        assert!(is_over || requests.len() == n_requests, "{:?}", requests.last());
+        is_over
+    });
+}
+
+#[test]
+fn writes_that_wait_for_their_turn_are_not_sent_while_the_host_wants_a_pause() {
+    let bed = bed(WORKS, "poll_interval: 100ms, write_interval: 300ms");
+    let issues = issues(&bed, 8);
+    // By then the others wait for their turn.
+    until("two are labelled", || bed.fake.n_requests("POST *labels") > 1);
+    let begin = limit(&bed, 5);
+    check_silent(&bed, bed.fake.requests().len(), begin, Duration::from_secs(3));
+    bed.until_labelled(&issues[7], "coding agent done");
+}
+
+#[test]
+fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
+    let mut bed = bed(WORKS, "poll_interval: 100ms, write_interval: 0s");
+    until("the host answers", || bed.host()["health"] == "ok");
+    let begin = limit(&bed, 9);
+    let issues = issues(&bed, 1);
+    let n_requests = bed.fake.requests().len();
+    bed.daemon.kill();
+    bed.daemon.start();
+    until("the limit is known again", || bed.host()["health"] == "limited");
+    check_silent(&bed, n_requests, begin, Duration::from_secs(4));
+    bed.daemon.configure(&settings(&bed.fake, "poll_interval: 150ms, write_interval: 0s"));
+    bed.daemon.done(&["reload"]);
+    until("the limit is still known", || bed.host()["health"] == "limited");
+    check_silent(&bed, n_requests, begin, Duration::from_secs(6));
+    bed.until_labelled(&issues[0], "coding agent done");
+    assert_eq!(bed.host()["health"], "ok");
+}
