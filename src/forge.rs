@@ -9,6 +9,7 @@
 //! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
 //! `service`, so that a restart loses none of it. Started by `app`.
 
+mod agenda;
 pub mod check;
 mod connect;
 pub mod contexts;
@@ -40,6 +41,7 @@ use crate::config::Forges;
 use crate::nudge::Nudges;
 use crate::service::Service;
 
+use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
 pub use connect::{ConnectError, connect, is_open_to_others, read_token};
@@ -156,6 +158,9 @@ pub enum ForgeError {
 /// Nothing happens before a future is polled. Dropping that of a write leaves unknown whether it was carried out.
 pub trait Forge: Send + Sync + 'static {
     fn kind(&self) -> ForgeKind;
+
+    /// The same forge, for writes of this urgency; without it they are [`Urgency::Work`].
+    fn with_urgency(&self, urgency: Urgency) -> Arc<dyn Forge>;
 
     /// The lists of a repository.
     fn feeds(&self) -> &'static [Feed];

@@ -1,6 +1,6 @@
 //! The gate of one host: each request to the host passes it right before it is sent.
 //!
-//! The gate holds requests while the host wants a pause, and lets writes through one after the other. `domain::forge::pacing`
+//! The gate holds requests while the host wants a pause, and lets writes through one after the other, the most urgent first. `domain::forge::pacing`
 //! decides; the gate keeps the facts, queues the writes and waits. All parts that talk to a host share its gate, also across a
 //! reload.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ForgeError;
-use crate::domain::forge::pacing::{Hold, Pace, Traffic};
+use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
 use crate::nudge::Nudge;
 
 /// The requests to one host.
@@ -27,14 +27,14 @@ struct State {
     pace: Pace,
     traffic: Traffic,
     /// The writes that wait, in the order in which they are sent.
-    queue: BTreeSet<u64>,
+    queue: BTreeSet<(Urgency, u64)>,
     n_queued: u64,
 }
 
 /// A place in the queue. Dropping it leaves the queue.
 struct Place<'a> {
     gate: &'a Gate,
-    place: u64,
+    place: (Urgency, u64),
 }
 
 impl Gate {
@@ -72,8 +72,8 @@ impl Gate {
     ///
     /// # Errors
     /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write waits.
-    pub(super) async fn write(&self) -> Result<(), ForgeError> {
-        let place = self.enqueue();
+    pub(super) async fn write(&self, urgency: Urgency) -> Result<(), ForgeError> {
+        let place = self.enqueue(urgency);
         let mut moved = self.moved.listen();
         loop {
             let held = {
@@ -97,10 +97,10 @@ impl Gate {
         }
     }
 
-    fn enqueue(&self) -> Place<'_> {
+    fn enqueue(&self, urgency: Urgency) -> Place<'_> {
         let mut state = self.lock();
         state.n_queued += 1;
-        let place = state.n_queued;
+        let place = (urgency, state.n_queued);
         state.queue.insert(place);
         drop(state);
         Place { gate: self, place }
@@ -143,11 +143,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_waits_for_its_turn_is_not_sent_after_the_host_asked_for_a_pause() {
         let gate = Arc::new(Gate::new(PACE));
-        gate.write().await.expect("the first write waits for nothing");
+        gate.write(Urgency::Work).await.expect("the first write waits for nothing");
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let gate = Arc::clone(&gate);
-                tokio::spawn(async move { gate.write().await })
+                tokio::spawn(async move { gate.write(Urgency::Work).await })
             })
             .collect();
         tokio::task::yield_now().await;
@@ -158,17 +158,38 @@ mod tests {
         }
         assert_eq!(gate.read(), Err(ForgeError::Withheld { wait: 60 * SECOND }));
         tokio::time::advance(60 * SECOND).await;
-        assert_eq!((gate.read(), gate.write().await), (Ok(()), Ok(())));
+        assert_eq!((gate.read(), gate.write(Urgency::Claim).await), (Ok(()), Ok(())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_most_urgent_write_goes_next_and_equals_go_in_their_order() {
+        let gate = Gate::new(PACE);
+        gate.write(Urgency::Work).await.expect("the first write waits for nothing");
+        let sent = Mutex::new(Vec::new());
+        let write = async |urgency: Urgency, name: &'static str| {
+            gate.write(urgency).await.expect("there is no limit");
+            sent.lock().unwrap().push(name);
+        };
+        tokio::join!(
+            write(Urgency::Claim, "claim 1"),
+            write(Urgency::Claim, "claim 2"),
+            write(Urgency::Work, "work"),
+            async {
+                tokio::time::sleep(SECOND / 2).await;
+                write(Urgency::Stop, "stop").await;
+            }
+        );
+        assert_eq!(*sent.lock().unwrap(), ["stop", "work", "claim 1", "claim 2"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_write_leaves_its_place_to_the_next() {
         let gate = Gate::new(PACE);
         let begin = Instant::now();
-        gate.write().await.expect("the first write waits for nothing");
-        let dropped = tokio::time::timeout(SECOND / 2, gate.write()).await;
+        gate.write(Urgency::Work).await.expect("the first write waits for nothing");
+        let dropped = tokio::time::timeout(SECOND / 2, gate.write(Urgency::Stop)).await;
         assert!(dropped.is_err(), "it waits for its turn");
-        gate.write().await.expect("there is no limit");
+        gate.write(Urgency::Work).await.expect("there is no limit");
         assert_eq!(begin.elapsed(), SECOND);
         assert!(gate.lock().queue.is_empty());
     }

@@ -20,6 +20,7 @@ use super::{
     RepositoryFacts,
 };
 use crate::domain::Secret;
+use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
 static DIALECT: Dialect = Dialect {
@@ -32,7 +33,7 @@ static DIALECT: Dialect = Dialect {
 const LABEL_COLOUR: &str = "ededed";
 
 /// One GitHub, with one token.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GitHub {
     host: Host,
 }
@@ -220,6 +221,10 @@ impl GitHub {
 impl Forge for GitHub {
     fn kind(&self) -> ForgeKind {
         ForgeKind::GitHub
+    }
+
+    fn with_urgency(&self, urgency: Urgency) -> Arc<dyn Forge> {
+        Arc::new(Self { host: self.host.with_urgency(urgency) })
     }
 
     fn feeds(&self) -> &'static [Feed] {

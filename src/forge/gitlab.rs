@@ -20,6 +20,7 @@ use super::{
     RepositoryFacts,
 };
 use crate::domain::Secret;
+use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
 
 static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
@@ -32,7 +33,7 @@ const LABELS_ISSUES: u64 = 15;
 const LABELS_MERGE_REQUESTS: u64 = 30;
 
 /// One GitLab, with one token.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GitLab {
     host: Host,
 }
@@ -244,6 +245,10 @@ impl GitLab {
 impl Forge for GitLab {
     fn kind(&self) -> ForgeKind {
         ForgeKind::GitLab
+    }
+
+    fn with_urgency(&self, urgency: Urgency) -> Arc<dyn Forge> {
+        Arc::new(Self { host: self.host.with_urgency(urgency) })
     }
 
     fn feeds(&self) -> &'static [Feed] {

@@ -4,7 +4,7 @@
 //! Doing a thing twice is as doing it once: labels are changed by what is there, comments are looked for before they are posted.
 //! So a daemon may die between any two steps, and an answer may be lost.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,14 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt as _, future};
 use tokio::time::Instant;
 
+use super::agenda::Agenda;
 use super::contexts::{Context, Contexts};
 use super::seat::{Seat, Unanswered};
 use super::{Forge, ForgeError, FoundItem};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
+use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
     Claimants, Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed,
@@ -30,8 +32,6 @@ use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-/// Items that are served at the same time: one whose forge hangs delays no other.
-const N_AT_ONCE: usize = 8;
 /// From a change to the look at all items; with some that are due already, others can wait a little.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(500);
@@ -107,9 +107,8 @@ impl Performer {
 
     /// Works as long as it is polled. Cancel-safe, as a crash is.
     pub(super) async fn work(self, mut news: Wakeups) -> Infallible {
-        let mut at_work: BTreeSet<ItemId> = BTreeSet::new();
         let mut running = FuturesUnordered::new();
-        let mut due = VecDeque::new();
+        let mut agenda = Agenda::default();
         // When all items are looked at next; those that are due are served meanwhile.
         let mut look_at = Some(Instant::now());
         loop {
@@ -121,20 +120,16 @@ impl Performer {
                     tokio::select! {
                         found = &mut looking => break found,
                         (served, at) = next(&mut running) => {
-                            at_work.remove(&served);
+                            agenda.note_served(&served);
                             again_at = [again_at, at].into_iter().flatten().min();
                         }
                     }
                 };
-                due = found.0;
+                agenda.set_due(found.0);
                 look_at = [found.1, again_at].into_iter().flatten().min();
             }
-            while running.len() < N_AT_ONCE
-                && let Some(id) = due.pop_front()
-            {
-                if at_work.insert(id.clone()) {
-                    running.push(self.serve(id));
-                }
+            while let Some(id) = agenda.take_next() {
+                running.push(self.serve(id));
             }
             if let Some(until) = self.seat.gated_until() {
                 look_at = Some(look_at.map_or(until, |at| at.min(until)));
@@ -142,28 +137,28 @@ impl Performer {
             tokio::select! {
                 () = news.woken() => {
                     // Not for each of a thousand that change together.
-                    let soon = Instant::now() + if due.is_empty() { SOON } else { LATER };
+                    let soon = Instant::now() + if agenda.is_empty() { SOON } else { LATER };
                     look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                 }
                 () = sleep_until(look_at) => {}
                 (served, again_at) = next(&mut running) => {
-                    at_work.remove(&served);
+                    agenda.note_served(&served);
                     look_at = [look_at, again_at].into_iter().flatten().min();
                 }
             }
         }
     }
 
-    /// The items for which there is something to do now, what ends first, and when the next one will be.
-    async fn due(&self) -> (VecDeque<ItemId>, Option<Instant>) {
+    /// The items for which there is something to do now, and when the next one will be.
+    async fn due(&self) -> (Vec<(Urgency, ItemId)>, Option<Instant>) {
         let items = match self.seat.service.forge_items().await {
             Ok(items) => items,
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
-                return (VecDeque::new(), Some(Instant::now() + RETRY));
+                return (Vec::new(), Some(Instant::now() + RETRY));
             }
         };
-        let (now, mut due, mut next_at) = (self.seat.service.time(), VecDeque::new(), None);
+        let (now, mut due, mut next_at) = (self.seat.service.time(), Vec::new(), None);
         for item in items.into_iter().filter(|item| self.seat.has(item) && !item.owed.is_empty()) {
             let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
             let gated_until = self.seat.gated_until().filter(|_| is_asked);
@@ -171,11 +166,8 @@ impl Performer {
                 let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
                 let at = (Instant::now() + wait).max(gated_until.unwrap_or_else(Instant::now));
                 next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
-            } else if matches!(item.state, ItemState::Claiming { .. }) {
-                due.push_back(item.id);
             } else {
-                // People wait for the word that it was stopped, not for one more to be begun.
-                due.push_front(item.id);
+                due.push((Urgency::of(&item.state), item.id));
             }
         }
         (due, next_at)
@@ -271,7 +263,7 @@ impl Performer {
             }
             return Err(Undone::DryRun);
         }
-        let forge = self.seat.forge()?;
+        let forge = self.seat.forge()?.with_urgency(Urgency::of(&item.state));
         match owed {
             Owed::Claim => self.claim(&*forge, item).await,
             Owed::Withdraw => self.withdraw(&*forge, item).await,

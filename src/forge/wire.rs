@@ -18,7 +18,7 @@ use self::answer::has_moved_itself;
 use super::gate::Gate;
 use super::{Conditional, ForgeError};
 use crate::domain::Secret;
-use crate::domain::forge::pacing::Pace;
+use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http_client;
 
@@ -29,7 +29,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis
 /// The longest body that is read, in bytes.
 const MAX_BODY: usize = 16 * 1024 * 1024;
 
-/// The API of a host, with a token for it.
+/// The API of a host, with a token for it. Clones share connections and the gate.
+#[derive(Clone)]
 pub struct Host {
     http: reqwest::Client,
     /// No slash at its end.
@@ -42,6 +43,8 @@ pub struct Host {
     patience: Duration,
     /// Each request passes it.
     gate: Arc<Gate>,
+    /// How urgent its writes are.
+    urgency: Urgency,
 }
 
 /// What differs between forges in every request.
@@ -169,7 +172,8 @@ impl Host {
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
         let gate = Arc::new(Gate::new(Pace::unlimited()));
-        let host = Self { http, base, name, token, dialect, patience: PATIENCE, gate };
+        let (patience, urgency) = (PATIENCE, Urgency::Work);
+        let host = Self { http, base, name, token, dialect, patience, gate, urgency };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
             _ => Err(HostError::Token { host: host.name }),
@@ -195,6 +199,11 @@ impl Host {
         self.gate = gate;
     }
 
+    /// The same host, for writes of this urgency.
+    pub(super) fn with_urgency(&self, urgency: Urgency) -> Self {
+        Self { urgency, ..self.clone() }
+    }
+
     fn credentials(&self) -> Option<HeaderValue> {
         let mut value =
             HeaderValue::try_from(format!("{}{}", self.dialect.token.1, self.token.reveal()))
@@ -211,7 +220,7 @@ impl Host {
         let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
         let is_read = ask.method == Method::GET;
         if !is_read {
-            self.gate.write().await?;
+            self.gate.write(self.urgency).await?;
         }
         let answered = tokio::time::timeout(self.patience, async {
             let pauses: &[Duration] = if is_read { &PAUSES } else { &[] };

@@ -5,8 +5,35 @@
 
 use std::time::Duration;
 
+use super::{ItemEnd, ItemState};
+
 /// The longest pause that a host can ask for. After that it is asked again.
 pub const LONGEST_LIMIT: Duration = Duration::from_hours(1);
+
+/// How urgent a write is. Of the writes that wait, the one with the first variant goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// It says that work was stopped, which people wait for.
+    Stop,
+    /// It belongs to work that has begun.
+    Work,
+    /// It begins new work.
+    Claim,
+}
+
+impl Urgency {
+    /// Returns how urgent the writes for an item in this state are.
+    pub const fn of(state: &ItemState) -> Self {
+        match state {
+            ItemState::Stopping(_) | ItemState::Ended(ItemEnd::Stopped(_)) => Self::Stop,
+            ItemState::Claiming { .. } => Self::Claim,
+            ItemState::Active(_)
+            | ItemState::Pausing
+            | ItemState::Paused { .. }
+            | ItemState::Ended(ItemEnd::Done | ItemEnd::Expired | ItemEnd::Elsewhere) => Self::Work,
+        }
+    }
+}
 
 /// What the configuration says about writes to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +139,18 @@ mod tests {
         assert_eq!(traffic.read(now + SECOND), Err(Hold::Limit(until)));
         assert_eq!(traffic.read(until), Ok(()));
         assert_eq!(traffic.limited_until(until), None);
+    }
+
+    #[test]
+    fn a_stop_goes_first_and_a_claim_last() {
+        let states = [
+            ItemState::Claiming { after_comment: None },
+            ItemState::Active(super::super::Standing::Failed),
+            ItemState::Stopping(super::super::StopCause::Closed),
+        ];
+        let mut urgencies: Vec<Urgency> = states.iter().map(Urgency::of).collect();
+        urgencies.sort();
+        assert_eq!(urgencies, [Urgency::Stop, Urgency::Work, Urgency::Claim]);
     }
 
     #[test]

@@ -85,3 +85,21 @@ fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
     bed.until_labelled(&issues[0], "coding agent done");
     assert_eq!(bed.host()["health"], "ok");
 }
+
+#[test]
+fn what_a_stop_writes_goes_before_the_claims_that_wait() {
+    let bed = bed(
+        &["authenticate", "get-my-task", "wait-for:never"],
+        "poll_interval: 100ms, write_interval: 600ms",
+    );
+    let stopped = &issues(&bed, 1)[0];
+    bed.until("processing");
+    bed.until_agent_runs();
+    bed.fake.forget_requests();
+    issues(&bed, 12);
+    until("claims are under way", || bed.fake.n_requests("POST *labels") > 1);
+    stopped.unassign(BOT);
+    until("it is stopped", || stopped.labels() == ["coding agent stopped"]);
+    let n_claimed = bed.fake.n_requests("POST *labels") - 1;
+    assert!(n_claimed < 8, "{n_claimed} labels of claims were written first");
+}
