@@ -105,8 +105,10 @@ fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
     for n in 0..N_WATCHED {
         assigned(&fake, forge, &format!("Issue {n}"));
     }
-    let settings =
-        format!("forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}", host(&fake, forge));
+    let settings = format!(
+        "forge: {{ poll_interval: 1s, write_interval: 0s, writes_per_hour: off }}\n{}",
+        host(&fake, forge)
+    );
     let mut bed = Bed::serve(&wanted(&settings, Role::Stay))?;
     let mut control = bed.control()?;
     let began = Instant::now();
@@ -154,7 +156,7 @@ fn until_taken(hangs: bool) -> Result<Times> {
     fake.repository(ForgeKind::GitHub, NAME);
     other.repository(ForgeKind::GitLab, NAME);
     let settings = format!(
-        "forge: {{ poll_interval: 100ms, write_interval: 0s }}\n{}{}",
+        "forge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n{}{}",
         host(&fake, ForgeKind::GitHub),
         host(&other, ForgeKind::GitLab)
     );
@@ -180,7 +182,7 @@ fn until_stopped() -> Result<Figure> {
     let fake = Fake::start();
     fake.repository(ForgeKind::GitHub, NAME);
     let settings = format!(
-        "forge: {{ poll_interval: 1s, write_interval: 0s }}\n{}",
+        "forge: {{ poll_interval: 1s, write_interval: 0s, writes_per_hour: off }}\n{}",
         host(&fake, ForgeKind::GitHub)
     );
     let mut bed = Bed::start(&wanted(&settings, Role::Stay))?;

@@ -30,6 +30,7 @@ mod wire;
 
 use std::convert::Infallible;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,6 +134,9 @@ pub enum ForgeError {
     /// Nothing was sent: the host asked for a pause, which lasts so much longer.
     #[error("not sent: the host asked for a pause of {} more", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
     Withheld { wait: Duration },
+    /// Nothing was sent: `forge.writes_per_hour` is used up, and has room again after so long.
+    #[error("not sent: the writes of this hour (`forge.writes_per_hour`) are used up for {} more", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
+    OverBudget { wait: Duration },
     /// 403 without such signs: a right is missing, or the conversation is locked.
     #[error("forbidden (403): {message}")]
     Forbidden { message: String },
@@ -255,6 +259,7 @@ pub async fn watch(
 ) -> Infallible {
     // Longer than a configuration: a limit of a host outlives a reload, and a restart.
     let gates = Arc::new(gates::Gates::open(state_dir, service.time()));
+    let mut keeping = pin!(gates.keep(&service));
     loop {
         let newest = config.borrow_and_update().clone();
         service.forget_forges();
@@ -262,6 +267,7 @@ pub async fn watch(
         let mut parts = parts_of(&service, state_dir, &newest, &pokes, &gates);
         tokio::select! {
             never = ended(&mut parts) => match never {},
+            never = &mut keeping => match never {},
             changed = config.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await;

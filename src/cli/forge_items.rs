@@ -4,7 +4,7 @@ use comfy_table::Table;
 
 use super::client::Client;
 use super::error::CliError;
-use super::output::{Form, ago, print_json, print_table, table};
+use super::output::{Form, ago, print_json, print_line, print_table, table};
 use crate::domain::Timestamp;
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
@@ -18,10 +18,13 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
             .map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
         let error = host.last_error.as_ref().filter(|_| host.health != "ok");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
+        let writes = host.writes_held_until.map_or_else(String::new, |until| {
+            format!(", writes wait {} (forge.writes_per_hour)", ago(now, until))
+        });
         let is_dry = if host.dry_run { ", dry run" } else { "" };
         let n_items: usize = host.repositories.iter().map(|repository| repository.n_assigned).sum();
         told.push(format!(
-            "{} {}: {}{until}{is_dry}, {n_items} items in {} repositories{error}",
+            "{} {}: {}{until}{writes}{is_dry}, {n_items} items in {} repositories{error}",
             host.forge,
             host.host,
             host.health,
@@ -72,5 +75,14 @@ pub(super) async fn list(
         return print_json(&items);
     }
     let world: &dyn World = &SystemWorld;
-    print_table(&item_rows(&items, world.now()), "No items.")
+    print_table(&item_rows(&items, world.now()), "No items.")?;
+    let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
+    let waiting: Vec<ForgeBody> = waiting
+        .into_iter()
+        .filter(|host| host.limited_until.or(host.writes_held_until).is_some())
+        .collect();
+    match of_hosts(&waiting, world.now()).filter(|_| !ended) {
+        Some(told) => print_line(&told),
+        None => Ok(()),
+    }
 }

@@ -29,6 +29,8 @@ pub struct Forges {
     pub poll_interval: Duration,
     /// Between two writes to a host, at least.
     pub write_interval: Duration,
+    /// At most so many writes to a host within an hour; `None` allows any number. Stops are written in any case.
+    pub writes_per_hour: Option<u32>,
     /// Everything is read, and what would be written is only logged.
     pub dry_run: bool,
     /// The logins of other coordinators' accounts, whose claims on items count. Those of the bot always do.
@@ -89,6 +91,8 @@ impl Forges {
         Self {
             poll_interval: Duration::from_secs(30),
             write_interval: Duration::from_secs(1),
+            // GitHub documents 500 an hour for what makes content; the rest is for people with the same account.
+            writes_per_hour: Some(450),
             dry_run: false,
             claims_from: BTreeSet::new(),
             webhook: None,
@@ -119,6 +123,9 @@ impl Forges {
             default.write_interval,
             Duration::ZERO..=Duration::from_mins(1),
         );
+        let writes_per_hour = forge
+            .field("writes_per_hour")
+            .map_or(default.writes_per_hour, |field| writes_per_hour(&field));
         let dry_run = switch(&mut forge, "dry_run", default.dry_run);
         let claims_from = forge.optional("claims_from").map(Field::list).unwrap_or_default();
         let claims_from = claims_from.iter().filter_map(host::read_login).collect();
@@ -128,6 +135,7 @@ impl Forges {
         Self {
             poll_interval,
             write_interval,
+            writes_per_hour,
             dry_run,
             claims_from,
             webhook,
@@ -207,6 +215,16 @@ impl PauseResume {
 
 fn switch(section: &mut Section<'_, '_>, key: &'static str, default: bool) -> bool {
     section.field(key).and_then(|field| field.boolean()).unwrap_or(default)
+}
+
+/// A number of writes; `None` also for `off`.
+fn writes_per_hour(field: &Field<'_, '_>) -> Option<u32> {
+    let is_sane = |number: &u32| (1..=1_000_000).contains(number);
+    let read = |text: &str| match text.trim() {
+        "off" => Some(None),
+        text => text.parse().ok().filter(is_sane).map(Some),
+    };
+    field.parsed("`off` or a whole number from 1 to 1000000", read).flatten()
 }
 
 /// A number from 1 to `most`.

@@ -174,7 +174,7 @@ shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
-forge: { poll_interval: 5s, write_interval: 2s, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
+forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
   { base_url: "https://Ghe.example/api/v3/", token: "${GITHUB_TOKEN}", bot_name: coder, bot_label: "🤖", processing_label: b/p,
     done_label: b/d, paused_label: b/z, stopped_label: b/s, failed_label: b/f, blocked_label: b/b,

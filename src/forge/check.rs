@@ -310,7 +310,9 @@ fn of_error(what: &str, error: &ForgeError) -> Finding {
         ForgeError::Unauthorized { .. } => {
             "make a new token: this one is wrong, expired or revoked"
         }
-        ForgeError::Limited { .. } | ForgeError::Withheld { .. } => "try again later",
+        ForgeError::Limited { .. }
+        | ForgeError::Withheld { .. }
+        | ForgeError::OverBudget { .. } => "try again later",
         ForgeError::Forbidden { .. } => {
             "the token lacks a right, or an organisation has to approve it"
         }

@@ -15,6 +15,7 @@ use crate::config::{ForgeHost, ForgeToken};
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
+use crate::nudge::Nudge;
 
 /// Longer files hold something else.
 const MAX_TOKEN_FILE: u64 = 16 * 1024;
@@ -40,7 +41,8 @@ pub enum ConnectError {
 /// # Errors
 /// A token file that can't be read or holds none, and a host that no request can be made for.
 pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
-    connect_through(host, Arc::new(Gate::new(Pace { write_interval })))
+    let pace = Pace { write_interval, ..Pace::unlimited() };
+    connect_through(host, Arc::new(Gate::new(pace, Nudge::new())))
 }
 
 /// As [`connect`], through the gate of the host.

@@ -14,13 +14,35 @@ use super::ForgeError;
 use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
 use crate::nudge::Nudge;
 
+/// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that are counted, too.
+const FIRST: Duration = Duration::from_hours(24);
+
+/// What keeps work from beginning, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// The host asked for a pause.
+    Limit(Instant),
+    /// The budget of the hour is used up.
+    Budget(Instant),
+}
+
+impl Held {
+    pub(super) const fn until(self) -> Instant {
+        match self {
+            Self::Limit(until) | Self::Budget(until) => until,
+        }
+    }
+}
+
 /// The requests to one host.
 pub(super) struct Gate {
-    /// The beginning that times are counted from.
+    /// The time that is called [`FIRST`].
     beginning: Instant,
     state: Mutex<State>,
     /// Woken when waiting writes must look again: the queue is shorter, or the host asked for a pause.
     moved: Nudge,
+    /// Woken after each write.
+    written: Nudge,
 }
 
 struct State {
@@ -29,6 +51,8 @@ struct State {
     /// The writes that wait, in the order in which they are sent.
     queue: BTreeSet<(Urgency, u64)>,
     n_queued: u64,
+    /// When it was last logged that the budget is used up.
+    budget_logged_at: Option<Instant>,
 }
 
 /// A place in the queue. Dropping it leaves the queue.
@@ -38,10 +62,11 @@ struct Place<'a> {
 }
 
 impl Gate {
-    pub(super) fn new(pace: Pace) -> Self {
+    /// `written` is woken after each write.
+    pub(super) fn new(pace: Pace, written: Nudge) -> Self {
         let (traffic, queue) = (Traffic::default(), BTreeSet::new());
-        let state = State { pace, traffic, queue, n_queued: 0 };
-        Self { beginning: Instant::now(), state: Mutex::new(state), moved: Nudge::new() }
+        let state = State { pace, traffic, queue, n_queued: 0, budget_logged_at: None };
+        Self { beginning: Instant::now(), state: Mutex::new(state), moved: Nudge::new(), written }
     }
 
     pub(super) fn set_pace(&self, pace: Pace) {
@@ -51,13 +76,46 @@ impl Gate {
 
     /// Returns when the host may be asked again; `None` if it may be asked now.
     pub(super) fn limited_until(&self) -> Option<Instant> {
-        self.lock().traffic.limited_until(self.now()).map(|until| self.beginning + until)
+        self.lock().traffic.limited_until(self.now()).map(|until| self.at(until))
     }
 
     /// Holds all requests for `pause`, as the host asked.
     pub(super) fn limit(&self, pause: Duration) {
         self.lock().traffic.limit(self.now(), pause);
         self.moved.wake();
+    }
+
+    /// Returns what keeps work of this urgency from beginning now.
+    pub(super) fn held(&self, urgency: Urgency) -> Option<Held> {
+        let state = self.lock();
+        match state.traffic.begin(self.now(), state.pace, urgency) {
+            Err(Hold::Budget(until)) => Some(Held::Budget(self.at(until))),
+            Err(Hold::Limit(until) | Hold::Interval(until)) => Some(Held::Limit(self.at(until))),
+            Ok(()) | Err(Hold::Queue) => None,
+        }
+    }
+
+    /// Returns whether it is to be logged that the budget is used up: not if it was within the last hour.
+    pub(super) fn is_budget_news(&self) -> bool {
+        let mut state = self.lock();
+        let is_news =
+            state.budget_logged_at.is_none_or(|at| at.elapsed() >= Duration::from_hours(1));
+        if is_news {
+            state.budget_logged_at = Some(Instant::now());
+        }
+        is_news
+    }
+
+    /// Returns how long ago each minute with writes began that counts for the budget, and how many writes it has.
+    pub(super) fn writes(&self) -> Vec<(Duration, u32)> {
+        let now = self.now();
+        self.lock().traffic.minutes(now).map(|(begin, n)| (now.saturating_sub(begin), n)).collect()
+    }
+
+    /// Counts writes of a minute that began so long ago. Minutes are added in their order.
+    pub(super) fn count(&self, ago: Duration, n: u32) {
+        let now = self.now();
+        self.lock().traffic.count(now, now.saturating_sub(ago), n);
     }
 
     /// Lets a read through.
@@ -71,7 +129,8 @@ impl Gate {
     /// Waits until a write may be sent, and records it as sent. Cancel-safe: a dropped call leaves the queue.
     ///
     /// # Errors
-    /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write waits.
+    /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write waits; [`ForgeError::OverBudget`]
+    /// if the budget of the hour is used up.
     pub(super) async fn write(&self, urgency: Urgency) -> Result<(), ForgeError> {
         let place = self.enqueue(urgency);
         let mut moved = self.moved.listen();
@@ -79,9 +138,10 @@ impl Gate {
             let held = {
                 let mut state = self.lock();
                 let is_first = state.queue.first() == Some(&place.place);
-                let held = state.traffic.write(self.now(), state.pace, is_first);
+                let held = state.traffic.write(self.now(), state.pace, urgency, is_first);
                 if held.is_ok() {
                     state.traffic.note_write(self.now());
+                    self.written.wake();
                 }
                 held
             };
@@ -89,10 +149,10 @@ impl Gate {
                 Ok(()) => return Ok(()),
                 Err(Hold::Queue) => moved.woken().await,
                 Err(Hold::Interval(at)) => tokio::select! {
-                    () = tokio::time::sleep_until(self.beginning + at) => {}
+                    () = tokio::time::sleep_until(self.at(at)) => {}
                     () = moved.woken() => {}
                 },
-                Err(hold @ Hold::Limit(_)) => return Err(self.withheld(hold)),
+                Err(hold @ (Hold::Limit(_) | Hold::Budget(_))) => return Err(self.withheld(hold)),
             }
         }
     }
@@ -108,15 +168,22 @@ impl Gate {
 
     /// By tokio's clock, which tests can pause.
     fn now(&self) -> Duration {
-        self.beginning.elapsed()
+        FIRST + self.beginning.elapsed()
+    }
+
+    fn at(&self, time: Duration) -> Instant {
+        self.beginning + time.saturating_sub(FIRST)
     }
 
     fn withheld(&self, hold: Hold) -> ForgeError {
-        let wait = match hold {
-            Hold::Limit(until) | Hold::Interval(until) => until.saturating_sub(self.now()),
-            Hold::Queue => Duration::ZERO,
-        };
-        ForgeError::Withheld { wait }
+        let wait = |until: Duration| until.saturating_sub(self.now());
+        match hold {
+            Hold::Budget(until) => ForgeError::OverBudget { wait: wait(until) },
+            Hold::Limit(until) | Hold::Interval(until) => {
+                ForgeError::Withheld { wait: wait(until) }
+            }
+            Hold::Queue => ForgeError::Withheld { wait: Duration::ZERO },
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -138,11 +205,15 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const PACE: Pace = Pace { write_interval: SECOND };
+    const PACE: Pace = Pace { write_interval: SECOND, writes_per_hour: None };
+
+    fn gate() -> Gate {
+        Gate::new(PACE, Nudge::new())
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_waits_for_its_turn_is_not_sent_after_the_host_asked_for_a_pause() {
-        let gate = Arc::new(Gate::new(PACE));
+        let gate = Arc::new(gate());
         gate.write(Urgency::Work).await.expect("the first write waits for nothing");
         let waiting: Vec<_> = (0..3)
             .map(|_| {
@@ -163,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_most_urgent_write_goes_next_and_equals_go_in_their_order() {
-        let gate = Gate::new(PACE);
+        let gate = gate();
         gate.write(Urgency::Work).await.expect("the first write waits for nothing");
         let sent = Mutex::new(Vec::new());
         let write = async |urgency: Urgency, name: &'static str| {
@@ -183,8 +254,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_write_over_the_budget_leaves_the_queue_and_a_stop_is_sent() {
+        let gate = gate();
+        gate.set_pace(Pace { write_interval: Duration::ZERO, writes_per_hour: Some(1) });
+        assert_eq!(gate.held(Urgency::Claim), None);
+        gate.write(Urgency::Claim).await.expect("the budget has room");
+        let wait = Duration::from_mins(61);
+        let over = Err(ForgeError::OverBudget { wait });
+        assert_eq!(gate.write(Urgency::Work).await, over);
+        assert_eq!(gate.held(Urgency::Work), Some(Held::Budget(Instant::now() + wait)));
+        assert_eq!((gate.held(Urgency::Stop), gate.write(Urgency::Stop).await), (None, Ok(())));
+        assert_eq!(gate.writes(), [(Duration::ZERO, 2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_dropped_write_leaves_its_place_to_the_next() {
-        let gate = Gate::new(PACE);
+        let gate = gate();
         let begin = Instant::now();
         gate.write(Urgency::Work).await.expect("the first write waits for nothing");
         let dropped = tokio::time::timeout(SECOND / 2, gate.write(Urgency::Stop)).await;

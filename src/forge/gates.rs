@@ -1,13 +1,18 @@
-//! The gates of all hosts, and the file that keeps their limits over a restart.
+//! The gates of all hosts, and the file that keeps their limits and their writes of the last hour over a restart.
 //!
 //! ```text
-//! <state_dir>/forge_limits.json    {"hosts":[{"forge":"github","host":"api.github.com","limited_until":"2026-01-01T10:00:00.000Z"}]}
+//! <state_dir>/forge_limits.json
+//!     {"hosts":[{"forge":"github","host":"api.github.com","limited_until":"2026-01-01T10:00:00.000Z","writes":[[1767261600,12]]}]}
 //! ```
+//!
+//! `writes` has the minutes with writes: when they began, in seconds since 1970, and how many writes they have. Limits are written
+//! at once; writes a few seconds later, so a crash may forget a few of them.
 //!
 //! An entry that can't be read is logged and ignored: the host says again what it wants. Other versions of the daemon may add
 //! fields.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +20,20 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::gate::Gate;
 use crate::domain::Timestamp;
 use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
+use crate::nudge::Nudge;
+use crate::service::Service;
 use crate::sys::regular_file;
+
+/// Writes are written down together, so long after the first of them.
+const SAVE_DELAY: Duration = Duration::from_secs(5);
+/// A minute says that it began this long ago at most.
+const LONGEST_AGO: Duration = Duration::from_hours(2);
 
 const FILE: &str = "forge_limits.json";
 
@@ -30,6 +43,8 @@ pub(super) struct Gates {
     gates: Mutex<BTreeMap<(ForgeKind, String), Arc<Gate>>>,
     /// Held while the file is written, so that a newer state is not replaced by an older one.
     saving: Mutex<()>,
+    /// Woken after each write to any host.
+    written: Nudge,
 }
 
 #[derive(Serialize)]
@@ -43,6 +58,9 @@ struct SavedHost {
     host: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limited_until: Option<Timestamp>,
+    /// The oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    writes: Vec<(i64, u32)>,
 }
 
 impl Gates {
@@ -61,16 +79,23 @@ impl Gates {
                 "ignored a part of the file with the limits of forges; the forges will say them again"
             );
         }
-        let mut gates = BTreeMap::new();
+        let (mut gates, written) = (BTreeMap::new(), Nudge::new());
         for host in hosts {
-            let gate = Gate::new(Pace::unlimited());
+            let gate = Gate::new(Pace::unlimited(), written.clone());
             let pause = host.limited_until.map_or(Duration::ZERO, |until| until.since(now));
             if !pause.is_zero() {
                 gate.limit(pause);
             }
+            for (begin, n) in host.writes {
+                let begin = Timestamp::from_millis(begin.saturating_mul(1_000));
+                let ago = now.since(begin);
+                if ago < LONGEST_AGO {
+                    gate.count(ago, n);
+                }
+            }
             gates.insert((host.forge, host.host), Arc::new(gate));
         }
-        Self { file, gates: Mutex::new(gates), saving: Mutex::default() }
+        Self { file, gates: Mutex::new(gates), saving: Mutex::default(), written }
     }
 
     /// Returns the gate of a host. All who ask for the same host get the same gate.
@@ -78,9 +103,19 @@ impl Gates {
         let mut gates = self.lock();
         let gate = gates
             .entry((forge, host.to_owned()))
-            .or_insert_with(|| Arc::new(Gate::new(Pace::unlimited())));
+            .or_insert_with(|| Arc::new(Gate::new(Pace::unlimited(), self.written.clone())));
         gate.set_pace(pace);
         Arc::clone(gate)
+    }
+
+    /// Writes down the writes, some time after they were sent, as long as it is polled.
+    pub(super) async fn keep(self: &Arc<Self>, service: &Service) -> Infallible {
+        let mut written = self.written.listen();
+        loop {
+            written.woken().await;
+            tokio::time::sleep(SAVE_DELAY).await;
+            self.save(service.time()).await;
+        }
     }
 
     /// Writes down the limits as they are now. A failure is logged: without the file, a restart only asks a host too early.
@@ -101,9 +136,16 @@ impl Gates {
 
     fn write(&self, now: Timestamp) -> io::Result<()> {
         let saved = |((forge, host), gate): (&(ForgeKind, String), &Arc<Gate>)| {
-            let pause =
-                gate.limited_until()?.saturating_duration_since(tokio::time::Instant::now());
-            Some(SavedHost { forge: *forge, host: host.clone(), limited_until: Some(now + pause) })
+            let pause = |until: Instant| until.saturating_duration_since(Instant::now());
+            let limited_until = gate.limited_until().map(|until| now + pause(until));
+            let second = |ago: Duration| {
+                let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+                now.as_millis().saturating_sub(ago).div_euclid(1_000)
+            };
+            let writes: Vec<_> =
+                gate.writes().into_iter().map(|(ago, n)| (second(ago), n)).collect();
+            let is_news = limited_until.is_some() || !writes.is_empty();
+            is_news.then(|| SavedHost { forge: *forge, host: host.clone(), limited_until, writes })
         };
         let hosts = self.lock().iter().filter_map(saved).collect();
         let text = serde_json::to_string(&Saved { hosts })?;
@@ -143,6 +185,7 @@ fn read(text: &str) -> (Vec<SavedHost>, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::forge::pacing::Urgency;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
     const MINUTE: Duration = Duration::from_mins(1);
@@ -150,7 +193,7 @@ mod tests {
     /// What a daemon that starts with this file knows about the host `h`.
     fn limit_of(folder: &Path) -> Option<Duration> {
         let gate = Gates::open(folder, NOW).of(ForgeKind::GitHub, "h", Pace::unlimited());
-        Some(gate.limited_until()?.saturating_duration_since(tokio::time::Instant::now()))
+        Some(gate.limited_until()?.saturating_duration_since(Instant::now()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -164,10 +207,31 @@ mod tests {
         assert_eq!(limit_of(folder.path()), Some(5 * MINUTE));
         let later = Gates::open(folder.path(), NOW + 4 * MINUTE);
         let gate = later.of(ForgeKind::GitHub, "h", Pace::unlimited());
-        let left = gate.limited_until().map(|until| until - tokio::time::Instant::now());
+        let left = gate.limited_until().map(|until| until - Instant::now());
         assert_eq!(left, Some(MINUTE));
         let other = later.of(ForgeKind::GitLab, "h", Pace::unlimited());
         assert_eq!(other.limited_until(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_writes_of_the_last_hour_are_known_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = Arc::new(Gates::open(folder.path(), NOW));
+        let gate = gates.of(ForgeKind::GitHub, "h", Pace::unlimited());
+        for _ in 0..3 {
+            gate.write(Urgency::Work).await.expect("there is no limit");
+        }
+        tokio::time::advance(20 * MINUTE).await;
+        gate.write(Urgency::Work).await.expect("there is no limit");
+        gates.save(NOW + 20 * MINUTE).await;
+        let writes_of = |now| {
+            Gates::open(folder.path(), now).of(ForgeKind::GitHub, "h", Pace::unlimited()).writes()
+        };
+        assert_eq!(writes_of(NOW + 30 * MINUTE), [(30 * MINUTE, 3), (10 * MINUTE, 1)]);
+        assert_eq!(writes_of(NOW + 70 * MINUTE), [(50 * MINUTE, 1)]);
+        assert_eq!(writes_of(NOW + 999 * MINUTE), []);
+        let set_back = NOW + Duration::ZERO;
+        assert_eq!(writes_of(set_back), [(Duration::ZERO, 4)], "a clock that was set back");
     }
 
     #[tokio::test(start_paused = true)]

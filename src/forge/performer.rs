@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::agenda::Agenda;
 use super::contexts::{Context, Contexts};
+use super::gate::Held;
 use super::seat::{Seat, Unanswered};
 use super::{Forge, ForgeError, FoundItem};
 use crate::crash_point::{self, CrashPoint};
@@ -159,17 +160,25 @@ impl Performer {
             }
         };
         let (now, mut due, mut next_at) = (self.seat.service.time(), Vec::new(), None);
+        let mut budget_until = None;
         for item in items.into_iter().filter(|item| self.seat.has(item) && !item.owed.is_empty()) {
             let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
-            let gated_until = self.seat.gated_until().filter(|_| is_asked);
-            if item.due(now).is_none() || gated_until.is_some() {
+            let urgency = Urgency::of(&item.state);
+            let held = self.seat.held(urgency).filter(|_| is_asked);
+            if let Some(Held::Budget(until)) = held {
+                budget_until =
+                    Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
+            }
+            if item.due(now).is_none() || held.is_some() {
                 let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
-                let at = (Instant::now() + wait).max(gated_until.unwrap_or_else(Instant::now));
+                let held_until = held.map(Held::until);
+                let at = (Instant::now() + wait).max(held_until.unwrap_or_else(Instant::now));
                 next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
             } else {
-                due.push((Urgency::of(&item.state), item.id));
+                due.push((urgency, item.id));
             }
         }
+        self.seat.note_budget(budget_until);
         (due, next_at)
     }
 
@@ -263,7 +272,9 @@ impl Performer {
             }
             return Err(Undone::DryRun);
         }
-        let forge = self.seat.forge()?.with_urgency(Urgency::of(&item.state));
+        let urgency = Urgency::of(&item.state);
+        self.seat.check_held(urgency)?;
+        let forge = self.seat.forge()?.with_urgency(urgency);
         match owed {
             Owed::Claim => self.claim(&*forge, item).await,
             Owed::Withdraw => self.withdraw(&*forge, item).await,
@@ -538,7 +549,8 @@ fn find(
 fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
-            Undone::Held | Undone::Unanswered(Unanswered::Closed(_)) => Next::Wait,
+            Undone::Held
+            | Undone::Unanswered(Unanswered::Closed(_) | Unanswered::OverBudget(_)) => Next::Wait,
             // A person locked it, and comments are worth no wait for another.
             Undone::Locked => Next::GiveUp,
             _ => Next::TryAgain,

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use super::connect::connect_through;
-use super::gate::Gate;
+use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Conditional, Forge, ForgeError, FoundItem};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::Timestamp;
-use crate::domain::forge::pacing::Pace;
+use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
@@ -46,6 +46,9 @@ pub(super) enum Unanswered {
     /// The host asked to be left alone for that many seconds more: nothing was sent.
     #[error("the host asked to be left alone for {0} s more")]
     Closed(u64),
+    /// The budget of the host's writes is used up for that many seconds more: nothing was sent.
+    #[error("the writes of this hour (`forge.writes_per_hour`) are used up for {0} s more")]
+    OverBudget(u64),
     #[error("there is no usable token")]
     NoToken,
     #[error(transparent)]
@@ -63,7 +66,9 @@ impl Seat {
         service: Arc<Service>,
         gates: &Arc<Gates>,
     ) -> Self {
-        let &Forges { dry_run: is_dry_run, write_interval, ref claims_from, .. } = forges;
+        let &Forges {
+            dry_run: is_dry_run, write_interval, writes_per_hour, ref claims_from, ..
+        } = forges;
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
         let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
         let later =
@@ -84,9 +89,10 @@ impl Seat {
             health: ForgeHealth::Unknown,
             last_error: None,
             is_dry_run,
+            writes_held_until: None,
             repositories: repositories.collect(),
         };
-        let gate = gates.of(config.kind, &config.host, Pace { write_interval });
+        let gate = gates.of(config.kind, &config.host, Pace { write_interval, writes_per_hour });
         let seat = Self {
             place,
             of_others,
@@ -190,6 +196,9 @@ impl Seat {
                     self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
                 }
             }
+            Err(ForgeError::OverBudget { wait }) => {
+                return Err(Unanswered::OverBudget(wait.as_secs()));
+            }
             Err(ForgeError::Withheld { wait }) => {
                 self.note_limit();
                 return Err(Unanswered::Closed(wait.as_secs()));
@@ -276,8 +285,48 @@ impl Seat {
 
     /// The same on the clock that people read.
     fn limited_until(&self) -> Option<Timestamp> {
-        let until = self.gated_until()?;
-        Some(self.service.time() + until.saturating_duration_since(Instant::now()))
+        self.gated_until().map(|until| self.time_at(until))
+    }
+
+    fn time_at(&self, at: Instant) -> Timestamp {
+        self.service.time() + at.saturating_duration_since(Instant::now())
+    }
+
+    /// Returns what keeps work of this urgency from beginning now.
+    pub(super) fn held(&self, urgency: Urgency) -> Option<Held> {
+        self.gate.held(urgency)
+    }
+
+    /// Returns an error while work of this urgency may not begin.
+    pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
+        let wait = |until: Instant| until.saturating_duration_since(Instant::now()).as_secs();
+        match self.held(urgency) {
+            Some(Held::Budget(until)) => Err(Unanswered::OverBudget(wait(until))),
+            Some(Held::Limit(until)) => Err(Unanswered::Closed(wait(until))),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows whether something waits for the budget of writes, and until when. Logs it once in an hour.
+    pub(super) fn note_budget(&self, held_until: Option<Instant>) {
+        let mut status = lock(&self.status);
+        // What is shown for a wait that goes on is not shown anew for each millisecond.
+        if status.writes_held_until.is_some() == held_until.is_some() {
+            return;
+        }
+        status.writes_held_until = held_until.map(|until| self.time_at(until));
+        let after = status.clone();
+        drop(status);
+        if let Some(until) = after.writes_held_until
+            && self.gate.is_budget_news()
+        {
+            tracing::warn!(
+                host = self.config.host, forge = self.config.kind.as_str(), %until,
+                advice = "forge.writes_per_hour is the budget; stops are written all the same",
+                "labels and comments of a forge wait: the writes of this hour are used up"
+            );
+        }
+        self.service.report_forge(self.place, &after);
     }
 
     /// Shows a limit that was met by others, or before a restart.

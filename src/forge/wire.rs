@@ -21,6 +21,7 @@ use crate::domain::Secret;
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http_client;
+use crate::nudge::Nudge;
 
 /// For a question together with its repeats.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -171,7 +172,7 @@ impl Host {
         let http =
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
-        let gate = Arc::new(Gate::new(Pace::unlimited()));
+        let gate = Arc::new(Gate::new(Pace::unlimited(), Nudge::new()));
         let (patience, urgency) = (PATIENCE, Urgency::Work);
         let host = Self { http, base, name, token, dialect, patience, gate, urgency };
         match host.credentials() {
@@ -191,7 +192,7 @@ impl Host {
 
     /// How far writes are apart, at least.
     pub(super) fn set_write_interval(&mut self, write_interval: Duration) {
-        self.gate.set_pace(Pace { write_interval });
+        self.gate.set_pace(Pace { write_interval, ..Pace::unlimited() });
     }
 
     /// Replaces the own gate by one that others share.

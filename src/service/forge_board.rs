@@ -20,6 +20,8 @@ pub struct ForgeStatus {
     pub last_error: Option<String>,
     /// Nothing is written there, and nothing new is taken.
     pub is_dry_run: bool,
+    /// Labels and comments wait until then: the budget of the hour is used up.
+    pub writes_held_until: Option<Timestamp>,
     pub repositories: Vec<RepositoryStatus>,
 }
 
@@ -86,7 +88,9 @@ impl Service {
     /// Keeps the newest word about a host, the `place`th of the configuration, for everyone who looks.
     pub fn report_forge(&self, place: usize, status: &ForgeStatus) {
         let before = self.forges.hosts().insert(place, status.clone());
-        if before.is_none_or(|before| before.health != status.health) {
+        if before.is_none_or(|before| {
+            (before.health, before.writes_held_until) != (status.health, status.writes_held_until)
+        }) {
             self.waiting.reports.wake();
         }
     }

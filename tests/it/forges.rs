@@ -59,7 +59,7 @@ impl Bed {
         };
         let url = fake.url(forge);
         format!(
-            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s }}\n\
+            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n\
              {section}:\n  base_url: {url}\n  token: {TOKEN}\n  bot_name: {BOT}\n  {more}\n  {repositories}:\n    {NAME}: {{ project_id: prj, agent: agt }}\n"
         )
     }

@@ -22,6 +22,7 @@ pub(super) fn compare(
     let Forges {
         poll_interval,
         write_interval,
+        writes_per_hour,
         dry_run,
         claims_from,
         webhook,
@@ -31,6 +32,12 @@ pub(super) fn compare(
     } = old;
     changes.shown(NOW, "forge.poll_interval", (poll_interval, &new.poll_interval), duration);
     changes.shown(NOW, "forge.write_interval", (write_interval, &new.write_interval), duration);
+    changes.shown(
+        NOW,
+        "forge.writes_per_hour",
+        (writes_per_hour, &new.writes_per_hour),
+        |number| number.map_or_else(|| "off".to_owned(), |number| number.to_string()),
+    );
     changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
     changes.shown(NOW, "forge.claims_from", (claims_from, &new.claims_from), |logins| {
         let logins: Vec<_> = logins.iter().map(String::as_str).collect();

@@ -1,14 +1,23 @@
-//! When the next request may be sent to a host: what the host asked for, and how far writes are apart.
+//! When the next request may be sent to a host: what the host asked for, how far writes are apart, and how many an hour may have.
 //!
 //! Each time is a [`Duration`] since a beginning that is the same for all of them. `forge::gate` keeps the [`Traffic`] of each host
 //! and asks it before each request.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{ItemEnd, ItemState};
 
 /// The longest pause that a host can ask for. After that it is asked again.
 pub const LONGEST_LIMIT: Duration = Duration::from_hours(1);
+
+/// The budget is for the writes of so long.
+const HOUR: Duration = Duration::from_hours(1);
+/// Writes that begin within so long after another are counted together. They count for an hour after the last that could be among
+/// them, so the budget errs on the safe side.
+const MINUTE: Duration = Duration::from_mins(1);
+/// Of the budget, one part in so many is kept for work that has begun: a claim that has begun needs more than one write.
+const RESERVED_PART: u32 = 10;
 
 /// How urgent a write is. Of the writes that wait, the one with the first variant goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,12 +49,14 @@ impl Urgency {
 pub struct Pace {
     /// The shortest time between two writes.
     pub write_interval: Duration,
+    /// At most so many writes in an hour; `None` allows any number.
+    pub writes_per_hour: Option<u32>,
 }
 
 impl Pace {
     /// Writes follow each other without a pause.
     pub const fn unlimited() -> Self {
-        Self { write_interval: Duration::ZERO }
+        Self { write_interval: Duration::ZERO, writes_per_hour: None }
     }
 }
 
@@ -54,6 +65,8 @@ impl Pace {
 pub struct Traffic {
     limited_until: Option<Duration>,
     last_write: Option<Duration>,
+    /// Where each minute with writes begins, and how many it has; the oldest first.
+    minutes: VecDeque<(Duration, u32)>,
 }
 
 /// Why a request is not sent now.
@@ -61,6 +74,8 @@ pub struct Traffic {
 pub enum Hold {
     /// The host asked for a pause until then.
     Limit(Duration),
+    /// The budget of the hour is used up; it has room again then.
+    Budget(Duration),
     /// The last write was too recent; the next one is allowed then.
     Interval(Duration),
     /// Another write goes first.
@@ -87,12 +102,33 @@ impl Traffic {
         self.limited_until(now).map_or(Ok(()), |until| Err(Hold::Limit(until)))
     }
 
+    /// Decides whether work of this urgency may begin now, whatever it sends first.
+    ///
+    /// # Errors
+    /// [`Hold::Limit`] or [`Hold::Budget`].
+    pub fn begin(&self, now: Duration, pace: Pace, urgency: Urgency) -> Result<(), Hold> {
+        self.read(now)?;
+        let budget = match (pace.writes_per_hour, urgency) {
+            (None, _) | (_, Urgency::Stop) => return Ok(()),
+            (Some(budget), Urgency::Work) => budget,
+            (Some(budget), Urgency::Claim) => budget - budget / RESERVED_PART,
+        };
+        self.room_at(now, budget).map_or(Ok(()), |at| Err(Hold::Budget(at)))
+    }
+
     /// Decides whether a write may be sent now. `is_first` says whether it is the first of those that wait.
     ///
     /// # Errors
     /// Why not.
-    pub fn write(&self, now: Duration, pace: Pace, is_first: bool) -> Result<(), Hold> {
-        self.read(now)?;
+    pub fn write(
+        &self,
+        now: Duration,
+        pace: Pace,
+        urgency: Urgency,
+        is_first: bool,
+    ) -> Result<(), Hold> {
+        // A claim that has begun is finished: what is reserved is for that, too.
+        self.begin(now, pace, urgency.min(Urgency::Work))?;
         if !is_first {
             return Err(Hold::Queue);
         }
@@ -105,7 +141,45 @@ impl Traffic {
     /// Records that a write is sent.
     pub fn note_write(&mut self, now: Duration) {
         self.last_write = Some(now);
+        self.count(now, now, 1);
     }
+
+    /// Counts `n` writes of the minute that began at `begin`, as known from before a restart. Minutes are added in their order.
+    pub fn count(&mut self, now: Duration, begin: Duration, n: u32) {
+        match self.minutes.back_mut() {
+            Some((last, n_writes)) if begin < *last + MINUTE => {
+                *n_writes = n_writes.saturating_add(n)
+            }
+            _ => self.minutes.push_back((begin, n)),
+        }
+        while self.minutes.front().is_some_and(|(begin, _)| is_over(*begin, now)) {
+            self.minutes.pop_front();
+        }
+    }
+
+    /// Returns the minutes that count, and how many writes each has.
+    pub fn minutes(&self, now: Duration) -> impl Iterator<Item = (Duration, u32)> {
+        self.minutes.iter().copied().filter(move |(begin, _)| !is_over(*begin, now))
+    }
+
+    /// Returns when the budget has room for one more write; `None` if it has room now.
+    fn room_at(&self, now: Duration, budget: u32) -> Option<Duration> {
+        let mut n_writes: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
+        let mut room_at = None;
+        for (begin, n) in self.minutes(now) {
+            if n_writes < u64::from(budget) {
+                break;
+            }
+            n_writes -= u64::from(n);
+            room_at = Some(begin + MINUTE + HOUR);
+        }
+        room_at
+    }
+}
+
+/// Returns whether the writes of a minute count no longer.
+fn is_over(begin: Duration, now: Duration) -> bool {
+    begin + MINUTE + HOUR <= now
 }
 
 #[cfg(test)]
@@ -114,16 +188,17 @@ mod tests {
 
     const NOW: Duration = Duration::from_hours(5);
     const SECOND: Duration = Duration::from_secs(1);
-    const PACE: Pace = Pace { write_interval: SECOND };
+    const PACE: Pace = Pace { write_interval: SECOND, writes_per_hour: None };
+    const WORK: Urgency = Urgency::Work;
 
     #[test]
     fn a_write_waits_for_its_turn_and_for_the_interval() {
         let (now, mut traffic) = (NOW, Traffic::default());
-        assert_eq!(traffic.write(now, PACE, false), Err(Hold::Queue));
-        assert_eq!(traffic.write(now, PACE, true), Ok(()));
+        assert_eq!(traffic.write(now, PACE, WORK, false), Err(Hold::Queue));
+        assert_eq!(traffic.write(now, PACE, WORK, true), Ok(()));
         traffic.note_write(now);
-        assert_eq!(traffic.write(now, PACE, true), Err(Hold::Interval(now + SECOND)));
-        assert_eq!(traffic.write(now + SECOND, PACE, true), Ok(()));
+        assert_eq!(traffic.write(now, PACE, WORK, true), Err(Hold::Interval(now + SECOND)));
+        assert_eq!(traffic.write(now + SECOND, PACE, WORK, true), Ok(()));
         assert_eq!(traffic.read(now), Ok(()), "reads have no interval");
     }
 
@@ -134,11 +209,60 @@ mod tests {
         traffic.limit(now, SECOND);
         let until = now + 9 * SECOND;
         for is_first in [true, false] {
-            assert_eq!(traffic.write(now + SECOND, PACE, is_first), Err(Hold::Limit(until)));
+            assert_eq!(traffic.write(now + SECOND, PACE, WORK, is_first), Err(Hold::Limit(until)));
         }
         assert_eq!(traffic.read(now + SECOND), Err(Hold::Limit(until)));
         assert_eq!(traffic.read(until), Ok(()));
         assert_eq!(traffic.limited_until(until), None);
+    }
+
+    /// So many writes, one a second.
+    fn after(n: u32, begin: Duration) -> Traffic {
+        let mut traffic = Traffic::default();
+        (0..n).for_each(|n| traffic.note_write(begin + n * SECOND));
+        traffic
+    }
+
+    #[test]
+    fn a_full_budget_holds_work_until_the_first_minute_is_an_hour_old_and_never_a_stop() {
+        let pace = Pace { writes_per_hour: Some(100), ..PACE };
+        let (traffic, now) = (after(100, NOW), NOW + 100 * SECOND);
+        let room_at = NOW + MINUTE + HOUR;
+        assert_eq!(after(99, NOW).write(now, pace, WORK, true), Ok(()));
+        for urgency in [Urgency::Work, Urgency::Claim] {
+            assert_eq!(traffic.write(now, pace, urgency, false), Err(Hold::Budget(room_at)));
+            assert_eq!(traffic.begin(now, pace, urgency), Err(Hold::Budget(room_at)));
+        }
+        assert_eq!(traffic.write(now, pace, Urgency::Stop, true), Ok(()));
+        assert_eq!(traffic.write(now, PACE, Urgency::Claim, true), Ok(()), "without a budget");
+        assert_eq!(traffic.write(room_at, pace, WORK, true), Ok(()));
+        assert_eq!(traffic.minutes(room_at).collect::<Vec<_>>(), [(NOW + MINUTE, 40)]);
+    }
+
+    #[test]
+    fn no_hour_has_more_writes_than_the_budget() {
+        let pace = Pace { writes_per_hour: Some(7), ..PACE };
+        let (mut traffic, mut sent) = (Traffic::default(), Vec::new());
+        for second in 0..4 * 60 * 60 {
+            let now = NOW + second * SECOND;
+            if traffic.write(now, pace, WORK, true).is_ok() {
+                traffic.note_write(now);
+                sent.push(now);
+            }
+        }
+        assert!(sent.windows(8).all(|eight| eight[7] - eight[0] >= HOUR), "{sent:?}");
+        assert!(sent.len() >= 21, "each hour has some: {}", sent.len());
+    }
+
+    #[test]
+    fn the_end_of_the_budget_is_kept_for_what_has_begun() {
+        let pace = Pace { writes_per_hour: Some(100), ..PACE };
+        let (traffic, now) = (after(90, NOW), NOW + 100 * SECOND);
+        assert_eq!(traffic.begin(now, pace, Urgency::Work), Ok(()));
+        assert!(matches!(traffic.begin(now, pace, Urgency::Claim), Err(Hold::Budget(_))));
+        assert_eq!(traffic.write(now, pace, Urgency::Claim, true), Ok(()), "it has begun");
+        let small = Pace { writes_per_hour: Some(1), ..PACE };
+        assert_eq!(Traffic::default().begin(now, small, Urgency::Claim), Ok(()));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub struct ForgeBody {
     /// Of a host that asked to be left alone: until when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until: Option<Timestamp>,
+    /// Labels and comments wait until then: `forge.writes_per_hour` is used up. Stops don't wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_held_until: Option<Timestamp>,
     /// The last one, also if it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -123,6 +126,7 @@ impl From<ForgeStatus> for ForgeBody {
             },
             forge: status.forge,
             host: status.host,
+            writes_held_until: status.writes_held_until,
             last_error: status.last_error,
             dry_run: status.is_dry_run,
             repositories: status.repositories.into_iter().map(RepositoryBody::from).collect(),

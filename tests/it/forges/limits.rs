@@ -23,7 +23,7 @@ fn bed(steps: &[&str], forge_section: &str) -> Bed {
 
 fn settings(fake: &Fake, forge_section: &str) -> String {
     Bed::settings(fake, ForgeKind::GitHub, "")
-        .replace("poll_interval: 100ms, write_interval: 0s", forge_section)
+        .replace("poll_interval: 100ms, write_interval: 0s, writes_per_hour: off", forge_section)
 }
 
 /// Issues that become work at the same moment.
@@ -102,4 +102,47 @@ fn what_a_stop_writes_goes_before_the_claims_that_wait() {
     until("it is stopped", || stopped.labels() == ["coding agent stopped"]);
     let n_claimed = bed.fake.n_requests("POST *labels") - 1;
     assert!(n_claimed < 8, "{n_claimed} labels of claims were written first");
+}
+
+#[test]
+fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same() {
+    let mut bed = bed(
+        &["authenticate", "get-my-task", "wait-for:never"],
+        "poll_interval: 100ms, write_interval: 0s, writes_per_hour: 10",
+    );
+    let stopped = &issues(&bed, 1)[0];
+    bed.until("processing");
+    bed.until_agent_runs();
+    issues(&bed, 20);
+    until("the writes wait", || bed.host()["writes_held_until"].is_string());
+    let n_writes = bed.fake.n_requests("POST *");
+    assert!(n_writes <= 10, "{n_writes} writes");
+    assert_eq!(bed.host()["health"], "ok");
+    stopped.unassign(BOT);
+    until("it is stopped", || stopped.labels() == ["coding agent stopped"]);
+    let list = bed.daemon.done(&["forge", "list"]);
+    assert!(list.contains("(forge.writes_per_hour)"), "{list}");
+
+    // What was written since the count was saved last may be forgotten by a crash.
+    let file = bed.daemon.state().join("forge_limits.json");
+    until("the count is saved", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("writes"))
+    });
+    bed.daemon.kill();
+    bed.daemon.start();
+    until("the writes wait again", || bed.host()["writes_held_until"].is_string());
+    assert_eq!(
+        bed.daemon
+            .logged("labels and comments of a forge wait: the writes of this hour are used up")
+            .len(),
+        1,
+        "it is logged once"
+    );
+
+    bed.daemon.configure(&settings(
+        &bed.fake,
+        "poll_interval: 100ms, write_interval: 0s, writes_per_hour: off",
+    ));
+    bed.daemon.done(&["reload"]);
+    until("the writes go on", || bed.fake.n_requests("POST *comments") > 20);
 }
