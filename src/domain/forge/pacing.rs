@@ -148,7 +148,7 @@ impl Traffic {
     pub fn count(&mut self, now: Duration, begin: Duration, n: u32) {
         match self.minutes.back_mut() {
             Some((last, n_writes)) if begin < *last + MINUTE => {
-                *n_writes = n_writes.saturating_add(n)
+                *n_writes = n_writes.saturating_add(n);
             }
             _ => self.minutes.push_back((begin, n)),
         }
