@@ -127,7 +127,7 @@ enum Question {
     Pause,
     /// Pause, end chats, and wait until nothing runs: before an upgrade or a shutdown
     Drain(drain::DrainArguments),
-    /// Make coordinators look again at once
+    /// Make coordinators look again at once, and ask the forges
     Refresh,
     /// Make the daemon read its configuration again, and print what is different
     ///

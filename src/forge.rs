@@ -26,6 +26,7 @@ mod raw;
 mod renames;
 mod seat;
 mod signal;
+mod tokens;
 mod wire;
 
 use std::convert::Infallible;
@@ -38,8 +39,8 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::Forges;
-use crate::nudge::Nudges;
+use crate::config::{ForgeToken, Forges};
+use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
 
 use crate::domain::forge::pacing::Urgency;
@@ -297,6 +298,7 @@ fn parts_of(
     if config.hosts.is_empty() {
         return parts;
     }
+    parts.spawn(look_at_once(Arc::clone(service), pokes.clone(), service.forge_looks()));
     let contexts = Arc::new(contexts::Contexts::new(state_dir));
     parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
     let habits = judge::Habits {
@@ -307,6 +309,9 @@ fn parts_of(
     for (place, host) in config.hosts.iter().enumerate() {
         let seat = seat::Seat::new(place, host.clone(), config, Arc::clone(service), gates);
         let seat = Arc::new(seat);
+        if let ForgeToken::File(file) = &host.token {
+            parts.spawn(tokens::follow(Arc::clone(&seat), file.clone()));
+        }
         let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
         parts.spawn(performer.work(service.forge_news()));
         for repository in &host.repositories {
@@ -315,6 +320,21 @@ fn parts_of(
         }
     }
     parts
+}
+
+/// Asks all forges, and tries again what has failed, whenever somebody wants that.
+async fn look_at_once(
+    service: Arc<Service>,
+    pokes: Nudges<String>,
+    mut looks: Wakeups,
+) -> Infallible {
+    loop {
+        looks.woken().await;
+        pokes.wake_where(|_| true);
+        if let Err(error) = service.hurry_forge_items().await {
+            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "what has failed at forges is not tried before its time");
+        }
+    }
 }
 
 /// None of them ends but by a panic, which is handed on.

@@ -245,10 +245,11 @@ impl Service {
         self.waiting.coordinators.listen()
     }
 
-    /// Makes every coordinator look again, as if something had changed.
+    /// Makes every coordinator look again, as if something had changed, and forges be asked at once.
     pub fn refresh(&self) {
         audit::note("refresh", "coordinator", "all");
         self.waiting.coordinators.wake();
+        self.look_at_forges();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

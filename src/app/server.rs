@@ -145,6 +145,8 @@ impl Server {
             forges.clone_from(&config.forges);
             is_news
         });
+        // Also if nothing is different: whoever reloads wants to see what is there now.
+        self.service.look_at_forges();
     }
 
     /// Binds the sockets that weren't inherited.

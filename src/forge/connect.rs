@@ -42,23 +42,28 @@ pub enum ConnectError {
 /// A token file that can't be read or holds none, and a host that no request can be made for.
 pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
     let pace = Pace { write_interval, ..Pace::unlimited() };
-    connect_through(host, Arc::new(Gate::new(pace, Nudge::new())))
+    connect_through(host, token_of(host)?, Arc::new(Gate::new(pace, Nudge::new())))
 }
 
-/// As [`connect`], through the gate of the host.
+/// The token of a host, from the configuration or as its file has it now.
+pub(super) fn token_of(host: &ForgeHost) -> Result<Secret, ConnectError> {
+    match &host.token {
+        ForgeToken::Given(token) => Ok(token.clone()),
+        ForgeToken::File(path) => read_token(path),
+    }
+}
+
+/// As [`connect`], with this token and through the gate of the host.
 pub(super) fn connect_through(
     host: &ForgeHost,
+    token: Secret,
     gate: Arc<Gate>,
 ) -> Result<Arc<dyn Forge>, ConnectError> {
-    let token = match &host.token {
-        ForgeToken::Given(token) => token.clone(),
-        ForgeToken::File(path) => {
-            if is_open_to_others(path) {
-                tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
-            }
-            read_token(path)?
-        }
-    };
+    if let ForgeToken::File(path) = &host.token
+        && is_open_to_others(path)
+    {
+        tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
+    }
     Ok(match host.kind {
         ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_gate(gate)),
         ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_gate(gate)),

@@ -32,7 +32,7 @@ const MAX_CHANGE_PAGES: u32 = 20;
 /// Between two looks, however often somebody pokes.
 const MIN_DISTANCE: Duration = Duration::from_secs(1);
 /// A repository that doesn't answer is asked again after at most so long.
-const LONGEST_WAIT: Duration = Duration::from_mins(10);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// One watched repository.
 pub(super) struct Poller {
@@ -88,31 +88,28 @@ impl Poller {
                     self.judge
                         .seat
                         .note(&self.watched.name, |status| status.problem = Some(problem));
-                    let wait = self.judge.habits.poll_interval * (1 << self.n_failures.min(8));
-                    wait.min(LONGEST_WAIT.max(self.judge.habits.poll_interval))
-                        .mul_f64(jitter(&self.watched.name))
+                    let poll_interval = self.judge.habits.poll_interval;
+                    retry_delay(poll_interval, self.n_failures, &self.watched.name)
                 }
             };
-            let next_at = self
-                .judge
-                .seat
-                .gated_until()
-                .map_or(began_at + wait, |until| until.max(began_at + wait));
+            let mut next_at = self.not_before(began_at + wait);
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(next_at) => break,
                     Some(verdict) = self.judging.join_next() => self.take_verdict(verdict).await,
-                    // What doesn't answer isn't asked more often by that.
-                    () = pokes.woken(), if self.n_failures == 0 => {
-                        // Not before the host may be asked again, nor for each of a thousand changes at once.
+                    () = pokes.woken() => {
+                        // Not for each of a thousand changes at once.
                         let soonest = began_at + MIN_DISTANCE.min(self.judge.habits.poll_interval);
-                        let gated_until = self.judge.seat.gated_until();
-                        tokio::time::sleep_until(gated_until.map_or(soonest, |until| until.max(soonest))).await;
-                        break;
+                        next_at = next_at.min(self.not_before(soonest));
                     }
                 }
             }
         }
+    }
+
+    /// Returns `at`, or when the host may be asked again, whichever is later.
+    fn not_before(&self, at: Instant) -> Instant {
+        self.judge.seat.gated_until().map_or(at, |until| until.max(at))
     }
 
     async fn look(&mut self) -> Result<(), String> {
@@ -421,8 +418,28 @@ const fn kinds_of(feed: Feed) -> &'static [ItemKind] {
     }
 }
 
-/// From 0.9 to 1.1, always the same for a name.
+/// How long after a look that failed the next one begins: longer after each failure, a minute at most.
+fn retry_delay(poll_interval: Duration, n_failures: u32, name: &str) -> Duration {
+    (poll_interval * (1 << n_failures.min(8))).min(LONGEST_WAIT).mul_f64(jitter(name))
+}
+
+/// From 0.8 to 1, always the same for a name.
 fn jitter(name: &str) -> f64 {
     let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    0.9 + f64::from(sum % 201) / 1_000.0
+    0.8 + f64::from(sum % 201) / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_that_fails_is_asked_again_within_a_minute() {
+        let delay = |interval: u64, n| retry_delay(Duration::from_secs(interval), n, "ann/site");
+        assert!(delay(1, 1) < delay(1, 2) && delay(1, 2) < Duration::from_secs(5));
+        for (interval, n_failures) in [(30, 1), (30, 9), (86_400, 1), (86_400, u32::MAX)] {
+            let delay = delay(interval, n_failures);
+            assert!((45..=60).contains(&delay.as_secs()), "{delay:?}");
+        }
+    }
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::connect::connect_through;
+use super::connect::{ConnectError, connect_through, token_of};
 use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Conditional, Forge, ForgeError, FoundItem};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
-use crate::domain::Timestamp;
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
+use crate::domain::{Secret, Timestamp};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer see it.
@@ -26,8 +26,8 @@ pub(super) struct Seat {
     pub(super) is_dry_run: bool,
     claims_from: BTreeSet<String>,
     pub(super) service: Arc<Service>,
-    /// `None` while there is no usable token.
-    forge: Mutex<Option<Arc<dyn Forge>>>,
+    /// With its token; `None` while there is no usable one.
+    forge: Mutex<Option<(Secret, Arc<dyn Forge>)>>,
     /// Once the bot is known.
     rules: Mutex<Option<Arc<Rules>>>,
     /// Whose token it is, once that is known.
@@ -135,25 +135,31 @@ impl Seat {
         lock(&self.status).health == ForgeHealth::Unauthorized
     }
 
-    /// Reads the token again: a file of it may have another one.
+    /// Reads the token again: a file of it may have another one. A token that can't be read is told.
     pub(super) fn renew(&self) {
-        match connect_through(&self.config, Arc::clone(&self.gate)) {
-            Ok(forge) => {
-                *lock(&self.forge) = Some(forge);
-                // It may be that of somebody else.
-                *lock(&self.own) = None;
-            }
-            Err(error) => {
-                let error = crate::telemetry::ErrorChain(&error).to_string();
-                self.set_health(ForgeHealth::Unauthorized, Some(&error));
-            }
+        if let Err(error) = self.read_token_again() {
+            let error = crate::telemetry::ErrorChain(&error).to_string();
+            self.set_health(ForgeHealth::Unauthorized, Some(&error));
         }
+    }
+
+    /// Reads the token again and returns whether it is another one, which is used from now on.
+    pub(super) fn read_token_again(&self) -> Result<bool, ConnectError> {
+        let token = token_of(&self.config)?;
+        if lock(&self.forge).as_ref().is_some_and(|(used, _)| *used == token) {
+            return Ok(false);
+        }
+        let forge = connect_through(&self.config, token.clone(), Arc::clone(&self.gate))?;
+        *lock(&self.forge) = Some((token, forge));
+        // It may be that of somebody else.
+        *lock(&self.own) = None;
+        Ok(true)
     }
 
     /// The forge, to ask something of it by [`Seat::ask`].
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
         self.check_gate()?;
-        let forge = lock(&self.forge).clone();
+        let forge = lock(&self.forge).as_ref().map(|(_, forge)| Arc::clone(forge));
         forge.ok_or(Unanswered::NoToken)
     }
 

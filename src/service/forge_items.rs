@@ -40,6 +40,16 @@ impl Service {
         self.waiting.forges.listen()
     }
 
+    /// Hears whenever forges are to be asked at once, also those that failed.
+    pub fn forge_looks(&self) -> Wakeups {
+        self.waiting.forge_looks.listen()
+    }
+
+    /// Makes forges be asked at once, as far as their limits allow it.
+    pub fn look_at_forges(&self) {
+        self.waiting.forge_looks.wake();
+    }
+
     /// Items for which there is something to do, by their beginning.
     pub async fn forge_items(&self) -> Result<Vec<ForgeItem>, ServiceError> {
         Ok(self.store.open_forge_items().await?)
@@ -309,9 +319,22 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let failed = |item: &ForgeItem, now: Timestamp| {
             let is_first = item.owed.first() == Some(owed);
-            is_first.then(|| item.clone().failed(setback, error.to_owned(), now + item.delay()))
+            is_first
+                .then(|| item.clone().failed(setback, error.to_owned(), now + item.delay(setback)))
         };
         self.change_item(id, failed).await.map(drop)
+    }
+
+    /// Ends the waits after failures: what is owed is tried again at once.
+    pub async fn hurry_forge_items(&self) -> Result<(), ServiceError> {
+        let is_late = |item: &ForgeItem| item.retry_at.is_some();
+        for item in self.forge_items().await?.iter().filter(|item| is_late(item)) {
+            let hurried = |item: &ForgeItem, _| {
+                is_late(item).then(|| ForgeItem { retry_at: None, ..item.clone() })
+            };
+            self.change_item(&item.id, hurried).await?;
+        }
+        Ok(())
     }
 
     async fn change_item(

@@ -31,6 +31,8 @@ pub(super) struct Waiting {
     pub(super) deadlines: Nudge,
     /// Whoever does what is owed for items of forges: there is something new to do.
     pub(super) forges: Nudge,
+    /// Whoever asks forges what is new: it is to ask at once.
+    pub(super) forge_looks: Nudge,
     /// Whoever settles those items.
     pub(super) forge_work: ForgeWork,
     /// Streams whose readers may be shut out.

@@ -7,6 +7,7 @@ mod faults;
 mod inputs;
 mod life;
 mod limits;
+mod outages;
 mod rivals;
 mod seen;
 

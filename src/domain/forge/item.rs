@@ -294,8 +294,8 @@ impl ForgeItem {
         }
     }
 
-    /// How long to wait after one more failure: from a second to five minutes, not the same for all.
-    pub fn delay(&self) -> Duration {
+    /// How long to wait after one more failure: from a second to a minute, to five minutes after a refusal; not the same for all.
+    pub fn delay(&self, setback: Setback) -> Duration {
         let seconds = 1_u64 << self.n_attempts.min(9);
         let jitter = self
             .id
@@ -303,7 +303,12 @@ impl ForgeItem {
             .bytes()
             .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
             % 20;
-        Duration::from_millis(seconds.min(300) * (1_000 + jitter * 10))
+        let most = match setback {
+            Setback::Refused => 300,
+            // With the jitter, just below a minute.
+            Setback::Unanswered => 50,
+        };
+        Duration::from_millis(seconds.min(most) * (1_000 + jitter * 10))
     }
 
     /// After the first of `owed` failed: tried again at `retry_at`.

@@ -154,7 +154,11 @@ pub(super) fn routes() -> Api {
             drain,
             about("Starts nothing more, and lets chats end").gives::<StoppedBody>(),
         )
-        .post("/refresh", refresh, about("Makes coordinators look again"))
+        .post(
+            "/refresh",
+            refresh,
+            about("Makes coordinators look again, and forges be asked at once"),
+        )
         .also_below("/coordinator")
 }
 

@@ -1,0 +1,49 @@
+//! Follows the file of a host's token, so that a new token is used at once.
+//!
+//! The folder of the file is watched, because editors and secret stores replace the file. If the folder can't be watched, a
+//! token that is refused is read again at the next look. Spawned once for each host whose token is in a file.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::seat::Seat;
+use crate::folder_watch::Folders;
+
+/// From an event to the look at the file: it may not be complete yet, and a busy folder has many events.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// Follows the file as long as it is polled. Cancel-safe.
+pub(super) async fn follow(seat: Arc<Seat>, file: std::path::PathBuf) -> Infallible {
+    let folders = watched(&file);
+    loop {
+        // Before the first wait, too: it may have changed since it was read.
+        if matches!(seat.read_token_again(), Ok(true)) {
+            tracing::info!(host = seat.config.host, file = %file.display(), "a forge has a new token");
+            seat.service.look_at_forges();
+        }
+        let seen = match &folders {
+            Some(folders) => folders.seen().await.map(drop),
+            None => std::future::pending().await,
+        };
+        if let Err(error) = seen {
+            tracing::warn!(file = %file.display(), %error, "changes of a token file are not heard of any more; `refresh` tells");
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(QUIET).await;
+    }
+}
+
+fn watched(file: &Path) -> Option<Folders> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    let watched = Folders::new().and_then(|folders| {
+        folders.watch_files(folder)?;
+        Ok(folders)
+    });
+    watched
+        .inspect_err(|error| {
+            tracing::warn!(file = %file.display(), %error, "changes of a token file are not heard of; `refresh` tells");
+        })
+        .ok()
+}
