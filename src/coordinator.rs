@@ -462,7 +462,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         CoordinatorStatus {
             coordinator: self.config.id.clone(),
             at: now,
-            max_concurrent: self.config.limits.max_concurrent,
+            limits: self.config.limits,
             instances,
             deferred,
             counters: self.counters,
@@ -528,7 +528,7 @@ fn log_stops(plan: &Plan) {
 /// Whether two reports differ in nothing but their time and the number of cycles.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
-    a.max_concurrent == b.max_concurrent
+    a.limits == b.limits
         && a.instances == b.instances
         && a.deferred == b.deferred
         && counters(a) == counters(b)

@@ -1,7 +1,7 @@
 //! Forges: GitHub and GitLab issues become work, and taking the bot off them stops it (seed 002).
 //!
 //! ```text
-//!  Forge (GitHub, GitLab) ◄── poller, one a repository: lists; judge: items ──► service: takes, stops, resumes
+//!  Forge (GitHub, GitLab) ◄── poller, one a repository: lists; judge: items ──► service: lets wait, claims, stops, resumes
 //!                         ◄── performer, one a host: what is owed ◄──────────── service: settles items by their tasks
 //!                             contexts: the folders of items       signal: the pause file
 //! ```
@@ -291,6 +291,8 @@ fn parts_of(
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
     parts.spawn(async move { settling.settle_forge_items().await });
+    let claiming = Arc::clone(service);
+    parts.spawn(async move { claiming.claim_waiting_items().await });
     let (paused, settings, poll_interval) =
         (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
     let all = pokes.clone();

@@ -331,7 +331,7 @@ impl Supervisor {
             let status = CoordinatorStatus {
                 coordinator: id.clone(),
                 at: world.now(),
-                max_concurrent: configured.borrow().limits.max_concurrent,
+                limits: configured.borrow().limits,
                 instances: processes.instances().to_vec(),
                 deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
                 counters: said.map(|said| said.counters).unwrap_or_default(),

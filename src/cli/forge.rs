@@ -37,7 +37,9 @@ pub(super) enum ForgeCommand {
         #[command(flatten)]
         form: Form,
     },
-    /// List the items that are worked on, with what is still owed for them
+    /// List the items that are worked on, with what is still owed for them, and those that wait
+    ///
+    /// An item waits until an agent of its repository and a slot are free; position 1 is the next. Repositories are served in turn.
     List {
         /// Those that are over, the newest end first
         #[arg(long)]

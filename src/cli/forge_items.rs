@@ -23,8 +23,12 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
         });
         let is_dry = if host.dry_run { ", dry run" } else { "" };
         let n_items: usize = host.repositories.iter().map(|repository| repository.n_assigned).sum();
+        let n_waiting: usize =
+            host.repositories.iter().map(|repository| repository.n_waiting).sum();
+        let waiting =
+            if n_waiting == 0 { String::new() } else { format!(" ({n_waiting} waiting)") };
         told.push(format!(
-            "{} {}: {}{until}{writes}{is_dry}, {n_items} items in {} repositories{error}",
+            "{} {}: {}{until}{writes}{is_dry}, {n_items} items{waiting} in {} repositories{error}",
             host.forge,
             host.host,
             host.health,
@@ -49,11 +53,14 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
                 item.retry_at.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
             owed = format!("{owed}: {error}{again}");
         }
+        let position =
+            item.position.map_or_else(String::new, |position| format!(", position {position}"));
+        let known = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
         rows.add_row([
             item.item.clone(),
-            format!("{}{cause}", item.state),
-            item.agent_id.to_string(),
-            item.task_id.to_string(),
+            format!("{}{cause}{position}", item.state),
+            known(item.agent_id.as_ref().map(ToString::to_string)),
+            known(item.task_id.as_ref().map(ToString::to_string)),
             ago(item.ended_at.unwrap_or(item.created_at), now),
             if owed.is_empty() { "-".to_owned() } else { owed },
             item.url.clone(),
@@ -62,7 +69,7 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
     rows
 }
 
-/// Lists items: those for which there is something to do, or those that are over.
+/// Lists items: those for which there is something to do and those that wait, or those that are over.
 pub(super) async fn list(
     client: &Client,
     ended: bool,

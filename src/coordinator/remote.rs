@@ -374,7 +374,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         let Counters { cycles, starts, adoptions, found_by_poll_only, leaked } = status.counters;
         let arguments = json!({
             "coordinator_id": status.coordinator,
-            "max_concurrent": status.max_concurrent,
+            "max_concurrent": status.limits.max_concurrent,
             "instances": status.instances,
             "deferred": status.deferred,
             "counters": {

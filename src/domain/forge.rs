@@ -10,6 +10,7 @@ pub mod item;
 pub mod labels;
 pub mod marker;
 pub mod pacing;
+pub mod queue;
 pub mod settle;
 pub mod task_text;
 pub mod texts;

@@ -1,4 +1,4 @@
-//! Looks at one repository again and again: takes what is new, stops what is not for the bot any more.
+//! Looks at one repository again and again: lets wait what is new, stops what is not for the bot any more.
 //!
 //! Each repository has a loop of its own, and items are looked at beside each other: one that hangs delays no other. A list only
 //! raises a suspicion; before anything is stopped the item itself is asked for.
@@ -16,12 +16,11 @@ use super::look::{Look, Within};
 use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::config::WatchedRepository;
-use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::{
     Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
 };
 use crate::nudge::Listener;
-use crate::service::NewItem;
+use crate::service::{FreeItem, RepositoryKey, Workers};
 
 /// Items that are asked for at the same time.
 const N_QUESTIONS: usize = 8;
@@ -38,6 +37,8 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 pub(super) struct Poller {
     judge: Judge,
     watched: WatchedRepository,
+    /// Whose waiting items it notes.
+    repository: RepositoryKey,
     looks: BTreeMap<Feed, Look>,
     n_looks: u64,
     n_failures: u32,
@@ -58,10 +59,19 @@ impl Poller {
     pub(super) fn new(seat: Arc<Seat>, watched: WatchedRepository, habits: Habits) -> Self {
         let (looks, suspects, said) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (under_way, to_ask, problems) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
+        let repository = RepositoryKey {
+            forge: seat.config.kind,
+            host: seat.config.host.clone(),
+            name: watched.name.clone(),
+        };
+        let (project, agents) = (watched.project.clone(), vec![watched.agent.clone()]);
+        let workers = Workers { host: seat.place(), project, agents };
+        seat.service.watch_repository(repository.clone(), workers);
         let (judge, judging) = (Judge { seat, habits }, JoinSet::new());
         Self {
             judge,
             watched,
+            repository,
             looks,
             n_looks: 0,
             n_failures: 0,
@@ -124,13 +134,17 @@ impl Poller {
         for (place, feed) in forge.feeds().iter().enumerate() {
             // Of a long list, its pages; with several lists now and then, in the place of the changes: two questions are enough.
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
-            match self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await {
+            let read = self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await;
+            // What waits can be claimed while other lists are read.
+            self.judge.seat.service.serve_waiting_items();
+            match read {
                 Ok(()) => {}
                 Err(Unanswered::Failed(
                     error @ (ForgeError::NotFound { .. } | ForgeError::Moved { .. }),
                 )) => {
                     // Each item says for itself what became of it.
                     self.looks.remove(feed);
+                    self.keep_waiting(|kind, _| !kinds_of(*feed).contains(&kind));
                     let ours = self.ours().await?.into_iter().map(|item| within(&item));
                     self.suspects.extend(ours.filter(|within| kinds_of(*feed).contains(&within.0)));
                     problem = Some(format!("{error}; `forge check` tells more"));
@@ -218,6 +232,9 @@ impl Poller {
             self.take_in(&read.items, rules, problem).await;
             if let Some(whole) = &read.whole {
                 let kinds = kinds_of(feed);
+                self.keep_waiting(|kind, number| {
+                    !kinds.contains(&kind) || whole.contains(&(kind, number))
+                });
                 let ours = self.ours().await.unwrap_or_default();
                 let missing = ours.iter().map(within);
                 self.suspects.extend(
@@ -252,7 +269,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Items as a list shows them: what is free is taken, what doesn't look right is looked into.
+    /// Items as a list shows them: what is free waits, what doesn't look right is looked into.
     async fn take_in(&mut self, items: &[ItemFacts], rules: &Rules, problem: &mut Option<String>) {
         let ours = match self.ours().await {
             Ok(ours) => ours,
@@ -261,54 +278,39 @@ impl Poller {
                 return;
             }
         };
+        let mut not_free: BTreeSet<Within> = BTreeSet::new();
         for item in items {
             let here = (item.kind, item.number);
-            match ours.iter().find(|our| within(our) == here) {
-                Some(our)
-                    if is_suspect(our, item, rules, self.judge.seat.service.are_starts_held()) =>
-                {
-                    self.suspects.insert(here);
-                }
-                Some(_) => {}
-                None if rules.is_free(item) => {
-                    if let Err(error) = self.take(item).await {
-                        *problem = Some(error);
-                    }
-                }
-                None => {}
+            let our = ours.iter().find(|our| within(our) == here);
+            if our.is_none() && rules.is_free(item) {
+                self.let_wait(item);
+                continue;
+            }
+            not_free.insert(here);
+            let is_held = self.judge.seat.service.are_starts_held();
+            if our.is_some_and(|our| is_suspect(our, item, rules, is_held)) {
+                self.suspects.insert(here);
             }
         }
+        self.keep_waiting(|kind, number| !not_free.contains(&(kind, number)));
     }
 
-    async fn take(&mut self, item: &ItemFacts) -> Result<(), String> {
+    /// A free item waits until an agent and a slot are free for it.
+    fn let_wait(&mut self, item: &ItemFacts) {
         let key = self.key(item.kind, item.number);
         if self.judge.seat.is_dry_run {
             if self.said.insert((item.kind, item.number)) {
                 tracing::info!(item = %key, host = key.host, title = item.title, "dry run: would take a forge item");
             }
-            return Ok(());
+            return;
         }
-        if self.judge.seat.service.are_starts_held() {
-            return Ok(());
-        }
-        let title = task_text::title(&key, item);
-        let new = NewItem {
-            key,
-            agent: self.watched.agent.clone(),
-            project: self.watched.project.clone(),
-            title,
-            url: item.url.clone(),
-        };
-        let in_vain = |error| {
-            let WatchedRepository { agent, project, .. } = &self.watched;
-            format!(
-                "items can't be given to agent `{agent}` in project `{project}`: {}",
-                said(&error)
-            )
-        };
-        self.judge.seat.service.take_item(&new).await.map_err(in_vain)?;
-        crash_point::reach(CrashPoint::ItemTaken);
-        Ok(())
+        let (title, url) = (task_text::title(&key, item), item.url.clone());
+        let service = &self.judge.seat.service;
+        service.add_waiting_item(&self.repository, FreeItem { key, title, url });
+    }
+
+    fn keep_waiting(&self, is_meant: impl Fn(ItemKind, u64) -> bool) {
+        self.judge.seat.service.keep_waiting_items(&self.repository, is_meant);
     }
 
     /// Finds out which items are to be asked for by themselves, and begins to.

@@ -81,6 +81,7 @@ impl Seat {
             seen_at: None,
             n_assigned: 0,
             n_elsewhere: 0,
+            n_waiting: 0,
             problem: None,
         });
         let status = ForgeStatus {
@@ -114,6 +115,11 @@ impl Seat {
         let status = lock(&seat.status).clone();
         seat.service.report_forge(place, &status);
         seat
+    }
+
+    /// The place of its host in the configuration.
+    pub(super) const fn place(&self) -> usize {
+        self.place
     }
 
     /// Whether an item is of this host, and of one of the repositories that this token is for. What is owed to a repository that

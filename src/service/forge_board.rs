@@ -9,6 +9,7 @@ use crate::domain::forge::ForgeKind;
 use crate::domain::{AgentId, PairFacts, ProjectId, Timestamp};
 
 use super::Service;
+use super::forge_waiting::{RepositoryKey, WaitingItems};
 
 /// A host, as it was at the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct RepositoryStatus {
     pub n_assigned: usize,
     /// Of these, those that somebody else works on.
     pub n_elsewhere: usize,
+    /// Of these, those that wait for an agent and a slot. [`Service::forges`] knows it.
+    pub n_waiting: usize,
     /// What keeps items of it from being taken, or it from being looked at.
     pub problem: Option<String>,
 }
@@ -60,11 +63,25 @@ pub(super) struct ForgeBoard {
     hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
     /// The pause file, while it exists.
     pause_file: Mutex<Option<PathBuf>>,
+    pub(super) waiting: WaitingItems,
 }
 
 impl ForgeBoard {
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<usize, ForgeStatus>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the host with this place in the configuration is.
+    pub(super) fn health(&self, place: usize) -> Option<ForgeHealth> {
+        self.hosts().get(&place).map(|host| host.health)
+    }
+
+    /// Whether a host does not answer as it should, by what any of its tokens was told.
+    pub(super) fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
+        self.hosts()
+            .values()
+            .filter(|status| (status.forge, status.host.as_str()) == (forge, host))
+            .any(|status| status.health != ForgeHealth::Ok)
     }
 
     fn pause_file(&self) -> MutexGuard<'_, Option<PathBuf>> {
@@ -98,11 +115,23 @@ impl Service {
     /// Forgets all hosts: others are configured now.
     pub fn forget_forges(&self) {
         self.forges.hosts().clear();
+        self.forges.waiting.clear();
     }
 
     /// The hosts, in the order of the configuration.
     pub fn forges(&self) -> Vec<ForgeStatus> {
-        self.forges.hosts().values().cloned().collect()
+        let mut hosts: Vec<ForgeStatus> = self.forges.hosts().values().cloned().collect();
+        for host in &mut hosts {
+            let (forge, name) = (host.forge, &host.host);
+            for repository in &mut host.repositories {
+                let key =
+                    RepositoryKey { forge, host: name.clone(), name: repository.name.clone() };
+                let (n_waiting, problem) = self.forges.waiting.state_of(&key);
+                repository.n_waiting = n_waiting;
+                repository.problem = repository.problem.take().or(problem);
+            }
+        }
+        hosts
     }
 
     /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.

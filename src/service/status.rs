@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::plan::Deferred;
+use crate::domain::plan::{Deferred, Limits};
 use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Instance, InstanceKey, Launch, PairRecord, Timestamp};
 use crate::store::LaunchFilter;
@@ -18,7 +18,8 @@ use super::{ForgeStatus, Service, ServiceError};
 pub struct CoordinatorStatus {
     pub coordinator: CoordinatorId,
     pub at: Timestamp,
-    pub max_concurrent: usize,
+    /// Of a coordinator elsewhere only `max_concurrent` is known.
+    pub limits: Limits,
     pub instances: Vec<Instance>,
     pub deferred: Vec<Deferred>,
     pub counters: Counters,
@@ -55,6 +56,16 @@ pub(super) struct CoordinatorBoard {
     coordinators: Mutex<BTreeMap<CoordinatorId, OnBoard>>,
     /// When a coordinator that does not report its status last asked for anything.
     unlisted_at: Mutex<Option<Timestamp>>,
+}
+
+/// How many agents the coordinators that are there keep.
+#[derive(Debug)]
+pub(super) enum KnownLimits {
+    /// None is there.
+    Nobody,
+    /// One that does not report its status is there.
+    Unknown,
+    Of(Vec<(CoordinatorId, Limits)>),
 }
 
 #[derive(Debug)]
@@ -111,6 +122,24 @@ impl CoordinatorBoard {
             .flat_map(|known| &known.status.deferred)
             .find(|deferred| deferred.key == *key)
             .cloned()
+    }
+
+    /// The limits of the coordinators that are there.
+    pub(super) fn limits(&self, now: Timestamp) -> KnownLimits {
+        let limits: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|(_, known)| known.is_there(now))
+            .map(|(id, known)| (id.clone(), known.status.limits))
+            .collect();
+        let is_lately = |at: Timestamp| now.since(at) <= SILENT_AFTER;
+        if !limits.is_empty() {
+            KnownLimits::Of(limits)
+        } else if self.unlisted_at().is_some_and(is_lately) {
+            KnownLimits::Unknown
+        } else {
+            KnownLimits::Nobody
+        }
     }
 
     fn unlisted_at(&self) -> Option<Timestamp> {

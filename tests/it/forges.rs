@@ -8,6 +8,7 @@ mod inputs;
 mod life;
 mod limits;
 mod outages;
+mod queue;
 mod rivals;
 mod seen;
 

@@ -1,13 +1,14 @@
 //! `report_status`: how things stand with a coordinator, for everyone who looks at its server.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
 use crate::domain::Instance;
-use crate::domain::plan::Deferred;
+use crate::domain::plan::{Deferred, Limits};
 use crate::mcp::envelope::NamedCoordinator;
 use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
 
@@ -75,7 +76,8 @@ impl ToolSpec for ReportStatus {
         service.report_status(CoordinatorStatus {
             coordinator: who.0,
             at: service.time(),
-            max_concurrent: input.max_concurrent,
+            // How long agents may stay is for their coordinator to know.
+            limits: Limits::of(input.max_concurrent, Duration::ZERO),
             instances: input.instances,
             deferred: input.deferred,
             counters: input.counters.into(),

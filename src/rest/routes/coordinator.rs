@@ -71,7 +71,10 @@ impl From<CoordinatorLook> for StatusBody {
             http: None,
             configuration: None,
             server: Some(ServerBody { address: server, problem }),
-            limits: LimitsBody { max_concurrent: view.status.max_concurrent, running: n_live },
+            limits: LimitsBody {
+                max_concurrent: view.status.limits.max_concurrent,
+                running: n_live,
+            },
             coordinators: vec![CoordinatorBody::from(&view)],
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),

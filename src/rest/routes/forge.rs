@@ -1,16 +1,18 @@
 //! `/forge`: the forges that are watched, and the items that are worked on, with what is still owed for them.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::forge::{ForgeItem, ForgeKind, ItemKind, Owed, StopCause};
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, Owed, StopCause};
 use crate::domain::{AgentId, ItemId, ProjectId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus};
+use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service, WaitingItem};
 
 /// A host.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -49,16 +51,21 @@ pub struct RepositoryBody {
     pub n_assigned: usize,
     /// Of these, those that somebody else works on.
     pub n_elsewhere: usize,
+    /// Of these, those that wait for an agent and a slot.
+    #[serde(default)]
+    pub n_waiting: usize,
     /// What keeps it from being looked at, or its items from being taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// An item that is, or was, worked on.
+/// An item that waits, or is or was worked on.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForgeItemBody {
-    pub id: ItemId,
+    /// One that waits has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<ItemId>,
     /// As people write it: `owner/name#7`.
     pub item: String,
     pub forge: ForgeKind,
@@ -67,12 +74,18 @@ pub struct ForgeItemBody {
     pub kind: ItemKind,
     pub url: String,
     pub title: String,
-    pub agent_id: AgentId,
+    /// One that waits for one of several agents has none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
     pub project_id: ProjectId,
-    /// The task that is, or will be, made of it.
-    pub task_id: TaskId,
-    /// `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
+    /// The task that is, or will be, made of it. One that waits has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
     pub state: String,
+    /// Of one that waits for an agent and a slot: 1 is the next of all repositories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
     /// Why it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StopCause>,
@@ -86,6 +99,7 @@ pub struct ForgeItemBody {
     pub retry_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// When it was claimed; of one that waits, when it was seen first.
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -95,7 +109,7 @@ pub struct ForgeItemBody {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForgeItemQuery {
-    /// Those that are over, the newest end first, instead of those for which there is something to do.
+    /// Those that are over, the newest end first, instead of those for which there is something to do, and those that wait.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     /// At most so many; 100 without it, 1000 at most.
@@ -136,8 +150,16 @@ impl From<ForgeStatus> for ForgeBody {
 
 impl From<RepositoryStatus> for RepositoryBody {
     fn from(status: RepositoryStatus) -> Self {
-        let RepositoryStatus { name, project, agent, seen_at, n_assigned, n_elsewhere, problem } =
-            status;
+        let RepositoryStatus {
+            name,
+            project,
+            agent,
+            seen_at,
+            n_assigned,
+            n_elsewhere,
+            n_waiting,
+            problem,
+        } = status;
         Self {
             name,
             project_id: project,
@@ -145,7 +167,38 @@ impl From<RepositoryStatus> for RepositoryBody {
             seen_at,
             n_assigned,
             n_elsewhere,
+            n_waiting,
             problem,
+        }
+    }
+}
+
+/// One that waits, without its position.
+impl From<WaitingItem> for ForgeItemBody {
+    fn from(item: WaitingItem) -> Self {
+        let WaitingItem { key, title, url, since, project, agents } = item;
+        let mut agents = agents.into_iter();
+        let only_agent = agents.next().filter(|_| agents.next().is_none());
+        Self {
+            id: None,
+            item: key.to_string(),
+            forge: key.forge,
+            host: key.host,
+            kind: key.kind,
+            url,
+            title,
+            agent_id: only_agent,
+            project_id: project,
+            task_id: None,
+            state: "waiting".to_owned(),
+            position: None,
+            cause: None,
+            owed: Vec::new(),
+            n_attempts: 0,
+            retry_at: None,
+            last_error: None,
+            created_at: since,
+            ended_at: None,
         }
     }
 }
@@ -155,17 +208,18 @@ impl From<ForgeItem> for ForgeItemBody {
         Self {
             item: item.key.to_string(),
             state: item.state.as_str().to_owned(),
+            position: None,
             cause: item.state.cause(),
             owed: item.owed.iter().map(Owed::to_string).collect(),
-            id: item.id,
+            id: Some(item.id),
             forge: item.key.forge,
             host: item.key.host,
             kind: item.key.kind,
             url: item.url,
             title: item.title,
-            agent_id: item.agent,
+            agent_id: Some(item.agent),
             project_id: item.project,
-            task_id: item.task,
+            task_id: Some(item.task),
             n_attempts: item.n_attempts,
             retry_at: item.retry_at,
             last_error: item.last_error,
@@ -185,7 +239,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/forge/items",
             items,
-            about("The items of forges that are worked on")
+            about("The items of forges that are worked on, and those that wait")
                 .query::<ForgeItemQuery>()
                 .gives::<Vec<ForgeItemBody>>(),
         )
@@ -201,11 +255,29 @@ async fn items(
     raw: RawQuery,
 ) -> Result<Page<ForgeItemBody>, Problem> {
     let limit = limit_of(query.limit)?;
-    let mut items = if query.ended {
-        state.service.past_forge_items(limit).await?
+    let body = ForgeItemBody::from;
+    let mut items: Vec<ForgeItemBody> = if query.ended {
+        state.service.past_forge_items(limit).await?.into_iter().map(body).collect()
     } else {
-        state.service.forge_items().await?
+        open_items(&state.service).await?
     };
     items.truncate(limit);
-    Ok(Page::of(items, limit, raw, |item: &ForgeItem| item.id.to_string()).map(ForgeItemBody::from))
+    let cursor = |item: &ForgeItemBody| {
+        item.id.as_ref().map_or_else(|| item.item.clone(), ToString::to_string)
+    };
+    Ok(Page::of(items, limit, raw, cursor))
+}
+
+/// Those for which there is something to do, then those that wait, in the order of their turns.
+async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
+    // Before the others: what is claimed meanwhile is shown once, as that.
+    let waiting = service.waiting_forge_items();
+    let open = service.forge_items().await?;
+    let claimed: BTreeSet<ItemKey> = open.iter().map(|item| item.key.clone()).collect();
+    let waiting = waiting.into_iter().filter(|item| !claimed.contains(&item.key));
+    let waiting = waiting.zip(1..).map(|(item, position)| ForgeItemBody {
+        position: Some(position),
+        ..ForgeItemBody::from(item)
+    });
+    Ok(open.into_iter().map(ForgeItemBody::from).chain(waiting).collect())
 }

@@ -115,12 +115,12 @@ pub struct CoordinatorBody {
 
 impl From<&CoordinatorView> for CoordinatorBody {
     fn from(view: &CoordinatorView) -> Self {
-        let CoordinatorStatus { coordinator, max_concurrent, instances, .. } = &view.status;
+        let CoordinatorStatus { coordinator, limits, instances, .. } = &view.status;
         Self {
             coordinator_id: coordinator.clone(),
             heard_at: view.heard_at,
             is_there: view.is_there,
-            max_concurrent: *max_concurrent,
+            max_concurrent: limits.max_concurrent,
             running: instances.iter().filter(|instance| instance.is_live()).count(),
         }
     }
@@ -227,7 +227,7 @@ impl From<StatusView> for StatusBody {
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
         let limits = LimitsBody {
             max_concurrent: there()
-                .fold(0, |sum: usize, each| sum.saturating_add(each.status.max_concurrent)),
+                .fold(0, |sum: usize, each| sum.saturating_add(each.status.limits.max_concurrent)),
             running: view.open.iter().filter(|launch| launch.is_kept()).count(),
         };
         let instances = view

@@ -278,6 +278,7 @@ impl Words {
     /// How far the work on an item of a forge is.
     pub(super) fn of_item_state(&self, state: &str) -> &'static str {
         let (english, japanese) = match state {
+            "waiting" => ("waiting", "待機中"),
             "claiming" => ("being claimed", "取得中"),
             "processing" => ("in progress", "処理中"),
             "blocked" => ("blocked", "ブロック"),

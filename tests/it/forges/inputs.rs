@@ -206,28 +206,36 @@ fn what_an_agent_writes_commands_nothing() {
 const N_MANY: usize = 300;
 
 #[test]
-fn of_very_many_items_each_is_claimed_once_and_stopped_wherever_it_stands() {
+fn of_very_many_items_one_is_claimed_for_one_slot_and_stopped_wherever_it_stands() {
     let bed = Bed::with(
         ForgeKind::GitHub,
         GOES_ON,
         "max_concurrent: 1\ntask_stop: { check_interval: 2 }",
     );
-    let issues: Vec<Item> = (0..N_MANY).map(|n| bed.issue(&format!("issue {n}"))).collect();
-    let is_taken = |issue: &Item| issue.labels() == ["coding agent processing"];
-    until_some_within(
-        super::PATIENCE * 3,
-        || issues.iter().all(is_taken).then_some(()),
-        || format!("{} are taken", issues.iter().filter(|issue| is_taken(issue)).count()),
-    );
+    let repository = bed.fake.repository(ForgeKind::GitHub, NAME);
+    let issues: Vec<Item> = (0..N_MANY).map(|n| repository.issue(&format!("issue {n}"))).collect();
     for issue in &issues {
-        assert_eq!(n_comments(issue, "Task started"), 1);
+        issue.assign(BOT);
     }
-    assert_eq!(bed.daemon.status()["limits"]["running"], 1);
     // The last one is on the last page.
-    let last = issues.last().unwrap();
+    let (last, others) = issues.split_last().unwrap();
+    last.label("coding agent");
+    bed.until_labelled(last, "coding agent processing");
+    for issue in others {
+        issue.label("coding agent");
+    }
+    let n_waiting = || bed.host()["repositories"][0]["n_waiting"].as_u64();
+    until("all others wait", || n_waiting() == Some(others.len() as u64));
+    until_looked(&bed);
+    assert_eq!((bed.items().len(), n_waiting()), (1, Some(others.len() as u64)));
+    assert_eq!(bed.daemon.status()["limits"]["running"], 1);
     last.unassign(BOT);
     bed.until_labelled(last, "coding agent stopped");
-    until("they are counted", || bed.host()["repositories"][0]["n_assigned"] == N_MANY - 1);
+    bed.until_labelled(&others[0], "coding agent processing");
+    until("they are counted", || bed.host()["repositories"][0]["n_assigned"] == others.len());
+    let is_touched = |issue: &&Item| issue.labels() != ["coding agent"];
+    assert_eq!(others.iter().filter(is_touched).count(), 1);
+    assert_eq!(n_comments(&others[0], "Task started"), 1);
 }
 
 #[test]

@@ -1,0 +1,255 @@
+//! The items of forges that wait for an agent and a slot, as the last looks at the forges showed them.
+//!
+//! They are in memory only: nothing is written down for an item that waits, here or at its forge, and the next look finds it again.
+//! `forge` fills this in, `forge_claims` takes from it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, queue};
+use crate::domain::{AgentId, ProjectId, Timestamp};
+use crate::nudge::Nudge;
+
+use super::Service;
+
+/// A watched repository, among those of all hosts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RepositoryKey {
+    pub forge: ForgeKind,
+    pub host: String,
+    /// As the configuration names it.
+    pub name: String,
+}
+
+/// Who works on the items of a repository.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    /// The place of its host in the configuration.
+    pub host: usize,
+    pub project: ProjectId,
+    /// The next free one takes the next item.
+    pub agents: Vec<AgentId>,
+}
+
+/// An item that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingItem {
+    pub key: ItemKey,
+    pub title: String,
+    /// For people.
+    pub url: String,
+    /// When a look found it first.
+    pub since: Timestamp,
+    pub project: ProjectId,
+    /// One of them takes it.
+    pub agents: Vec<AgentId>,
+}
+
+/// A free item, as a list shows it.
+#[derive(Debug, Clone)]
+pub struct FreeItem {
+    pub key: ItemKey,
+    pub title: String,
+    pub url: String,
+}
+
+/// All waiting items.
+#[derive(Debug, Default)]
+pub(super) struct WaitingItems {
+    lines: Mutex<Lines>,
+    /// There may be an item that can be claimed now.
+    pub(super) nudge: Nudge,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    by_repository: BTreeMap<RepositoryKey, Line>,
+    /// The turn in which each repository was served last. Another configuration changes nothing about that.
+    served: BTreeMap<RepositoryKey, u64>,
+    n_turns: u64,
+    /// Numbers repositories and items in the order in which they came.
+    n_seen: u64,
+}
+
+#[derive(Debug)]
+struct Line {
+    number: u64,
+    workers: Workers,
+    items: BTreeMap<(ItemKind, u64), Seen>,
+    /// An agent that can't be given items, and why.
+    problem: Option<(AgentId, String)>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    number: u64,
+    since: Timestamp,
+    item: FreeItem,
+}
+
+/// A repository that may be served.
+#[derive(Debug, Clone)]
+pub(super) struct Served {
+    pub(super) repository: RepositoryKey,
+    pub(super) workers: Workers,
+    /// The turn in which it was served last.
+    pub(super) served: u64,
+}
+
+impl WaitingItems {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets all repositories and their items. Their turns stay.
+    pub(super) fn clear(&self) {
+        self.lines().by_repository.clear();
+    }
+
+    /// The repositories with waiting items, in the order of the configuration.
+    pub(super) fn to_serve(&self) -> Vec<Served> {
+        let lines = self.lines();
+        let mut all: Vec<(u64, Served)> = lines
+            .by_repository
+            .iter()
+            .filter(|(_, line)| !line.items.is_empty())
+            .map(|(repository, line)| {
+                let served = lines.served.get(repository).copied().unwrap_or(0);
+                let workers = line.workers.clone();
+                (line.number, Served { repository: repository.clone(), workers, served })
+            })
+            .collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, served)| served).collect()
+    }
+
+    /// The item of a repository that was seen first.
+    pub(super) fn first(&self, repository: &RepositoryKey) -> Option<FreeItem> {
+        let lines = self.lines();
+        let items = &lines.by_repository.get(repository)?.items;
+        items.values().min_by_key(|seen| seen.number).map(|seen| seen.item.clone())
+    }
+
+    /// The item waits no more. If it was claimed, its repository has had its turn, which is answered.
+    pub(super) fn remove(
+        &self,
+        repository: &RepositoryKey,
+        item: &ItemKey,
+        is_claimed: bool,
+    ) -> u64 {
+        let mut lines = self.lines();
+        if let Some(line) = lines.by_repository.get_mut(repository) {
+            line.items.remove(&(item.kind, item.number));
+            if is_claimed {
+                line.problem = None;
+            }
+        }
+        if is_claimed {
+            lines.n_turns += 1;
+            let turn = lines.n_turns;
+            lines.served.insert(repository.clone(), turn);
+        }
+        lines.served.get(repository).copied().unwrap_or(0)
+    }
+
+    /// Notes why an agent can't be given items of a repository. Returns whether that is news.
+    pub(super) fn refuse(
+        &self,
+        repository: &RepositoryKey,
+        agent: &AgentId,
+        problem: &str,
+    ) -> bool {
+        let mut lines = self.lines();
+        let Some(line) = lines.by_repository.get_mut(repository) else {
+            return false;
+        };
+        let problem = Some((agent.clone(), problem.to_owned()));
+        let is_news = line.problem != problem;
+        line.problem = problem;
+        is_news
+    }
+
+    /// How many items of a repository wait, and what keeps an agent from being given them.
+    pub(super) fn state_of(&self, repository: &RepositoryKey) -> (usize, Option<String>) {
+        let lines = self.lines();
+        let Some(line) = lines.by_repository.get(repository) else {
+            return (0, None);
+        };
+        let problem = line.problem.as_ref().filter(|_| !line.items.is_empty());
+        (line.items.len(), problem.map(|(_, problem)| problem.clone()))
+    }
+
+    /// All items, in the order in which they come to their turn.
+    fn all(&self) -> Vec<WaitingItem> {
+        let lines = self.lines();
+        let mut all: Vec<(&RepositoryKey, &Line)> = lines.by_repository.iter().collect();
+        all.sort_by_key(|(_, line)| line.number);
+        let turns: Vec<(u64, usize)> = all
+            .iter()
+            .map(|(key, line)| (lines.served.get(key).copied().unwrap_or(0), line.items.len()))
+            .collect();
+        let items: Vec<Vec<&Seen>> = all
+            .iter()
+            .map(|(_, line)| {
+                let mut items: Vec<&Seen> = line.items.values().collect();
+                items.sort_by_key(|seen| seen.number);
+                items
+            })
+            .collect();
+        let waiting = |(line, item): (usize, usize)| {
+            let (Seen { since, item, .. }, Workers { project, agents, .. }) =
+                (items[line][item], &all[line].1.workers);
+            let FreeItem { key, title, url } = item.clone();
+            let (project, agents) = (project.clone(), agents.clone());
+            WaitingItem { key, title, url, since: *since, project, agents }
+        };
+        queue::order(&turns).into_iter().map(waiting).collect()
+    }
+}
+
+impl Service {
+    /// Watches a repository from now on: what is free there waits for one of its agents.
+    pub fn watch_repository(&self, repository: RepositoryKey, workers: Workers) {
+        let mut lines = self.forges.waiting.lines();
+        lines.n_seen += 1;
+        let (number, items) = (lines.n_seen, BTreeMap::new());
+        lines.by_repository.insert(repository, Line { number, workers, items, problem: None });
+    }
+
+    /// Notes a free item. One that waits already keeps its place.
+    pub fn add_waiting_item(&self, repository: &RepositoryKey, item: FreeItem) {
+        let now = self.now();
+        let mut lines = self.forges.waiting.lines();
+        lines.n_seen += 1;
+        let number = lines.n_seen;
+        if let Some(line) = lines.by_repository.get_mut(repository) {
+            let place = (item.key.kind, item.key.number);
+            let (number, since) = line
+                .items
+                .get(&place)
+                .map_or((number, now), |before| (before.number, before.since));
+            line.items.insert(place, Seen { number, since, item });
+        }
+    }
+
+    /// Lets only those items of a repository wait that are meant: the others are not free any more.
+    pub fn keep_waiting_items(
+        &self,
+        repository: &RepositoryKey,
+        is_meant: impl Fn(ItemKind, u64) -> bool,
+    ) {
+        if let Some(line) = self.forges.waiting.lines().by_repository.get_mut(repository) {
+            line.items.retain(|(kind, number), _| is_meant(*kind, *number));
+        }
+    }
+
+    /// Claims what can be claimed now: a repository was looked at.
+    pub fn serve_waiting_items(&self) {
+        self.forges.waiting.nudge.wake();
+    }
+
+    /// The items that wait, in the order in which they come to their turn.
+    pub fn waiting_forge_items(&self) -> Vec<WaitingItem> {
+        self.forges.waiting.all()
+    }
+}

@@ -1,0 +1,287 @@
+//! More items than agents and slots: an item is claimed when an agent and a slot are free for it, and the repositories are served
+//! in turn. Until then nothing at the forge shows that the daemon has seen it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+use agent_coordinator::domain::forge::ForgeKind;
+use serde_json::Value;
+
+use super::{BOT, NAME, n_comments};
+use crate::daemon::Daemon;
+use crate::forge::fake::{Fake, Item, TOKEN};
+use crate::support::{until, until_some_within};
+
+const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
+const PROCESSING: &str = "coding agent processing";
+
+/// The steps of an agent that works until its file is there, which it removes, unless all are to end.
+fn waits(agent: &str) -> String {
+    format!(
+        "authenticate\nget-my-task\nwait-for:go-{agent}\nrun:[ -e all ] || rm go-{agent}\nreport:success"
+    )
+}
+
+/// A daemon that watches several repositories, each with an agent of its own.
+struct Fleet {
+    fake: Fake,
+    daemon: Daemon,
+    forge: ForgeKind,
+    names: Vec<&'static str>,
+}
+
+impl Fleet {
+    fn new(forge: ForgeKind, names: &[&'static str], settings: &str) -> Self {
+        let fake = Fake::start();
+        for name in names {
+            fake.repository(forge, name);
+        }
+        let (section, repositories) = match forge {
+            ForgeKind::GitHub => ("github", "repositories"),
+            ForgeKind::GitLab => ("gitlab", "projects"),
+        };
+        let mut text = format!(
+            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s }}\n{settings}\n\
+             {section}:\n  base_url: {}\n  token: {TOKEN}\n  bot_name: {BOT}\n  {repositories}:\n",
+            fake.url(forge)
+        );
+        for (n, name) in names.iter().enumerate() {
+            writeln!(text, "    {name}: {{ project_id: prj, agent: agt{n} }}").unwrap();
+        }
+        let daemon = Daemon::configured(&text);
+        Self { fake, daemon, forge, names: names.to_vec() }
+    }
+
+    /// The daemon runs; its items were there before it.
+    fn start(&mut self) {
+        self.daemon.start();
+        self.daemon.project("prj");
+        for n in 0..self.names.len() {
+            let agent = format!("agt{n}");
+            self.daemon.agent(&agent, "prj", &[&waits(&agent)]);
+        }
+    }
+
+    fn issues(&self, n_each: usize) -> Vec<Vec<Item>> {
+        let of = |name: &&'static str| {
+            let repository = self.fake.repository(self.forge, name);
+            let issue = |n: usize| {
+                let issue = repository.issue(&format!("{name} {n}"));
+                issue.label("coding agent").assign(BOT);
+                issue
+            };
+            (0..n_each).map(issue).collect()
+        };
+        self.names.iter().map(of).collect()
+    }
+
+    /// Each repository is looked at three times more.
+    #[track_caller]
+    fn until_looked(&self) {
+        let list = match self.forge {
+            ForgeKind::GitHub => "GET /repos/{owner}/{repo}/issues",
+            ForgeKind::GitLab => "GET /api/v4/projects/{id}/issues",
+        };
+        let (before, n) = (self.fake.n_requests(list), 3 * (self.names.len() + 1));
+        until("they are looked at again", || self.fake.n_requests(list) >= before + n);
+    }
+
+    /// The agent of a repository finishes its item, and the forge shows that.
+    fn finish(&self, repository: usize, item: &Item) {
+        fs::write(self.daemon.work().join(format!("go-agt{repository}")), "").unwrap();
+        until_some_within(
+            super::PATIENCE,
+            || (item.labels() == ["coding agent done"]).then_some(()),
+            || format!("{:?}\n{}", item.labels(), self.daemon.log()),
+        );
+    }
+}
+
+fn is_processing(issue: &&Item) -> bool {
+    issue.labels().iter().any(|label| label == PROCESSING)
+}
+
+/// Nothing at the forge shows that anybody wants these.
+#[track_caller]
+fn check_untouched<'a>(issues: impl IntoIterator<Item = &'a Item>) {
+    for issue in issues {
+        assert_eq!(issue.labels(), ["coding agent"]);
+        assert!(issue.comments().is_empty(), "{:?}", issue.comments());
+    }
+}
+
+fn list(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["forge", "list"]).as_array().unwrap().clone()
+}
+
+#[test]
+fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_served_in_turn() {
+    for forge in BOTH {
+        let names = ["ann/a", "ann/b", "ann/c"];
+        let mut fleet = Fleet::new(forge, &names, "max_concurrent: 2");
+        let issues = fleet.issues(4);
+        fleet.start();
+        let n_processing = |of: usize| issues[of].iter().filter(is_processing).count();
+        let all = || (0..3).map(n_processing).sum::<usize>();
+        until_some_within(
+            super::PATIENCE,
+            || (all() >= 2).then_some(()),
+            || format!("{} are claimed\n{}", all(), fleet.daemon.log()),
+        );
+        until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
+        fleet.until_looked();
+        // Two slots: two items, each the oldest of its repository.
+        let served: Vec<usize> = (0..3).filter(|n| n_processing(*n) == 1).collect();
+        assert_eq!((served.len(), all()), (2, 2), "{:?}", list(&fleet.daemon));
+        let unserved = (0..3).find(|n| !served.contains(n)).unwrap();
+        check_untouched(issues.iter().flat_map(|of| &of[1..]).chain(&issues[unserved]));
+
+        // The slot that is free next is for the repository that had none yet, not for the one that had it.
+        fleet.finish(served[0], &issues[served[0]][0]);
+        until("the third is served", || n_processing(unserved) == 1);
+        fleet.until_looked();
+        assert_eq!((n_processing(served[0]), all()), (0, 2));
+        fleet.finish(unserved, &issues[unserved][0]);
+        until("the first is served again", || n_processing(served[0]) == 1);
+        check_untouched(issues[served[0]][2..].iter().chain(&issues[served[1]][1..]));
+
+        // Without any wait all are done in the end, each once.
+        fs::write(fleet.daemon.work().join("all"), "").unwrap();
+        for n in 0..3 {
+            fs::write(fleet.daemon.work().join(format!("go-agt{n}")), "").unwrap();
+        }
+        for issue in issues.iter().flatten() {
+            let is_done = || (issue.labels() == ["coding agent done"]).then_some(());
+            until_some_within(super::PATIENCE, is_done, || {
+                format!("{:?}\n{}", issue.labels(), fleet.daemon.log())
+            });
+            assert_eq!(n_comments(issue, "Task started"), 1);
+        }
+        check_never_more_than(&fleet.daemon, 2);
+    }
+}
+
+/// The log shows at no time more items at work than slots. One whose agent has reported counts no more, although its end is still
+/// to be told.
+#[track_caller]
+fn check_never_more_than(daemon: &Daemon, n_slots: usize) {
+    let mut open: BTreeSet<String> = BTreeSet::new();
+    let mut most = 0;
+    for line in daemon.log().lines() {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+        if line["message"] == "forge item" {
+            let item = line["item"].to_string();
+            match line["state"].as_str() {
+                Some("claiming" | "processing") => open.insert(item),
+                _ => open.remove(&item),
+            };
+        }
+        most = most.max(open.len());
+    }
+    // Each slot may have one that is ready and one that is claimed for the time after it.
+    assert!((n_slots..=2 * n_slots).contains(&most), "{most} at a time\n{}", daemon.log());
+}
+
+#[test]
+fn what_waits_is_listed_with_its_position_until_the_bot_is_taken_off() {
+    for forge in BOTH {
+        let mut fleet = Fleet::new(forge, &["ann/a", "ann/b"], "max_concurrent: 1");
+        let issues = fleet.issues(3);
+        fleet.start();
+        let waiting = || -> Vec<Value> {
+            list(&fleet.daemon).into_iter().filter(|item| item["state"] == "waiting").collect()
+        };
+        until("five wait", || waiting().len() == 5 && list(&fleet.daemon).len() == 6);
+        until("one is at work", || list(&fleet.daemon)[0]["state"] == "processing");
+        let first = list(&fleet.daemon)[0]["item"].as_str().unwrap().to_owned();
+        let (own, other) = if first == "ann/a#1" { ("a", "b") } else { ("b", "a") };
+        let names = |items: &[Value]| -> Vec<String> {
+            items.iter().map(|item| item["item"].as_str().unwrap().to_owned()).collect()
+        };
+        let all = waiting();
+        // In turn, and the repository that has just been served comes last.
+        let turns = [(other, 1), (own, 2), (other, 2), (own, 3), (other, 3)];
+        assert_eq!(names(&all), turns.map(|(name, number)| format!("ann/{name}#{number}")));
+        for (n, item) in all.iter().enumerate() {
+            assert_eq!(item["position"], n + 1, "{item}");
+            assert!(item["id"].is_null() && item["task_id"].is_null(), "{item}");
+            assert!(item["title"].is_string() && item["url"].is_string(), "{item}");
+            assert_eq!(item["project_id"], "prj");
+        }
+        let text = fleet.daemon.done(&["forge", "list"]);
+        assert!(text.contains("waiting, position 5"), "{text}");
+        assert_eq!(
+            fleet.daemon.json(&["forge", "list", "--limit", "3"]).as_array().unwrap().len(),
+            3
+        );
+        let host = fleet.daemon.status()["forges"][0].clone();
+        let n_waiting = |n: usize| host["repositories"][n]["n_waiting"].as_u64().unwrap();
+        assert_eq!(n_waiting(0) + n_waiting(1), 5, "{host}");
+
+        // Nobody wants the next one any more: it leaves the list, and nothing is written to it.
+        let next = &issues[usize::from(other == "b")][0];
+        next.unassign(BOT);
+        until("four wait", || waiting().len() == 4);
+        assert_eq!(waiting()[0]["position"], 1);
+        assert_eq!(names(&waiting())[0], format!("ann/{other}#2"), "{:?}", waiting());
+        check_untouched([next]);
+    }
+}
+
+#[test]
+fn a_second_daemon_with_a_free_slot_takes_its_share_of_what_waits() {
+    let mut fleet = Fleet::new(ForgeKind::GitHub, &[NAME], "");
+    let issues = fleet.issues(8).remove(0);
+    let settings = fs::read_to_string(fleet.daemon.config()).unwrap();
+    let (_, settings) = settings.split_once("polling_interval").unwrap();
+    let mut second = Daemon::configured(&format!("polling_interval{settings}"));
+    fleet.start();
+    let n_processing = || issues.iter().filter(is_processing).count();
+    until("the first has one", || n_processing() == 1 && list(&fleet.daemon).len() == 8);
+    fleet.until_looked();
+    check_untouched(&issues[1..]);
+
+    second.start();
+    second.project("prj");
+    second.agent("agt0", "prj", &[&waits("agt0")]);
+    until("the second has one", || n_processing() == 2);
+    fleet.until_looked();
+    check_untouched(&issues[2..]);
+    for daemon in [&fleet.daemon, &second] {
+        fs::write(daemon.work().join("all"), "").unwrap();
+        fs::write(daemon.work().join("go-agt0"), "").unwrap();
+    }
+    for issue in &issues {
+        until_some_within(
+            super::PATIENCE,
+            || (issue.labels() == ["coding agent done"]).then_some(()),
+            || format!("{:?}\n{}\n---\n{}", issue.labels(), fleet.daemon.log(), second.log()),
+        );
+        assert_eq!(n_comments(issue, "Task started"), 1);
+    }
+    let n_done = |daemon: &Daemon| {
+        let ended = daemon.json(&["forge", "list", "--ended"]);
+        ended.as_array().unwrap().iter().filter(|item| item["state"] == "done").count()
+    };
+    until("both know what they did", || n_done(&fleet.daemon) + n_done(&second) == issues.len());
+    assert!(n_done(&fleet.daemon) > 0 && n_done(&second) > 0);
+}
+
+#[test]
+fn nothing_is_claimed_while_starts_are_paused() {
+    let mut fleet = Fleet::new(ForgeKind::GitHub, &[NAME], "");
+    fleet.daemon.start();
+    fleet.daemon.done(&["pause"]);
+    fleet.daemon.terminate();
+    let issues = fleet.issues(2).remove(0);
+    fleet.start();
+    until("both wait", || {
+        list(&fleet.daemon).iter().filter(|item| item["state"] == "waiting").count() == 2
+    });
+    fleet.until_looked();
+    check_untouched(&issues);
+    fleet.daemon.done(&["resume"]);
+    until("the first is worked on", || is_processing(&&issues[0]));
+    check_untouched(&issues[1..]);
+}
