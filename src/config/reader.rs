@@ -536,6 +536,10 @@ impl<'r, 'a> Field<'r, 'a> {
         Some(self.reader.source.folder().join(self.word()?).components().collect())
     }
 
+    pub const fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
     /// The items of a list, each as a field of its own.
     pub fn list(self) -> Vec<Field<'r, 'a>> {
         let Value::List(items) = self.node.value else {

@@ -182,7 +182,7 @@ github:
 gitlab:
   { base_url: "http://localhost:8080/gitlab", token_file: gitlab_token, bot_name: coder, bot_label: a, processing_label: b,
     done_label: c, paused_label: d, stopped_label: e, failed_label: f, blocked_label: g,
-    projects: { a/b/c: { project_id: prj_b, agent: agt_b }, 42: { project_id: prj_b, agent: agt_a } } }
+    projects: { a/b/c: { project_id: prj_b, agents: [agt_b, agt_a] }, 42: { project_id: prj_b, agent: agt_a } } }
 task_stop: { enabled: false, check_interval: 4 }
 pause_resume: { enabled: false, signal_file: ./stop, check_interval: 5, paused_task_expiry_days: 7 }
 "#;

@@ -64,7 +64,7 @@ impl Poller {
             host: seat.config.host.clone(),
             name: watched.name.clone(),
         };
-        let (project, agents) = (watched.project.clone(), vec![watched.agent.clone()]);
+        let (project, agents) = (watched.project.clone(), watched.agents.clone());
         let workers = Workers { host: seat.place(), project, agents };
         seat.service.watch_repository(repository.clone(), workers);
         let (judge, judging) = (Judge { seat, habits }, JoinSet::new());

@@ -77,7 +77,7 @@ impl Seat {
         let repositories = config.repositories.iter().map(|repository| RepositoryStatus {
             name: repository.name.clone(),
             project: repository.project.clone(),
-            agent: repository.agent.clone(),
+            agents: repository.agents.clone(),
             seen_at: None,
             n_assigned: 0,
             n_elsewhere: 0,

@@ -45,7 +45,8 @@ pub enum ForgeHealth {
 pub struct RepositoryStatus {
     pub name: String,
     pub project: ProjectId,
-    pub agent: AgentId,
+    /// The next one that is free takes the next item.
+    pub agents: Vec<AgentId>,
     /// The last look that was answered.
     pub seen_at: Option<Timestamp>,
     /// Open items that the bot is assigned to.

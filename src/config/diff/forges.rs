@@ -130,19 +130,26 @@ fn of_host(changes: &mut Changes, section: &str, old: &ForgeHost, new: &ForgeHos
         let of = |host: &ForgeHost| {
             let watched = host.repositories.iter().find(|watched| watched.name == *name);
             watched
-                .map(|WatchedRepository { name: _, project, agent }| {
-                    (project.to_string(), agent.to_string())
+                .map(|WatchedRepository { name: _, project, agents }| {
+                    let agents: Vec<_> = agents.iter().map(ToString::to_string).collect();
+                    (project.to_string(), agents.join(", "))
                 })
                 .unzip()
         };
-        let ((old_project, old_agent), (new_project, new_agent)) = (of(old), of(new));
+        let ((old_project, old_agents), (new_project, new_agents)) = (of(old), of(new));
         changes.shown(
             NOW,
             format!("{section}.{name}.project_id"),
             (&old_project, &new_project),
             |text| or_none(text.as_ref()),
         );
-        changes.shown(NOW, format!("{section}.{name}.agent"), (&old_agent, &new_agent), |text| {
+        // By the key that there is now, or was.
+        let is_list = |host: &ForgeHost| {
+            let watched = host.repositories.iter().find(|watched| watched.name == *name);
+            watched.is_some_and(|watched| watched.agents.len() > 1)
+        };
+        let key = if is_list(old) || is_list(new) { "agents" } else { "agent" };
+        changes.shown(NOW, format!("{section}.{name}.{key}"), (&old_agents, &new_agents), |text| {
             or_none(text.as_ref())
         });
     }

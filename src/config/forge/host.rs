@@ -42,8 +42,8 @@ pub struct WatchedRepository {
     pub name: String,
     /// Gets the tasks.
     pub project: ProjectId,
-    /// They are assigned to it.
-    pub agent: AgentId,
+    /// The next one that is free takes the next item; each works on one at a time. At least one, none twice.
+    pub agents: Vec<AgentId>,
 }
 
 /// The key in the file, the default of `base_url`, the key of the repositories, and how one is named.
@@ -252,7 +252,7 @@ fn read_repository(
     watched: &mut Watched,
 ) -> Option<WatchedRepository> {
     let project = section.required("project_id").and_then(|field| field.id());
-    let agent = section.required("agent").and_then(|field| field.id());
+    let agents = read_agents(&mut section);
     let problem = |message: String| {
         section.reader().note(Problem::new(message, name.span.clone()).label("here"));
         None
@@ -268,7 +268,44 @@ fn read_repository(
             section.path()
         ));
     }
-    Some(WatchedRepository { name: name.text.clone(), project: project?, agent: agent? })
+    Some(WatchedRepository { name: name.text.clone(), project: project?, agents: agents? })
+}
+
+/// The agents of a repository: `agents`, or `agent` if there is only one.
+fn read_agents(section: &mut Section<'_, '_>) -> Option<Vec<AgentId>> {
+    let Some(list) = section.optional("agents") else {
+        return section.required("agent").and_then(|field| field.id()).map(|agent| vec![agent]);
+    };
+    let path = section.path().to_owned();
+    if let Some(agent) = section.field("agent") {
+        let problem = Problem::new(format!("`{path}` has both `agent` and `agents`"), agent.span());
+        let help = "write all agents of the repository into `agents`, and remove `agent`";
+        agent.note(problem.label("one of them too many").help(help));
+        return None;
+    }
+    let (span, is_list) = (list.span(), list.is_list());
+    let fields = list.list();
+    if fields.is_empty() && is_list {
+        let problem = Problem::new(format!("`{path}.agents` is empty"), span);
+        let help = "name at least one agent of the project, such as `agents: [agt_developer]`";
+        section.reader().note(problem.label("expected an agent in here").help(help));
+        return None;
+    }
+    let mut agents: Vec<AgentId> = Vec::with_capacity(fields.len());
+    let mut is_good = !fields.is_empty();
+    for field in fields {
+        match field.id::<AgentId>() {
+            Some(agent) if agents.contains(&agent) => {
+                let message = format!("`{path}.agents` names `{agent}` twice");
+                let help = "an agent works on one item at a time: name each agent once";
+                field.note(Problem::new(message, field.span()).label("again here").help(help));
+                is_good = false;
+            }
+            Some(agent) => agents.push(agent),
+            None => is_good = false,
+        }
+    }
+    is_good.then_some(agents)
 }
 
 fn is_repository(kind: ForgeKind, name: &str) -> bool {

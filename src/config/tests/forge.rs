@@ -9,8 +9,8 @@ fn labels(names: [&str; 7]) -> LabelNames {
 }
 
 fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
-    let (project, agent) = (project.parse().expect("an id"), agent.parse().expect("an id"));
-    WatchedRepository { name: name.to_owned(), project, agent }
+    let agents = agent.split(' ').map(|agent| agent.parse().expect("an id")).collect();
+    WatchedRepository { name: name.to_owned(), project: project.parse().expect("an id"), agents }
 }
 
 /// What `EVERY_SETTING` says.
@@ -31,7 +31,10 @@ pub(super) fn every_setting() -> Forges {
         token: ForgeToken::File(PathBuf::from("/etc/ac/gitlab_token")),
         bot_name: "coder".to_owned(),
         labels: labels(["a", "b", "c", "d", "e", "f", "g"]),
-        repositories: vec![watched("a/b/c", "prj_b", "agt_b"), watched("42", "prj_b", "agt_a")],
+        repositories: vec![
+            watched("a/b/c", "prj_b", "agt_b agt_a"),
+            watched("42", "prj_b", "agt_a"),
+        ],
     };
     Forges {
         poll_interval: Duration::from_secs(5),
@@ -139,6 +142,36 @@ gitlab:
 }
 
 #[test]
+fn each_mistake_about_the_agents_of_a_repository_is_named() {
+    insta::assert_snapshot!(report(
+        r#"github:
+  token: hunter2
+  bot_name: b
+  repositories:
+    o/both: { project_id: p, agent: a, agents: [b] }
+    o/empty: { project_id: p, agents: [] }
+    o/twice: { project_id: p, agents: [a, b, a] }
+    o/no_id: { project_id: p, agents: [a, "b c"] }
+    o/no_list: { project_id: p, agents: a }
+    o/none: { project_id: p, agents: }
+"#
+    ));
+}
+
+#[test]
+fn a_repository_has_one_agent_or_several() {
+    let agents = |text: &str| {
+        let host = format!(
+            "{{ token: t, bot_name: x, repositories: {{ o/r: {{ project_id: p, {text} }} }} }}"
+        );
+        valid(&format!("github: {host}")).forges.hosts[0].repositories[0].agents.clone()
+    };
+    assert_eq!(agents("agent: a"), agents("agents: [a]"));
+    assert_eq!(agents("agent: a, agents: null"), agents("agents: [a]"));
+    assert_eq!(agents("agents: [b, a]"), watched("o/r", "p", "b a").agents);
+}
+
+#[test]
 fn each_mistake_beside_the_hosts_is_named() {
     insta::assert_snapshot!(report(
         r#"http: { listen: off }
@@ -170,6 +203,13 @@ fn changes_of_hosts_are_told_without_their_secrets() {
     ];
     assert_eq!(changes("", &format!("github: {host}")), added);
     assert_eq!(changes(&format!("github: {host}"), &format!("github: [{host}]")), [""; 0]);
+    assert_eq!(
+        changes(
+            &format!("github: {host}"),
+            &format!("github: {}", host.replace("agent: a", "agents: [b, a]"))
+        ),
+        ["github.repositories.o/r.agents: a → b, a"]
+    );
     let changed = format!(
         "github:\n- {}\n- {{ token_file: /t, bot_name: y }}",
         host.replace("agent: a", "agent: b")

@@ -43,7 +43,12 @@ pub struct ForgeBody {
 pub struct RepositoryBody {
     pub name: String,
     pub project_id: ProjectId,
-    pub agent_id: AgentId,
+    /// Its agent, if it has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// All of its agents: the next one that is free takes the next item.
+    #[serde(default)]
+    pub agent_ids: Vec<AgentId>,
     /// The last look that was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_at: Option<Timestamp>,
@@ -148,12 +153,20 @@ impl From<ForgeStatus> for ForgeBody {
     }
 }
 
+/// The agent of a repository that has only one.
+fn only(agents: &[AgentId]) -> Option<AgentId> {
+    match agents {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
+
 impl From<RepositoryStatus> for RepositoryBody {
     fn from(status: RepositoryStatus) -> Self {
         let RepositoryStatus {
             name,
             project,
-            agent,
+            agents,
             seen_at,
             n_assigned,
             n_elsewhere,
@@ -163,7 +176,8 @@ impl From<RepositoryStatus> for RepositoryBody {
         Self {
             name,
             project_id: project,
-            agent_id: agent,
+            agent_id: only(&agents),
+            agent_ids: agents,
             seen_at,
             n_assigned,
             n_elsewhere,
@@ -177,8 +191,6 @@ impl From<RepositoryStatus> for RepositoryBody {
 impl From<WaitingItem> for ForgeItemBody {
     fn from(item: WaitingItem) -> Self {
         let WaitingItem { key, title, url, since, project, agents } = item;
-        let mut agents = agents.into_iter();
-        let only_agent = agents.next().filter(|_| agents.next().is_none());
         Self {
             id: None,
             item: key.to_string(),
@@ -187,7 +199,7 @@ impl From<WaitingItem> for ForgeItemBody {
             kind: key.kind,
             url,
             title,
-            agent_id: only_agent,
+            agent_id: only(&agents),
             project_id: project,
             task_id: None,
             state: "waiting".to_owned(),

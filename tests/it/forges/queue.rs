@@ -285,3 +285,46 @@ fn nothing_is_claimed_while_starts_are_paused() {
     until("the first is worked on", || is_processing(&&issues[0]));
     check_untouched(&issues[1..]);
 }
+
+#[test]
+fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
+    for forge in BOTH {
+        let mut fleet = Fleet::new(forge, &[NAME], "");
+        let settings = fs::read_to_string(fleet.daemon.config()).unwrap();
+        let settings = settings.replace("agent: agt0", "agents: [agt0, agt1]");
+        fs::write(fleet.daemon.config(), settings).unwrap();
+        let issues = fleet.issues(4).remove(0);
+        fleet.start();
+        fleet.daemon.agent("agt1", "prj", &[&waits("agt1")]);
+        let at_work = || -> Vec<(String, String)> {
+            let all = list(&fleet.daemon);
+            let mut found: Vec<_> = all
+                .iter()
+                .filter(|item| item["state"] == "processing")
+                .map(|item| [&item["item"], &item["agent_id"]].map(|it| it.as_str().unwrap()))
+                .map(|[item, agent]| (item.to_owned(), agent.to_owned()))
+                .collect();
+            found.sort();
+            found
+        };
+        until("both agents have one", || at_work().len() == 2);
+        fleet.until_looked();
+        let first = at_work();
+        let agents: BTreeSet<&str> = first.iter().map(|(_, agent)| agent.as_str()).collect();
+        assert_eq!(agents, BTreeSet::from(["agt0", "agt1"]), "{first:?}");
+        assert!(issues[..2].iter().all(|issue| is_processing(&issue)), "the oldest: {first:?}");
+        check_untouched(&issues[2..]);
+        // Whoever of several agents takes one that waits is not known yet.
+        let waiting = list(&fleet.daemon).into_iter().find(|item| item["state"] == "waiting");
+        assert!(waiting.unwrap()["agent_id"].is_null());
+
+        let of_second = first.iter().find(|(_, agent)| agent == "agt1").unwrap().0.clone();
+        let n = if of_second.ends_with('1') { 0 } else { 1 };
+        fleet.finish(1, &issues[n]);
+        until("the next item is taken", || is_processing(&&issues[2]));
+        until("by who was free", || at_work().iter().any(|(_, agent)| agent == "agt1"));
+        let kept = first.iter().find(|(_, agent)| agent == "agt0").unwrap();
+        assert!(at_work().contains(kept), "{:?}", at_work());
+        check_untouched(&issues[3..]);
+    }
+}
