@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::connect::{ConnectError, connect_through, token_of};
 use super::gate::{Gate, Held};
 use super::gates::Gates;
-use super::{Conditional, Forge, ForgeError, FoundItem};
+use super::{Forge, ForgeError};
 use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};

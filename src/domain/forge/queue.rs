@@ -149,8 +149,8 @@ mod tests {
         Capacity::of(vec![Slots::none(Limits::of(n, Duration::ZERO))])
     }
 
-    fn turn(line: usize, agent: usize) -> Option<Turn> {
-        Some(Turn { line, agent })
+    const fn turn(line: usize, agent: usize) -> Turn {
+        Turn { line, agent }
     }
 
     #[test]
@@ -158,10 +158,10 @@ mod tests {
         let (a, b) = (start("a"), start("b"));
         let lines = [line(&[&a], 2), line(&[&b], 1), line(&[&b], 0)];
         let mut busy = BTreeSet::new();
-        assert_eq!(next(&lines, &busy, &slots(1)), turn(2, 0));
+        assert_eq!(next(&lines, &busy, &slots(1)), Some(turn(2, 0)));
         assert_eq!(next(&lines, &busy, &slots(0)), None);
         busy.insert(b.key.clone());
-        assert_eq!(next(&lines, &busy, &slots(1)), turn(0, 0));
+        assert_eq!(next(&lines, &busy, &slots(1)), Some(turn(0, 0)));
         busy.insert(a.key.clone());
         assert_eq!(next(&lines, &busy, &Capacity::unknown()), None);
     }
@@ -170,7 +170,7 @@ mod tests {
     fn the_next_free_agent_of_a_repository_takes_its_next_item() {
         let (a, b) = (start("a"), start("b"));
         let lines = [line(&[&a, &b], 0)];
-        assert_eq!(next(&lines, &BTreeSet::from([a.key.clone()]), &slots(1)), turn(0, 1));
+        assert_eq!(next(&lines, &BTreeSet::from([a.key.clone()]), &slots(1)), Some(turn(0, 1)));
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         capacity.reserve(&a);
         assert_eq!(next(&[line(&[&b], 0)], &BTreeSet::new(), &capacity), None);
         let other = Start { ai_type: "codex".to_owned(), ..start("c") };
-        assert_eq!(next(&[line(&[&other], 0)], &BTreeSet::new(), &capacity), turn(0, 0));
+        assert_eq!(next(&[line(&[&other], 0)], &BTreeSet::new(), &capacity), Some(turn(0, 0)));
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         capacity.reserve_for_others(&a);
         assert_eq!(next(&[line(&[&c], 0)], &BTreeSet::new(), &capacity), None);
         capacity.reserve_for_others(&b);
-        assert_eq!(next(&[line(&[&c], 0)], &BTreeSet::new(), &capacity), turn(0, 0));
+        assert_eq!(next(&[line(&[&c], 0)], &BTreeSet::new(), &capacity), Some(turn(0, 0)));
         let second = Line { n_open: 1, ..line(&[&c], 0) };
         assert_eq!(next(&[second], &BTreeSet::new(), &capacity), None);
     }
@@ -208,7 +208,7 @@ mod tests {
     fn a_repository_whose_claims_fail_gets_no_further_one() {
         let a = start("a");
         let stuck = |n_stuck| [Line { n_stuck, ..line(&[&a], 0) }];
-        assert_eq!(next(&stuck(MAX_STUCK - 1), &BTreeSet::new(), &slots(1)), turn(0, 0));
+        assert_eq!(next(&stuck(MAX_STUCK - 1), &BTreeSet::new(), &slots(1)), Some(turn(0, 0)));
         assert_eq!(next(&stuck(MAX_STUCK), &BTreeSet::new(), &slots(1)), None);
     }
 
@@ -234,7 +234,9 @@ mod tests {
                 .map(|turn| lines[turn.line].agents[turn.agent].key.clone())
                 .collect();
             let mut capacity = slots(3);
-            at_work.iter().for_each(|turn| capacity.reserve(lines[turn.line].agents[turn.agent]));
+            for turn in &at_work {
+                capacity.reserve(lines[turn.line].agents[turn.agent]);
+            }
             let waiting: Vec<usize> = (0..3).filter(|line| left[*line] > 0).collect();
             let shown: Vec<Line<'_>> = waiting.iter().map(|line| lines[*line].clone()).collect();
             if let Some(found) = next(&shown, &busy, &capacity) {

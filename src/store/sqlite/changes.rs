@@ -181,7 +181,7 @@ fn add_expect(batch: &mut Batch, expect: &Expect) {
         }
         Expect::NoOpenItem(key) => expect_no_open_item(batch, key, ""),
         Expect::NotPaused => {
-            drop(batch.add("SELECT since FROM pauses", Wanted::NoRow(outdated("pause", &""))))
+            batch.add("SELECT since FROM pauses", Wanted::NoRow(outdated("pause", &"")));
         }
     }
 }
