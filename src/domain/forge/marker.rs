@@ -30,23 +30,86 @@ impl Marker {
         })
     }
 
-    /// Returns a comment without its markers.
+    /// Returns a comment without its markers, and with its mentions as they were written.
     pub fn without(body: &str) -> String {
         let is_marker = |line: &&str| line.trim().starts_with(BEGIN) && line.trim().ends_with(END);
         let kept: Vec<&str> = body.lines().filter(|line| !is_marker(line)).collect();
-        kept.join("\n").trim_end().to_owned()
+        let kept = kept.join("\n").replace(&format!("@{ZERO_WIDTH_SPACE}"), "@");
+        kept.trim_end().to_owned()
     }
 }
 
-/// Text of others as it may stand in a comment of ours: no line of it commands (GitLab's quick actions), and none hides itself or
-/// is taken for a marker.
+/// Breaks a mention without being seen.
+const ZERO_WIDTH_SPACE: char = '\u{200b}';
+
+/// Text of others as it may stand in a comment of ours: no line of it commands (GitLab's quick actions), none hides itself or
+/// is taken for a marker, and nobody is notified. Code in fences has its `@name`s as they are: forges see no mention there.
 pub fn harmless(text: &str) -> String {
-    let lines = text.lines().map(|line| {
+    let mut lines = Vec::new();
+    let mut fence: Option<&str> = None;
+    let mut has_odd_line = false;
+    for line in text.lines() {
+        let is_code = match fence {
+            Some(open) if closes(line, open) => {
+                fence = None;
+                true
+            }
+            Some(_) => true,
+            None if has_odd_line => false,
+            None => {
+                fence = opened(line);
+                has_odd_line = fence.is_none() && is_odd(line);
+                fence.is_some()
+            }
+        };
         let rest = line.trim_start();
         let indent = &line[..line.len() - rest.len()];
-        if rest.starts_with('/') { format!("{indent}\\{rest}") } else { line.to_owned() }
-    });
-    lines.collect::<Vec<_>>().join("\n").replace("<!--", "&lt;!--")
+        let backslash = if rest.starts_with('/') { "\\" } else { "" };
+        let rest = if is_code { rest.to_owned() } else { without_mentions(rest) };
+        lines.push(format!("{indent}{backslash}{rest}"));
+    }
+    // What stands behind this text is no code.
+    lines.extend(fence.map(str::to_owned));
+    lines.join("\n").replace("<!--", "&lt;!--")
+}
+
+/// Returns the signs of a fence that a line opens. One that is indented may belong to a list, and ends with it.
+fn opened(line: &str) -> Option<&str> {
+    let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
+    let info = line.trim_start_matches(sign);
+    let signs = &line[..line.len() - info.len()];
+    (signs.len() >= 3 && !(sign == '`' && info.contains('`'))).then_some(signs)
+}
+
+fn closes(line: &str, open: &str) -> bool {
+    let signs = line.trim_start_matches(' ');
+    let is_indented = line.len() - signs.len() > 3;
+    let signs = signs.trim_end();
+    !is_indented && signs.len() >= open.len() && signs.chars().all(|sign| open.starts_with(sign))
+}
+
+/// Returns whether a line may hide what is code after it: a fence in a list or a quotation, or a piece of HTML.
+fn is_odd(line: &str) -> bool {
+    line.trim_start().starts_with('<') || ["```", "~~~"].iter().any(|signs| line.contains(signs))
+}
+
+/// Returns a line in which no `@name` is a mention. What has a letter or digit before it is an address.
+fn without_mentions(line: &str) -> String {
+    let line = line.replace("&#", "&amp;#").replace("&commat", "&amp;commat");
+    let mut text = String::with_capacity(line.len());
+    let mut before = None;
+    let mut rest = line.chars().peekable();
+    while let Some(sign) = rest.next() {
+        text.push(sign);
+        let is_name =
+            rest.peek().is_some_and(|next| next.is_ascii_alphanumeric() || "_.".contains(*next));
+        let is_address = before.is_some_and(|before: char| before.is_ascii_alphanumeric());
+        if sign == '@' && is_name && !is_address {
+            text.push(ZERO_WIDTH_SPACE);
+        }
+        before = Some(sign);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -64,7 +127,54 @@ mod tests {
         assert_eq!(Marker::find(&body.replace('\n', "\r\n")), Some(marker(3)));
         assert_eq!(Marker::find("Stopped."), None);
         assert_eq!(Marker::without(&body.replace('\n', "\r\n")), "Stopped.");
+        assert_eq!(Marker::without(&marker(3).mark(&harmless("@ann"))), "@ann");
         assert_eq!(Marker::without("Stopped.\n<!-- a note -->"), "Stopped.\n<!-- a note -->");
+    }
+
+    #[track_caller]
+    fn check_mentions(said: &str, expected: &str) {
+        assert_eq!(harmless(said).replace('\u{200b}', "|"), expected);
+    }
+
+    #[test]
+    fn what_an_agent_says_notifies_nobody() {
+        check_mentions("@ann and @acme/team, (@bob)", "@|ann and @|acme/team, (@|bob)");
+        check_mentions(
+            "_@ann_ *@ann* \\@ann お願い@ann a,@_x",
+            "_@|ann_ *@|ann* \\@|ann お願い@|ann a,@|_x",
+        );
+        check_mentions("`@Override` @all", "`@|Override` @|all");
+        check_mentions(
+            "&#64;ann &#x40;ann &commat;ann R&D",
+            "&amp;#64;ann &amp;#x40;ann &amp;commat;ann R&D",
+        );
+    }
+
+    #[test]
+    fn addresses_and_lone_signs_stay_as_they_are() {
+        for text in ["mail ann@x.example", "a@b", "5 @ 3", "@", "@ ann", "x @", "git@host:a/b"] {
+            check_mentions(text, text);
+        }
+    }
+
+    #[test]
+    fn code_in_fences_stays_as_it_is() {
+        let fenced = "Try:\n```python\n@property\n  ``` x\n@cache\n```\n@ann";
+        check_mentions(fenced, &fenced.replace("@ann", "@|ann"));
+        check_mentions("~~~~\n~~~\n@a\n~~~~\n@b", "~~~~\n~~~\n@a\n~~~~\n@|b");
+        check_mentions("``` a`b\n@a", "``` a`b\n@|a");
+    }
+
+    #[test]
+    fn a_fence_that_is_left_open_is_closed() {
+        check_mentions("````\n@a\n```", "````\n@a\n```\n````");
+    }
+
+    #[test]
+    fn what_may_be_no_fence_is_taken_for_text() {
+        check_mentions("- a\n  ```\n@b\n```\n@c", "- a\n  ```\n@|b\n```\n@|c");
+        check_mentions("> ```\n@b", "> ```\n@|b");
+        check_mentions("<div>\n```\n@b\n```", "<div>\n```\n@|b\n```");
     }
 
     #[test]

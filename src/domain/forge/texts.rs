@@ -178,11 +178,7 @@ impl Texts {
     fn quoted(self, word: (&'static str, &'static str), text: &str) -> String {
         let is_cut = text.chars().nth(MAX_QUOTED).is_some();
         let kept: String = text.chars().take(MAX_QUOTED).collect();
-        format!(
-            "\n\n### {}\n\n{}{}",
-            self.0.either(word.0, word.1),
-            harmless(kept.trim()),
-            if is_cut { " …" } else { "" }
-        )
+        let kept = format!("{}{}", kept.trim(), if is_cut { " …" } else { "" });
+        format!("\n\n### {}\n\n{}", self.0.either(word.0, word.1), harmless(&kept))
     }
 }

@@ -202,6 +202,23 @@ fn what_an_agent_writes_commands_nothing() {
     }
 }
 
+#[test]
+fn what_an_agent_writes_notifies_nobody() {
+    let report = r#"call:report_completed {"result": "success", "summary": "Thanks @ann, see ann@x.example\n```\n@property\n```", "next_steps": "Ask @acme/team"}"#;
+    for forge in BOTH {
+        let bed = Bed::new(forge, &["authenticate", "get-my-task", report]);
+        let issue = bed.issue("Login fails");
+        bed.until("done");
+        let comments = issue.comments();
+        let comment = comments.iter().find(|comment| comment.contains("Task done")).unwrap();
+        assert!(!comment.contains("@ann") && !comment.contains("@acme"), "{comment}");
+        assert!(
+            comment.contains("ann@x.example") && comment.contains("\n@property\n"),
+            "{comment}"
+        );
+    }
+}
+
 /// So many that they are on several pages.
 const N_MANY: usize = 300;
 
