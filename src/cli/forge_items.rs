@@ -49,9 +49,11 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
         let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let mut owed = item.owed.join(", ");
         if let Some(error) = &item.last_error {
-            let again =
-                item.retry_at.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
-            owed = format!("{owed}: {error}{again}");
+            // One whose time has come is tried now.
+            let again = item.retry_at.filter(|at| *at > now);
+            let again = again.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
+            let sign = if owed.is_empty() { "" } else { ": " };
+            owed = format!("{owed}{sign}{error}{again}");
         }
         let position =
             item.position.map_or_else(String::new, |position| format!(", position {position}"));

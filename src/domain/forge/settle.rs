@@ -88,7 +88,7 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
             Some(if cause.leaves_an_item() && after_comment.is_some() {
                 item.owing(Owed::Withdraw).owing(Owed::Label { state: LabelState::Stopped })
             } else {
-                ForgeItem { ended_at: Some(now), ..item }
+                ForgeItem { ended_at: Some(now), retry_at: None, ..item }
             })
         }
         ItemState::Stopping(_) | ItemState::Ended(_) => None,

@@ -233,7 +233,8 @@ impl From<ForgeItem> for ForgeItemBody {
             project_id: item.project,
             task_id: Some(item.task),
             n_attempts: item.n_attempts,
-            retry_at: item.retry_at,
+            // What is over is not tried again.
+            retry_at: item.retry_at.filter(|_| item.ended_at.is_none()),
             last_error: item.last_error,
             created_at: item.created_at,
             ended_at: item.ended_at,

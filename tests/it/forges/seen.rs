@@ -167,3 +167,19 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
     assert!(text.contains("limited for") && text.contains("label stopped"), "{text}");
     assert_eq!(issue.labels(), ["coding agent processing"]);
 }
+
+#[test]
+fn an_item_that_is_over_is_not_tried_again() {
+    let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "report:success"]);
+    bed.fake.fail("GET *comments", Times::Always, Fault::status(500));
+    let issue = bed.issue("Login fails");
+    until("its claim fails", || {
+        bed.items().first().is_some_and(|item| item["retry_at"].is_string())
+    });
+    issue.unassign(BOT);
+    bed.fake.mend();
+    let item = bed.until("stopped");
+    assert!(item["retry_at"].is_null(), "{item}");
+    let text = bed.daemon.done(&["forge", "list", "--ended"]);
+    assert!(text.contains("stopped (unassigned)") && !text.contains("again in"), "{text}");
+}
