@@ -157,10 +157,12 @@ fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Optio
         ForgeKind::GitHub if is_page => {
             "leave it out for github.com: the API is at https://api.github.com"
         }
-        ForgeKind::GitLab if text.ends_with("/api/v4") => {
-            "leave out `/api/v4`, which is added by itself"
+        // The client adds it.
+        ForgeKind::GitLab => {
+            let root = text.strip_suffix("/api/v4").unwrap_or(&text);
+            return Some(root.trim_end_matches('/').to_owned());
         }
-        ForgeKind::GitHub | ForgeKind::GitLab => return Some(text),
+        ForgeKind::GitHub => return Some(text),
     };
     let message = format!("`{section}.base_url` is not the one that is meant");
     field.note(Problem::new(message, field.span()).label("here").help(help));

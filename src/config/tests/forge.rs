@@ -110,6 +110,31 @@ fn a_token_from_a_file_that_ends_with_its_line_is_a_token() {
 }
 
 #[test]
+fn the_base_url_of_a_gitlab_may_end_with_its_api() {
+    let host = |url: &str| {
+        let config = valid(&format!("gitlab: {{ token: x, bot_name: x, base_url: '{url}' }}"));
+        let host = &config.forges.hosts[0];
+        (host.base_url.clone(), host.host.clone())
+    };
+    for end in ["", "/", "/api/v4", "/api/v4/"] {
+        let plain = ("https://code.example".to_owned(), "code.example".to_owned());
+        assert_eq!(host(&format!("https://code.example{end}")), plain, "{end}");
+        let below = ("https://code.example/gitlab".to_owned(), "code.example/gitlab".to_owned());
+        assert_eq!(host(&format!("https://code.example/gitlab{end}")), below, "{end}");
+    }
+}
+
+#[test]
+fn the_base_url_of_an_own_github_keeps_its_api() {
+    for end in ["", "/"] {
+        let url = format!("https://ghe.example/api/v3{end}");
+        let config = valid(&format!("github: {{ token: x, bot_name: x, base_url: '{url}' }}"));
+        assert_eq!(config.forges.hosts[0].base_url, "https://ghe.example/api/v3");
+        assert_eq!(config.forges.hosts[0].host, "ghe.example/api/v3");
+    }
+}
+
+#[test]
 fn each_mistake_about_a_host_is_named() {
     insta::assert_snapshot!(report(
         r#"github:
