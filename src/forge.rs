@@ -361,7 +361,7 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
     {
         tracing::warn!(
             item = %item.key, host = item.key.host, state = item.state.as_str(),
-            "no repository of the configuration has this item: it is not followed there any more"
+            "no repository of the configuration has this item; it is followed only if its repository has a new name that is there"
         );
     }
 }

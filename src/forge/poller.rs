@@ -129,6 +129,11 @@ impl Poller {
         let rules = self.judge.seat.rules().await?;
         let forge = self.judge.seat.forge().map_err(|error| error.to_string())?;
         self.n_looks += 1;
+        if self.n_looks == 1 {
+            let items =
+                self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
+            self.judge.seat.learn_names(&*forge, &items).await;
+        }
         let (mut problem, mut unanswered) = (None, None);
         let n_feeds = forge.feeds().len();
         for (place, feed) in forge.feeds().iter().enumerate() {
@@ -384,7 +389,7 @@ impl Poller {
             self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
         items.retain(|item| {
             self.judge.seat.has(item)
-                && item.key.repository.eq_ignore_ascii_case(&self.watched.name)
+                && self.judge.seat.is_called(&item.key.repository, &self.watched.name)
         });
         Ok(items)
     }

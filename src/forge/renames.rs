@@ -3,6 +3,7 @@
 //! The configuration names a repository, and its items keep that name in their keys. Requests use the present name, which is
 //! learned from the first request that the old name does not answer. It is kept in memory, so a restart learns it again.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use super::seat::{Seat, Unanswered, lock};
@@ -147,7 +148,23 @@ impl Seat {
     }
 
     fn watches(&self, repository: &str) -> bool {
-        let mut watched = self.config.repositories.iter();
-        watched.any(|watched| watched.name.eq_ignore_ascii_case(repository))
+        self.config.repositories.iter().any(|watched| self.is_called(repository, &watched.name))
+    }
+
+    /// Returns whether a repository has this name, or has it by now.
+    pub(super) fn is_called(&self, repository: &str, name: &str) -> bool {
+        repository.eq_ignore_ascii_case(name) || self.name_of(repository).eq_ignore_ascii_case(name)
+    }
+
+    /// Learns the present names of repositories that have items and are not in the configuration: a person may have written
+    /// the new name of one there. What does not answer stays unknown.
+    pub(super) async fn learn_names(&self, forge: &dyn Forge, items: &[ForgeItem]) {
+        let names = items.iter().filter(|item| self.has(item)).map(|item| &item.key.repository);
+        let unknown: BTreeSet<&String> = names.filter(|name| !self.watches(name)).collect();
+        for name in unknown {
+            if let Err(error) = self.look_for(forge, name, name).await {
+                tracing::debug!(repository = name, reason = %error, "a repository with items was not found");
+            }
+        }
     }
 }

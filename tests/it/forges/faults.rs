@@ -329,6 +329,22 @@ fn a_renamed_repository_is_followed_and_told_once() {
 }
 
 #[test]
+fn the_items_of_a_renamed_repository_are_followed_under_its_new_name_in_the_configuration() {
+    for forge in BOTH {
+        let (bed, issue) = at_work(forge, "");
+        bed.fake.repository(forge, NAME).rename("acme/shop");
+        bed.daemon.configure(&Bed::settings(&bed.fake, forge, "").replace(NAME, "acme/shop"));
+        bed.daemon.done(&["reload"]);
+        until_asked(&bed.fake, routes(forge).0, 3);
+        check_works_on(&bed);
+        issue.unassign(BOT);
+        assert_eq!(bed.until("stopped")["cause"], "unassigned");
+        assert_eq!(issue.labels(), ["coding agent stopped"]);
+        check_comments(&issue, &["Task started", "Task stopped"]);
+    }
+}
+
+#[test]
 fn an_item_that_left_a_renamed_repository_is_stopped_as_moved() {
     for forge in BOTH {
         let (bed, issue) = at_work(forge, "");
