@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use agent_coordinator::domain::forge::ForgeKind;
 use anyhow::{Context as _, Result, ensure};
 use forge::fake::{Fake, Fault, Item, TOKEN, Times as Often};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::clients::Control;
@@ -26,6 +26,14 @@ use support::figures::{Figure, Target, Times, print};
 const NAME: &str = "ann/site";
 const BOT: &str = "robot";
 const N_WATCHED: usize = 1_000;
+/// Items that are taken beside a host that hangs.
+const N_TAKEN: usize = 30;
+/// Repositories with an agent each, and as many slots.
+const NAMES: [&str; 3] = ["ann/a", "ann/b", "ann/c"];
+/// Items of each of them.
+const N_EACH: usize = 100;
+/// How long an agent works on one of these.
+const WORK: Duration = Duration::from_secs(1);
 /// Looks at what is watched.
 const N_LOOKS: usize = 20;
 /// Ticks of a clock in which the kernel counts the time of a process, in a second.
@@ -64,24 +72,29 @@ fn main() -> Result<()> {
     }
     figures.push(beside_a_hanging_host()?);
     figures.push(until_stopped()?);
+    figures.extend(more_items_than_slots()?);
     print(&figures);
     Ok(())
 }
 
-/// The section of a host with one repository.
-fn host(fake: &Fake, forge: ForgeKind) -> String {
+/// The section of a host with one repository, on whose items so many agents work.
+fn host(fake: &Fake, forge: ForgeKind, n_agents: usize) -> String {
     let (section, repositories) = match forge {
         ForgeKind::GitHub => ("github", "repositories"),
         ForgeKind::GitLab => ("gitlab", "projects"),
     };
     let url = fake.url(forge);
+    let agents: Vec<String> = (0..n_agents).map(|n| format!("agt_{n}")).collect();
+    let agents = agents.join(", ");
     format!(
-        "{section}: {{ base_url: '{url}', token: {TOKEN}, bot_name: {BOT}, {repositories}: {{ {NAME}: {{ project_id: prj, agent: agt_0 }} }} }}\n"
+        "{section}: {{ base_url: '{url}', token: {TOKEN}, bot_name: {BOT}, {repositories}: {{ {NAME}: {{ project_id: prj, agents: [{agents}] }} }} }}\n"
     )
 }
 
-fn wanted(settings: &str, role: Role) -> Wanted<'_> {
-    Wanted { settings, role, n_agents: 1 }
+/// A coordinator has so many slots; without one a server claims nothing. It starts nothing.
+fn offer_slots(bed: &Bed, n_slots: usize) -> Result<()> {
+    let status = json!({ "coordinator_id": "crd_bench", "max_concurrent": n_slots });
+    bed.mcp()?.call("report_status", &status).map(drop)
 }
 
 fn assigned(fake: &Fake, forge: ForgeKind, title: &str) -> Item {
@@ -107,18 +120,22 @@ fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
     }
     let settings = format!(
         "forge: {{ poll_interval: 1s, write_interval: 0s, writes_per_hour: off }}\n{}",
-        host(&fake, forge)
+        host(&fake, forge, N_WATCHED)
     );
-    let mut bed = Bed::serve(&wanted(&settings, Role::Stay))?;
+    let wanted = Wanted { settings: &settings, role: Role::Stay, n_agents: N_WATCHED };
+    let bed = Bed::serve(&wanted)?;
     let mut control = bed.control()?;
     let began = Instant::now();
-    bed.wait_until("all are worked on", |_| {
-        std::thread::sleep(Duration::from_millis(500));
+    loop {
         ensure!(began.elapsed() < Duration::from_mins(10), "not in ten minutes");
+        offer_slots(&bed, N_WATCHED)?;
         let items = items(&mut control)?;
         let is_settled = |item: &Value| item["state"] == "processing" && item["owed"].is_null();
-        Ok(items.len() == N_WATCHED && items.iter().all(is_settled))
-    })?;
+        if items.len() == N_WATCHED && items.iter().all(is_settled) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
     // A look that began before is over.
     std::thread::sleep(Duration::from_secs(3));
     fake.forget_requests();
@@ -157,15 +174,17 @@ fn until_taken(hangs: bool) -> Result<Times> {
     other.repository(ForgeKind::GitLab, NAME);
     let settings = format!(
         "forge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n{}{}",
-        host(&fake, ForgeKind::GitHub),
-        host(&other, ForgeKind::GitLab)
+        host(&fake, ForgeKind::GitHub, N_TAKEN),
+        host(&other, ForgeKind::GitLab, N_TAKEN)
     );
-    let bed = Bed::serve(&wanted(&settings, Role::Stay))?;
+    let wanted = Wanted { settings: &settings, role: Role::Stay, n_agents: N_TAKEN };
+    let bed = Bed::serve(&wanted)?;
+    offer_slots(&bed, N_TAKEN)?;
     if hangs {
         other.fail("*", Often::Always, Fault::Hang);
     }
     let mut times = Times::default();
-    for n in 0..30 {
+    for n in 0..N_TAKEN {
         let issue = assigned(&fake, ForgeKind::GitHub, &format!("Issue {n}"));
         let began = Instant::now();
         while !issue.labels().iter().any(|label| label == "coding agent processing") {
@@ -183,9 +202,9 @@ fn until_stopped() -> Result<Figure> {
     fake.repository(ForgeKind::GitHub, NAME);
     let settings = format!(
         "forge: {{ poll_interval: 1s, write_interval: 0s, writes_per_hour: off }}\n{}",
-        host(&fake, ForgeKind::GitHub)
+        host(&fake, ForgeKind::GitHub, 1)
     );
-    let mut bed = Bed::start(&wanted(&settings, Role::Stay))?;
+    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Stay, n_agents: 1 })?;
     let mut control = bed.control()?;
     let mut times = Times::default();
     for n in 0..10 {
@@ -204,4 +223,81 @@ fn until_stopped() -> Result<Figure> {
     }
     let name = "unassigned -> the agent's tree gone, a look each second (target: that + 2 s)";
     Ok(Figure { target: Some(Target::AtMost(3_000.0)), ..Figure::of_times(name, &times) })
+}
+
+/// Three hundred items in three repositories with three slots; when half of them are done a second daemon comes.
+fn more_items_than_slots() -> Result<Vec<Figure>> {
+    let fake = Fake::start();
+    let mut issues = Vec::new();
+    for name in NAMES {
+        let repository = fake.repository(ForgeKind::GitHub, name);
+        for n in 0..N_EACH {
+            let issue = repository.issue(&format!("Issue {n}"));
+            issue.label("coding agent").assign(BOT);
+            issues.push(issue);
+        }
+    }
+    let of = |(n, name): (usize, &&str)| format!("{name}: {{ project_id: prj, agent: agt_{n} }}");
+    let repositories: Vec<String> = NAMES.iter().enumerate().map(of).collect();
+    let settings = format!(
+        "max_concurrent: {}\nforge: {{ poll_interval: 1s, write_interval: 10ms }}\n\
+         github: {{ base_url: '{}', token: {TOKEN}, bot_name: {BOT}, repositories: {{ {} }} }}\n",
+        NAMES.len(),
+        fake.url(ForgeKind::GitHub),
+        repositories.join(", ")
+    );
+    let wanted = Wanted { settings: &settings, role: Role::WorkFor(WORK), n_agents: NAMES.len() };
+    let first = Bed::start(&wanted)?;
+    let mut control = first.control()?;
+    let (mut n_running, mut n_looks, mut most_claimed, mut most_ahead) = (0, 0, 0, 0);
+    let n_done = |of: &[Item]| of.iter().filter(|it| has(it, "coding agent done")).count();
+    let began = Instant::now();
+    // What is seen before each repository was served once says nothing of the rest.
+    while n_done(&issues) < issues.len() / 2 {
+        ensure!(began.elapsed() < Duration::from_mins(5), "half is not done:\n{}", first.log());
+        std::thread::sleep(Duration::from_millis(20));
+        let served: Vec<usize> = issues.chunks(N_EACH).map(n_done).collect();
+        if served.contains(&0) {
+            continue;
+        }
+        let launches = control.get("/launches?limit=20")?;
+        let launches = launches.as_array().context("a list")?;
+        n_running += launches.iter().filter(|it| is_open(it) && it["pid"].is_u64()).count();
+        n_looks += 1;
+        let claimed = issues.iter().filter(|it| has(it, "coding agent processing")).count();
+        most_claimed = most_claimed.max(claimed);
+        let (least, most) = (served.iter().min(), served.iter().max());
+        most_ahead = most_ahead.max(most.zip(least).map_or(0, |(most, least)| most - least));
+    }
+    let second = Bed::start(&wanted)?;
+    let n_left = issues.len() - n_done(&issues);
+    while n_done(&issues) < issues.len() {
+        ensure!(began.elapsed() < Duration::from_mins(10), "not done:\n{}", second.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let ended = second.control()?.get("/forge/items?ended=true&limit=1000")?;
+    let ended = ended.as_array().context("a list")?;
+    let n_of_second = ended.iter().filter(|item| item["state"] == "done").count();
+    #[allow(clippy::cast_precision_loss, reason = "small counts")]
+    let [used, share, most_claimed, most_ahead] = [
+        n_running as f64 / f64::from(n_looks),
+        n_of_second as f64 / n_left as f64 * 100.0,
+        most_claimed as f64,
+        most_ahead as f64,
+    ];
+    let at_least = |least, figure| Figure { target: Some(Target::AtLeast(least)), ..figure };
+    let at_most = |most, figure| Figure { target: Some(Target::AtMost(most)), ..figure };
+    Ok(vec![
+        at_least(2.5, Figure::new("300 items, 3 repositories, 3 slots: agents that run", "", used)),
+        at_most(
+            6.0,
+            Figure::new("the same: most items with the label processing", "", most_claimed),
+        ),
+        at_most(2.0, Figure::new("the same: items one repository is ahead", "", most_ahead)),
+        at_least(30.0, Figure::new("the same: what a second daemon takes of the rest", "%", share)),
+    ])
+}
+
+fn has(item: &Item, label: &str) -> bool {
+    item.labels().iter().any(|other| other == label)
 }

@@ -35,6 +35,8 @@ pub enum Role {
     Print(u64),
     /// Tells when it began, then does a task's worth of talking with the server.
     Work(PathBuf),
+    /// Takes its task, works on it for so long, and reports.
+    WorkFor(Duration),
     /// `agt_0` opens connections to the MCP socket, `agt_1` measures its own calls.
     Attack {
         /// Connections that send one request and keep silent.
@@ -56,6 +58,7 @@ impl Role {
             Self::Stay => ("stay", Vec::new()),
             Self::Print(n_bytes) => ("print", vec![n_bytes.to_string()]),
             Self::Work(beginnings) => ("work", vec![beginnings.display().to_string()]),
+            Self::WorkFor(time) => ("work-for", vec![time.as_millis().to_string()]),
             Self::Attack { n_idle, n_unfinished, flooded, times } => {
                 let paths = [flooded, times].map(|path| path.display().to_string());
                 (
@@ -96,8 +99,12 @@ pub fn is_agent() -> bool {
         Some("work") => {
             let told = arguments.next().map(|path| tell(Path::new(&path), began));
             if let Some(Ok(())) = told {
-                let _ = work();
+                let _ = work(Duration::ZERO);
             }
+        }
+        Some("work-for") => {
+            let millis = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+            let _ = work(Duration::from_millis(millis));
         }
         Some("attack") => {
             if let Err(error) = attack(&arguments.collect::<Vec<_>>()) {
@@ -197,7 +204,7 @@ impl Server {
     }
 }
 
-fn work() -> Result<()> {
+fn work(time: Duration) -> Result<()> {
     let variable = |name| env::var(name).context("a variable of every agent");
     let mut server = match env::var_os("COORDINATOR_MCP_SOCKET") {
         Some(socket) => Server::Socket(Mcp::connect(Path::new(&socket))?),
@@ -208,6 +215,7 @@ fn work() -> Result<()> {
     });
     let session = server.call("authenticate", &who)?["session_token"].take();
     server.call("get_my_task", &json!({ "session_token": session }))?;
+    std::thread::sleep(time);
     server.call(
         "report_completed",
         &json!({ "session_token": session, "result": "success", "summary": "done" }),

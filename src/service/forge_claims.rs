@@ -38,6 +38,8 @@ struct Facts {
     over: BTreeSet<TaskId>,
     /// Pairs whose agents have reported and have further work.
     with_further_work: BTreeSet<InstanceKey>,
+    /// Pairs with an item at work whose agent does not run and may not start.
+    kept: BTreeSet<InstanceKey>,
 }
 
 /// Pairs that need a slot and have none.
@@ -149,9 +151,13 @@ impl Service {
     }
 
     async fn facts_of_claims(&self) -> Result<Facts, ServiceError> {
-        let (items, launches) =
-            (self.store.open_forge_items().await?, self.store.open_launches().await?);
+        // Twice: a pair that starts or ends between these reads is in one of the two, and never taken for one that needs no slot.
+        let mut launches = self.store.open_launches().await?;
+        let items = self.store.open_forge_items().await?;
         let startable = self.store.startable().await?;
+        let newest = self.store.open_launches().await?;
+        launches.retain(|launch| newest.iter().all(|newer| newer.id != launch.id));
+        launches.extend(newest);
         let agents = self.store.agents().await?.into_iter();
         let providers = agents.map(|agent| (agent.id, agent.ai_type)).collect();
         let (mut over, mut with_further_work) = (BTreeSet::new(), BTreeSet::new());
@@ -169,7 +175,17 @@ impl Service {
                 with_further_work.insert(launch.key.clone());
             }
         }
-        Ok(Facts { items, launches, startable, providers, over, with_further_work })
+        let (backoff, now) = (self.settings().backoff, self.now());
+        let mut kept = BTreeSet::new();
+        let is_active = |item: &&ForgeItem| item.state == ItemState::Active(Standing::Processing);
+        for key in items.iter().filter(is_active).map(key_of) {
+            let runs = launches.iter().any(|launch| launch.key == key);
+            // One read tells all of the pair: between those above its launch may have begun or ended.
+            if !runs && may_not_start(self.store.pair_facts(&key).await?.reason(backoff, now)) {
+                kept.insert(key);
+            }
+        }
+        Ok(Facts { items, launches, startable, providers, over, with_further_work, kept })
     }
 
     /// Pairs whose agents work, or will without any further item. An item that was put aside keeps no agent from the next one.
@@ -225,10 +241,8 @@ impl Service {
             let key = key_of(item);
             let is_pending = match item.state {
                 ItemState::Claiming { .. } => true,
-                // Of an agent that can't start nobody knows when it will.
-                ItemState::Active(_) => {
-                    ready.contains(&key) || facts.with_further_work.contains(&key)
-                }
+                // Of an agent that may not start nobody knows when it will.
+                ItemState::Active(_) => !facts.kept.contains(&key),
                 _ => false,
             };
             if is_pending && !has_slot.contains(&key) {
@@ -296,6 +310,21 @@ fn is_of(repository: &RepositoryKey, item: &ForgeItem) -> bool {
     let key = &item.key;
     (repository.forge, &repository.host) == (key.forge, &key.host)
         && repository.name.eq_ignore_ascii_case(&key.repository)
+}
+
+/// Whether a start waits for a person, or for something else of which nobody knows the end.
+const fn may_not_start(reason: StartReason) -> bool {
+    matches!(
+        reason,
+        StartReason::Unknown
+            | StartReason::NotAssigned
+            | StartReason::Inactive
+            | StartReason::Held
+            | StartReason::Suspended
+            | StartReason::Misconfigured
+            | StartReason::Paused
+            | StartReason::Parked
+    )
 }
 
 fn key_of(item: &ForgeItem) -> InstanceKey {

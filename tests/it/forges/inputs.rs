@@ -8,7 +8,7 @@ use agent_coordinator::domain::forge::marker::Marker;
 use super::{BOT, Bed, NAME, check_comments, n_comments};
 use crate::daemon::Daemon;
 use crate::forge::fake::{Fake, Fault, Item, Times};
-use crate::support::{until, until_some, until_some_within};
+use crate::support::{until, until_some_within};
 
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
@@ -344,11 +344,6 @@ fn without_task_stop_an_unassigned_item_goes_on() {
     assert_eq!(bed.items()[0]["state"], "processing");
     let settings = Bed::settings(&bed.fake, ForgeKind::GitHub, "");
     reload(&bed, &settings);
-    let item = until_some("it is stopped", || {
-        bed.items()
-            .into_iter()
-            .find(|item| item["state"] == "stopped" || item["state"] == "stopping")
-    });
-    assert_eq!(item["cause"], "unassigned");
-    bed.until_labelled(&issue, "coding agent stopped");
+    assert_eq!(bed.until("stopped")["cause"], "unassigned");
+    assert_eq!(issue.labels(), ["coding agent stopped"]);
 }

@@ -98,7 +98,7 @@ impl Fleet {
     }
 }
 
-fn is_processing(issue: &&Item) -> bool {
+fn is_processing(issue: &Item) -> bool {
     issue.labels().iter().any(|label| label == PROCESSING)
 }
 
@@ -122,7 +122,7 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
         let mut fleet = Fleet::new(forge, &names, "max_concurrent: 2");
         let issues = fleet.issues(4);
         fleet.start();
-        let n_processing = |of: usize| issues[of].iter().filter(is_processing).count();
+        let n_processing = |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
         let all = || (0..3).map(n_processing).sum::<usize>();
         until_some_within(
             super::PATIENCE,
@@ -237,7 +237,7 @@ fn a_second_daemon_with_a_free_slot_takes_its_share_of_what_waits() {
     let (_, settings) = settings.split_once("polling_interval").unwrap();
     let mut second = Daemon::configured(&format!("polling_interval{settings}"));
     fleet.start();
-    let n_processing = || issues.iter().filter(is_processing).count();
+    let n_processing = || issues.iter().filter(|issue| is_processing(issue)).count();
     until("the first has one", || n_processing() == 1 && list(&fleet.daemon).len() == 8);
     fleet.until_looked();
     check_untouched(&issues[1..]);
@@ -282,7 +282,7 @@ fn nothing_is_claimed_while_starts_are_paused() {
     fleet.until_looked();
     check_untouched(&issues);
     fleet.daemon.done(&["resume"]);
-    until("the first is worked on", || is_processing(&&issues[0]));
+    until("the first is worked on", || is_processing(&issues[0]));
     check_untouched(&issues[1..]);
 }
 
@@ -312,16 +312,16 @@ fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
         let first = at_work();
         let agents: BTreeSet<&str> = first.iter().map(|(_, agent)| agent.as_str()).collect();
         assert_eq!(agents, BTreeSet::from(["agt0", "agt1"]), "{first:?}");
-        assert!(issues[..2].iter().all(|issue| is_processing(&issue)), "the oldest: {first:?}");
+        assert!(issues[..2].iter().all(is_processing), "the oldest: {first:?}");
         check_untouched(&issues[2..]);
         // Whoever of several agents takes one that waits is not known yet.
         let waiting = list(&fleet.daemon).into_iter().find(|item| item["state"] == "waiting");
         assert!(waiting.unwrap()["agent_id"].is_null());
 
         let of_second = first.iter().find(|(_, agent)| agent == "agt1").unwrap().0.clone();
-        let n = if of_second.ends_with('1') { 0 } else { 1 };
+        let n = usize::from(!of_second.ends_with('1'));
         fleet.finish(1, &issues[n]);
-        until("the next item is taken", || is_processing(&&issues[2]));
+        until("the next item is taken", || is_processing(&issues[2]));
         until("by who was free", || at_work().iter().any(|(_, agent)| agent == "agt1"));
         let kept = first.iter().find(|(_, agent)| agent == "agt0").unwrap();
         assert!(at_work().contains(kept), "{:?}", at_work());
