@@ -54,8 +54,14 @@ pub struct Counters {
 #[derive(Debug, Default)]
 pub(super) struct CoordinatorBoard {
     coordinators: Mutex<BTreeMap<CoordinatorId, OnBoard>>,
-    /// When a coordinator that does not report its status last asked for anything.
-    unlisted_at: Mutex<Option<Timestamp>>,
+    /// When a coordinator that does not report its status last asked for anything, and since when it does so.
+    unlisted: Mutex<Option<Unlisted>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Unlisted {
+    since: Timestamp,
+    at: Timestamp,
 }
 
 /// How many agents the coordinators that are there keep.
@@ -75,6 +81,9 @@ struct OnBoard {
     /// In one process with the server: it is there as long as that is.
     is_here: bool,
 }
+
+/// A coordinator that reports its status does so this soon after its first question.
+const REPORTED_AFTER: Duration = Duration::from_secs(10);
 
 /// A coordinator that has asked nothing for so long is not there: it asks for news every half minute.
 const SILENT_AFTER: Duration = Duration::from_mins(2);
@@ -101,7 +110,9 @@ impl CoordinatorBoard {
 
     /// A coordinator of an older form, or a script, asked for something. It is not listed.
     pub(super) fn heard_from_unlisted(&self, at: Timestamp) {
-        *self.unlisted_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = unlisted.filter(|before| at.since(before.at) <= SILENT_AFTER);
+        *unlisted = Some(Unlisted { since: before.map_or(at, |before| before.since), at });
     }
 
     /// Whether it is there: somebody will do what is wanted of it.
@@ -132,18 +143,24 @@ impl CoordinatorBoard {
             .filter(|(_, known)| known.is_there(now))
             .map(|(id, known)| (id.clone(), known.status.limits))
             .collect();
-        let is_lately = |at: Timestamp| now.since(at) <= SILENT_AFTER;
+        let is_there = |unlisted: Unlisted| {
+            now.since(unlisted.at) <= SILENT_AFTER && now.since(unlisted.since) >= REPORTED_AFTER
+        };
         if !limits.is_empty() {
             KnownLimits::Of(limits)
-        } else if self.unlisted_at().is_some_and(is_lately) {
+        } else if self.unlisted().is_some_and(is_there) {
             KnownLimits::Unknown
         } else {
             KnownLimits::Nobody
         }
     }
 
+    fn unlisted(&self) -> Option<Unlisted> {
+        *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn unlisted_at(&self) -> Option<Timestamp> {
-        *self.unlisted_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unlisted().map(|unlisted| unlisted.at)
     }
 
     fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {

@@ -328,3 +328,26 @@ fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
         check_untouched(&issues[3..]);
     }
 }
+
+#[test]
+fn a_server_claims_what_its_coordinators_have_slots_for() {
+    let mut fleet = Fleet::new(ForgeKind::GitHub, &["ann/a", "ann/b", "ann/c"], "");
+    fleet.daemon.role = "serve";
+    let issues = fleet.issues(2);
+    fleet.start();
+    until("they wait", || list(&fleet.daemon).len() == 6);
+    fleet.until_looked();
+    // Without a coordinator nothing could be started.
+    check_untouched(issues.iter().flatten());
+    let server = format!("unix:{}", fleet.daemon.state().join("mcp.sock").display());
+    let agents: Vec<String> = (0..3).map(|n| format!("agt{n}: {{ passkey: a-passkey }}")).collect();
+    let settings =
+        format!("max_concurrent: 2\npolling_interval: 1h\nagents: {{ {} }}", agents.join(", "));
+    let mut coordinator = Daemon::supervising(&server, &settings);
+    coordinator.start();
+    let n_processing = || issues.iter().flatten().filter(is_processing).count();
+    until("two are claimed", || n_processing() == 2);
+    until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
+    fleet.until_looked();
+    assert_eq!(n_processing(), 2);
+}
