@@ -240,7 +240,7 @@ fn more_items_than_slots() -> Result<Vec<Figure>> {
     let of = |(n, name): (usize, &&str)| format!("{name}: {{ project_id: prj, agent: agt_{n} }}");
     let repositories: Vec<String> = NAMES.iter().enumerate().map(of).collect();
     let settings = format!(
-        "max_concurrent: {}\nforge: {{ poll_interval: 1s, write_interval: 10ms }}\n\
+        "max_concurrent: {}\nforge: {{ poll_interval: 1s, write_interval: 10ms, writes_per_hour: off }}\n\
          github: {{ base_url: '{}', token: {TOKEN}, bot_name: {BOT}, repositories: {{ {} }} }}\n",
         NAMES.len(),
         fake.url(ForgeKind::GitHub),

@@ -42,7 +42,7 @@ impl Fleet {
             ForgeKind::GitLab => ("gitlab", "projects"),
         };
         let mut text = format!(
-            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s }}\n{settings}\n\
+            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n{settings}\n\
              {section}:\n  base_url: {}\n  token: {TOKEN}\n  bot_name: {BOT}\n  {repositories}:\n",
             fake.url(forge)
         );
@@ -122,7 +122,8 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
         let mut fleet = Fleet::new(forge, &names, "max_concurrent: 2");
         let issues = fleet.issues(4);
         fleet.start();
-        let n_processing = |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
+        let n_processing =
+            |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
         let all = || (0..3).map(n_processing).sum::<usize>();
         until_some_within(
             super::PATIENCE,
@@ -345,7 +346,7 @@ fn a_server_claims_what_its_coordinators_have_slots_for() {
         format!("max_concurrent: 2\npolling_interval: 1h\nagents: {{ {} }}", agents.join(", "));
     let mut coordinator = Daemon::supervising(&server, &settings);
     coordinator.start();
-    let n_processing = || issues.iter().flatten().filter(is_processing).count();
+    let n_processing = || issues.iter().flatten().filter(|issue| is_processing(issue)).count();
     until("two are claimed", || n_processing() == 2);
     until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
     fleet.until_looked();
