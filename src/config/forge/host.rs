@@ -266,7 +266,7 @@ fn read_repository(
         host.is_none_or(|host| watched.insert((kind, host.to_owned(), name.text.to_lowercase())));
     if !is_new {
         return problem(format!(
-            "`{}` is watched twice: an item has one project and one agent",
+            "`{}` is watched twice: name it once, with all its agents in `agents`",
             section.path()
         ));
     }
@@ -275,16 +275,25 @@ fn read_repository(
 
 /// The agents of a repository: `agents`, or `agent` if there is only one.
 fn read_agents(section: &mut Section<'_, '_>) -> Option<Vec<AgentId>> {
-    let Some(list) = section.optional("agents") else {
-        return section.required("agent").and_then(|field| field.id()).map(|agent| vec![agent]);
-    };
     let path = section.path().to_owned();
-    if let Some(agent) = section.field("agent") {
-        let problem = Problem::new(format!("`{path}` has both `agent` and `agents`"), agent.span());
-        let help = "write all agents of the repository into `agents`, and remove `agent`";
-        agent.note(problem.label("one of them too many").help(help));
-        return None;
-    }
+    let list = match (section.optional("agent"), section.optional("agents")) {
+        (Some(agent), None) => return agent.id().map(|agent| vec![agent]),
+        (None, Some(list)) => list,
+        (None, None) => {
+            if section.is_mapping() {
+                let problem = Problem::new(format!("`{path}` has no agent"), section.span());
+                section.reader().note(problem.label("expected `agent` or `agents` in here"));
+            }
+            return None;
+        }
+        (Some(agent), Some(_)) => {
+            let message = format!("`{path}` has both `agent` and `agents`");
+            let help = "write all agents of the repository into `agents`, and remove `agent`";
+            let problem = Problem::new(message, agent.span()).label("one of them too many");
+            agent.note(problem.help(help));
+            return None;
+        }
+    };
     let (span, is_list) = (list.span(), list.is_list());
     let fields = list.list();
     if fields.is_empty() && is_list {

@@ -193,6 +193,7 @@ fn a_repository_has_one_agent_or_several() {
     };
     assert_eq!(agents("agent: a"), agents("agents: [a]"));
     assert_eq!(agents("agent: a, agents: null"), agents("agents: [a]"));
+    assert_eq!(agents("agent: null, agents: [a]"), agents("agents: [a]"));
     assert_eq!(agents("agents: [b, a]"), watched("o/r", "p", "b a").agents);
 }
 
