@@ -9,6 +9,7 @@ mod life;
 mod limits;
 mod outages;
 mod queue;
+mod restarts;
 mod rivals;
 mod seen;
 

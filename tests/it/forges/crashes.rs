@@ -122,7 +122,7 @@ fn check_over(bed: &Bed, issue: &Item, state: &str, titles: &[&str]) -> Value {
     item
 }
 
-fn for_each<T: Sync + std::fmt::Debug>(cases: &[T], check: impl Fn(&T) + Sync) {
+pub(super) fn for_each<T: Sync + std::fmt::Debug>(cases: &[T], check: impl Fn(&T) + Sync) {
     for cases in cases.chunks(N_AT_ONCE) {
         thread::scope(|scope| {
             for case in cases {
