@@ -10,15 +10,38 @@ use crate::forge::fake::{Fake, Fault, Item, Times};
 use crate::support::{until, until_some};
 
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
+const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 
 /// A bed whose `forge` section is this one.
 fn bed(steps: &[&str], forge_section: &str) -> Bed {
+    running(steps, 1, |fake| settings(fake, forge_section))
+}
+
+/// The same with several agents, which can all work at the same time.
+fn bed_with_agents(n_agents: usize, forge_section: &str) -> Bed {
+    running(GOES_ON, n_agents, |fake| settings_with_agents(fake, n_agents, forge_section))
+}
+
+fn running(steps: &[&str], n_agents: usize, settings: impl Fn(&Fake) -> String) -> Bed {
     let fake = Fake::start();
     fake.repository(ForgeKind::GitHub, NAME);
-    let daemon = Daemon::running(&settings(&fake, forge_section));
+    let daemon = Daemon::running(&settings(&fake));
     daemon.project("prj");
-    daemon.agent("agt", "prj", steps);
+    for agent in agents(n_agents) {
+        daemon.agent(&agent, "prj", steps);
+    }
     Bed { fake, daemon, forge: ForgeKind::GitHub }
+}
+
+/// `agt`, `agt1`, `agt2` and so on.
+fn agents(n: usize) -> Vec<String> {
+    (0..n).map(|n| if n == 0 { "agt".to_owned() } else { format!("agt{n}") }).collect()
+}
+
+fn settings_with_agents(fake: &Fake, n_agents: usize, forge_section: &str) -> String {
+    let list = format!("agents: [{}]", agents(n_agents).join(", "));
+    let settings = settings(fake, forge_section).replace("agent: agt", &list);
+    format!("{settings}\nmax_concurrent: {n_agents}\n")
 }
 
 fn settings(fake: &Fake, forge_section: &str) -> String {
@@ -88,10 +111,7 @@ fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
 
 #[test]
 fn what_a_stop_writes_goes_before_the_claims_that_wait() {
-    let bed = bed(
-        &["authenticate", "get-my-task", "wait-for:never"],
-        "poll_interval: 100ms, write_interval: 600ms",
-    );
+    let bed = bed_with_agents(13, "poll_interval: 100ms, write_interval: 600ms");
     let stopped = &issues(&bed, 1)[0];
     bed.until("processing");
     bed.until_agent_runs();
@@ -106,14 +126,13 @@ fn what_a_stop_writes_goes_before_the_claims_that_wait() {
 
 #[test]
 fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same() {
-    let mut bed = bed(
-        &["authenticate", "get-my-task", "wait-for:never"],
-        "poll_interval: 100ms, write_interval: 0s, writes_per_hour: 10",
-    );
+    const N_AGENTS: usize = 6;
+    let section = "poll_interval: 100ms, write_interval: 0s, writes_per_hour: 10";
+    let mut bed = bed_with_agents(N_AGENTS, section);
     let stopped = &issues(&bed, 1)[0];
     bed.until("processing");
     bed.until_agent_runs();
-    issues(&bed, 20);
+    let others = issues(&bed, N_AGENTS - 1);
     until("the writes wait", || bed.host()["writes_held_until"].is_string());
     let n_writes = bed.fake.n_requests("POST *");
     assert!(n_writes <= 10, "{n_writes} writes");
@@ -139,10 +158,10 @@ fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same
         "it is logged once"
     );
 
-    bed.daemon.configure(&settings(
-        &bed.fake,
-        "poll_interval: 100ms, write_interval: 0s, writes_per_hour: off",
-    ));
+    let section = "poll_interval: 100ms, write_interval: 0s, writes_per_hour: off";
+    bed.daemon.configure(&settings_with_agents(&bed.fake, N_AGENTS, section));
     bed.daemon.done(&["reload"]);
-    until("the writes go on", || bed.fake.n_requests("POST *comments") > 20);
+    for issue in &others {
+        bed.until_labelled(issue, "coding agent processing");
+    }
 }
