@@ -114,7 +114,8 @@ impl Service {
             match self.take_item(&NewItem { key, agent, project, title, url }).await {
                 Ok(taken) => {
                     let is_claimed = taken.is_some();
-                    let turn = self.forges.waiting.remove(repository, &item.key, is_claimed);
+                    let claimed_by = taken.as_ref().map(|_| &start.key.agent);
+                    let turn = self.forges.waiting.remove(repository, &item.key, claimed_by);
                     if is_claimed {
                         crash_point::reach(CrashPoint::ItemTaken);
                         lines[line].served = turn;

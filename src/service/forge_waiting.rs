@@ -76,8 +76,8 @@ struct Line {
     number: u64,
     workers: Workers,
     items: BTreeMap<(ItemKind, u64), Seen>,
-    /// An agent that can't be given items, and why.
-    problem: Option<(AgentId, String)>,
+    /// The agents that can't be given items, and why. Each stays here until it claims one.
+    problems: BTreeMap<AgentId, String>,
 }
 
 #[derive(Debug)]
@@ -130,21 +130,21 @@ impl WaitingItems {
         items.values().min_by_key(|seen| seen.number).map(|seen| seen.item.clone())
     }
 
-    /// The item waits no more. If it was claimed, its repository has had its turn, which is answered.
+    /// The item waits no more. If an agent claimed it, its repository has had its turn, which is answered.
     pub(super) fn remove(
         &self,
         repository: &RepositoryKey,
         item: &ItemKey,
-        is_claimed: bool,
+        claimed_by: Option<&AgentId>,
     ) -> u64 {
         let mut lines = self.lines();
         if let Some(line) = lines.by_repository.get_mut(repository) {
             line.items.remove(&(item.kind, item.number));
-            if is_claimed {
-                line.problem = None;
+            if let Some(agent) = claimed_by {
+                line.problems.remove(agent);
             }
         }
-        if is_claimed {
+        if claimed_by.is_some() {
             lines.n_turns += 1;
             let turn = lines.n_turns;
             lines.served.insert(repository.clone(), turn);
@@ -163,20 +163,19 @@ impl WaitingItems {
         let Some(line) = lines.by_repository.get_mut(repository) else {
             return false;
         };
-        let problem = Some((agent.clone(), problem.to_owned()));
-        let is_news = line.problem != problem;
-        line.problem = problem;
-        is_news
+        let before = line.problems.insert(agent.clone(), problem.to_owned());
+        before.as_deref() != Some(problem)
     }
 
-    /// How many items of a repository wait, and what keeps an agent from being given them.
+    /// How many items of a repository wait, and what keeps agents from being given them.
     pub(super) fn state_of(&self, repository: &RepositoryKey) -> (usize, Option<String>) {
         let lines = self.lines();
         let Some(line) = lines.by_repository.get(repository) else {
             return (0, None);
         };
-        let problem = line.problem.as_ref().filter(|_| !line.items.is_empty());
-        (line.items.len(), problem.map(|(_, problem)| problem.clone()))
+        let problems: Vec<&str> = line.problems.values().map(String::as_str).collect();
+        let is_shown = !line.items.is_empty() && !problems.is_empty();
+        (line.items.len(), is_shown.then(|| problems.join("; ")))
     }
 
     /// All items, in the order in which they come to their turn.
@@ -212,8 +211,8 @@ impl Service {
     pub fn watch_repository(&self, repository: RepositoryKey, workers: Workers) {
         let mut lines = self.forges.waiting.lines();
         lines.n_seen += 1;
-        let (number, items) = (lines.n_seen, BTreeMap::new());
-        lines.by_repository.insert(repository, Line { number, workers, items, problem: None });
+        let (number, items, problems) = (lines.n_seen, BTreeMap::new(), BTreeMap::new());
+        lines.by_repository.insert(repository, Line { number, workers, items, problems });
     }
 
     /// Notes a free item. One that waits already keeps its place.

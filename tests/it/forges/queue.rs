@@ -331,6 +331,36 @@ fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
 }
 
 #[test]
+fn each_agent_that_is_not_there_is_logged_once_and_shown_while_items_wait() {
+    let mut fleet = Fleet::new(ForgeKind::GitHub, &[NAME], "");
+    let settings = fs::read_to_string(fleet.daemon.config()).unwrap();
+    let settings = settings.replace("agent: agt0", "agents: [agt0, unknown, nameless]");
+    fs::write(fleet.daemon.config(), settings).unwrap();
+    let issues = fleet.issues(3).remove(0);
+    fleet.start();
+    let problem = || -> String {
+        let repository = fleet.daemon.status()["forges"][0]["repositories"][0].clone();
+        repository["problem"].as_str().unwrap_or_default().to_owned()
+    };
+    let is_shown = || ["`unknown`", "`nameless`"].iter().all(|agent| problem().contains(agent));
+    let n_logged = |agent: &str| {
+        let lines = fleet.daemon.logged("a repository of a forge has a problem");
+        lines.iter().filter(|line| line["problem"].as_str().unwrap().contains(agent)).count()
+    };
+    until("both are shown", is_shown);
+    // The claim of another agent is no news of these.
+    fleet.finish(0, &issues[0]);
+    until("the next is worked on", || is_processing(&issues[1]));
+    until("both are shown again", is_shown);
+    fleet.until_looked();
+    assert_eq!((n_logged("`unknown`"), n_logged("`nameless`")), (1, 1));
+    // One of them is made, and takes the item that waits.
+    fleet.daemon.agent("unknown", "prj", &[&waits("unknown")]);
+    until("the last is worked on", || is_processing(&issues[2]));
+    until("nothing waits", || problem().is_empty());
+}
+
+#[test]
 fn a_server_claims_what_its_coordinators_have_slots_for() {
     let mut fleet = Fleet::new(ForgeKind::GitHub, &["ann/a", "ann/b", "ann/c"], "");
     fleet.daemon.role = "serve";
