@@ -549,8 +549,9 @@ fn find(
 fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
-            Undone::Held
-            | Undone::Unanswered(Unanswered::Closed(_) | Unanswered::OverBudget(_)) => Next::Wait,
+            Undone::Held | Undone::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => {
+                Next::Wait
+            }
             // A person locked it, and comments are worth no wait for another.
             Undone::Locked => Next::GiveUp,
             _ => Next::TryAgain,

@@ -43,12 +43,12 @@ pub(super) struct Seat {
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// The host asked to be left alone for that many seconds more: nothing was sent.
-    #[error("the host asked to be left alone for {0} s more")]
-    Closed(u64),
-    /// The budget of the host's writes is used up for that many seconds more: nothing was sent.
-    #[error("the writes of this hour (`forge.writes_per_hour`) are used up for {0} s more")]
-    OverBudget(u64),
+    /// The host asked to be left alone: nothing was sent. The status of the host tells until when.
+    #[error("the host asked to be left alone")]
+    Closed,
+    /// The budget of the host's writes is used up: nothing was sent.
+    #[error("the writes of this hour (`forge.writes_per_hour`) are used up")]
+    OverBudget,
     #[error("there is no usable token")]
     NoToken,
     #[error(transparent)]
@@ -170,11 +170,11 @@ impl Seat {
     }
 
     fn check_gate(&self) -> Result<(), Unanswered> {
-        let Some(until) = self.gated_until() else {
+        if self.gated_until().is_none() {
             return Ok(());
-        };
+        }
         self.note_limit();
-        Err(Unanswered::Closed(until.saturating_duration_since(Instant::now()).as_secs()))
+        Err(Unanswered::Closed)
     }
 
     /// When it may be asked again; `None` if it may.
@@ -208,12 +208,10 @@ impl Seat {
                     self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
                 }
             }
-            Err(ForgeError::OverBudget { wait }) => {
-                return Err(Unanswered::OverBudget(wait.as_secs()));
-            }
-            Err(ForgeError::Withheld { wait }) => {
+            Err(ForgeError::OverBudget { .. }) => return Err(Unanswered::OverBudget),
+            Err(ForgeError::Withheld { .. }) => {
                 self.note_limit();
-                return Err(Unanswered::Closed(wait.as_secs()));
+                return Err(Unanswered::Closed);
             }
             Err(error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. })) => {
                 self.set_health(ForgeHealth::Unavailable, Some(&error.to_string()));
@@ -311,10 +309,9 @@ impl Seat {
 
     /// Returns an error while work of this urgency may not begin.
     pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
-        let wait = |until: Instant| until.saturating_duration_since(Instant::now()).as_secs();
         match self.held(urgency) {
-            Some(Held::Budget(until)) => Err(Unanswered::OverBudget(wait(until))),
-            Some(Held::Limit(until)) => Err(Unanswered::Closed(wait(until))),
+            Some(Held::Budget(_)) => Err(Unanswered::OverBudget),
+            Some(Held::Limit(_)) => Err(Unanswered::Closed),
             None => Ok(()),
         }
     }

@@ -100,6 +100,9 @@ fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
     bed.daemon.kill();
     bed.daemon.start();
     until("the limit is known again", || bed.host()["health"] == "limited");
+    // Without a time, which would be shown for as long as the limit lasts.
+    let problem = || bed.host()["repositories"][0]["problem"].clone();
+    until("its repository tells", || problem() == "the host asked to be left alone");
     check_silent(&bed, n_requests, begin, Duration::from_secs(4));
     bed.daemon.configure(&settings(&bed.fake, "poll_interval: 150ms, write_interval: 0s"));
     bed.daemon.done(&["reload"]);
