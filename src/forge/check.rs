@@ -261,7 +261,8 @@ fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Fi
             facts.full_name,
             repositories_path(kind)
         );
-        findings.push(Finding::problem(found, advice));
+        // Its items are worked on all the same.
+        findings.push(Finding::note(found, advice));
     }
     if facts.is_archived {
         findings.push(Finding::problem(
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(
             shown(&of_repository(ForgeKind::GitHub, "acme/old", &bad)),
             [
-                "!it is called `Acme/Shop` now",
+                "it is called `Acme/Shop` now",
                 "!it is archived: nothing can be written there",
                 "!the token may not set labels here",
                 "issues are turned off here"
