@@ -14,10 +14,10 @@ use agent_coordinator::domain::{
     Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
-use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, Store};
+use agent_coordinator::store::{Change, Commit};
 use anyhow::{Result, ensure};
 use serde_json::json;
 use support::agent::{self, Role};

@@ -48,7 +48,6 @@ use crate::peer;
 use crate::rest::{self, ConfigurationDoor, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
-use crate::store::Store;
 use crate::sys::{footprint, machine};
 use crate::telemetry::{ErrorChain, LogLevel};
 use notify::ServiceManager;

@@ -9,6 +9,7 @@
 //! app                                   composition, start order, shutdown order
 //! coordinator   mcp   rest   forge      front doors and drivers; they don't know one another
 //! service                               use cases, one file each; who may do what
+//! rows                                  the entities of the store, one file each
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
 //! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  cgroup  crash_point    leaves
@@ -35,6 +36,7 @@ pub mod peer;
 pub mod process;
 pub mod provider;
 pub mod rest;
+pub mod rows;
 pub mod service;
 pub mod shim;
 pub mod store;

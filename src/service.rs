@@ -109,7 +109,8 @@ use crate::domain::{
 };
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
-use crate::store::{Commit, CommitError, Store, StoreError};
+use crate::rows::adapter::SqliteStore;
+use crate::store::{Commit, CommitError, StoreError};
 use waiting::Waiting;
 use world::World;
 
@@ -167,7 +168,7 @@ pub struct ChatSettings {
 
 /// The server side of the program: all state, all rights.
 pub struct Service {
-    store: Arc<dyn Store>,
+    store: Arc<SqliteStore>,
     world: Arc<dyn World>,
     /// Replaced as a whole; whoever reads several of them takes them out once.
     settings: RwLock<Arc<Settings>>,
@@ -212,7 +213,7 @@ const MAX_ATTEMPTS: usize = 16;
 
 impl Service {
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<SqliteStore>,
         world: Arc<dyn World>,
         settings: Settings,
         nudge: Nudge,

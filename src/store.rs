@@ -5,23 +5,27 @@
 //! rules are not here: a backend compares revisions and keeps one open launch per key. It doesn't even ask whether the id in a
 //! row exists.
 
-pub mod memory;
-pub mod sqlite;
+mod db;
+mod engine;
+pub mod open;
+mod schema;
+mod sqlite;
+mod transaction;
+
+pub use db::{BoxError, Cells, DbError, Value, cell, word};
+pub use engine::Engine;
+pub use open::{OpenError, Settings};
+pub use transaction::{Entity, Read, Write};
 
 use futures::future::BoxFuture;
 
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
-use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{
-    AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
-};
-use crate::domain::retention::PastLaunch;
-use crate::domain::secret::TokenHash;
-use crate::domain::totals::{Total, TotalKey};
+use crate::domain::event::NewEvent;
+use crate::domain::id::{AgentId, ItemId, LaunchId, ProjectId, TaskId};
 use crate::domain::{
     Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
-    Message, Notice, PairFacts, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
+    Message, Notice, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
 };
 
 /// The answer to a read.
@@ -74,7 +78,7 @@ pub enum Change {
     /// A new message; the store gives it its number, whatever `seq` says. There is no other with its id.
     Message(Message),
     /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts; of launches, the
-    /// newest [`MAX_OUTPUT_TAILS`] by their ids, which grow with time.
+    /// newest thousand by their ids, which grow with time.
     OutputTail(LaunchId, String),
     Pair(PairRecord),
     Account(Account),
@@ -96,9 +100,6 @@ pub enum Change {
     /// The messages of a chat up to this number are forgotten.
     ForgetMessages(Assignment, i64),
 }
-
-/// So many ends of outputs are kept.
-pub const MAX_OUTPUT_TAILS: usize = 1000;
 
 /// Why a commit wasn't made.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +134,16 @@ pub enum StoreError {
     },
     #[error("the store is closed")]
     Closed,
+}
+
+impl StoreError {
+    /// Names the row that can't be read.
+    pub fn named(self, name: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Unreadable { what, source, .. } => Self::Unreadable { what, id: name(), source },
+            other => other,
+        }
+    }
 }
 
 /// Which tasks; each field that is set narrows the answer.
@@ -239,129 +250,4 @@ pub enum ChatEnd {
 pub struct Counts {
     pub n_agents: u64,
     pub n_projects: u64,
-}
-
-/// A backend. All backends give the same answers to the same commits: `tests/it/store.rs` holds them to it.
-///
-/// Nothing happens before a future is polled. Dropping that of a read is harmless; a commit that was handed over is made even
-/// when its future is dropped.
-pub trait Store: Send + Sync + 'static {
-    /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
-    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>>;
-
-    fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>>;
-    /// By id.
-    fn agents(&self) -> Answer<'_, Vec<Agent>>;
-    fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>>;
-    /// By id.
-    fn projects(&self) -> Answer<'_, Vec<Project>>;
-    /// By project, then agent.
-    fn assignments(&self) -> Answer<'_, Vec<Assignment>>;
-    fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>>;
-    /// By creation, then id.
-    fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>>;
-
-    fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>>;
-    /// The launch with this ticket; the newest, should there be several.
-    fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>>;
-    /// By claim time, then id.
-    fn open_launches(&self) -> Answer<'_, Vec<Launch>>;
-    fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>>;
-    /// The sums over all launches that have ended.
-    fn totals(&self) -> Answer<'_, Vec<(TotalKey, Total)>>;
-
-    /// The session with this token, also an ended one; the newest, should there be several.
-    fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>>;
-    /// Sessions that have not ended, by creation, then id.
-    fn open_sessions(&self) -> Answer<'_, Vec<Session>>;
-    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>>;
-    /// By creation.
-    fn sessions<'a>(&'a self, filter: &'a HistoryFilter<SessionId>) -> Answer<'a, Vec<Session>>;
-    /// The sessions of one launch, by creation, then id.
-    fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>>;
-    /// By their beginning.
-    fn executions<'a>(
-        &'a self,
-        filter: &'a HistoryFilter<ExecutionId>,
-    ) -> Answer<'a, Vec<Execution>>;
-    /// The work on one task, the newest first.
-    fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>>;
-    /// The work of one launch, the newest first.
-    fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>>;
-
-    fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>>;
-    /// By creation; what is open isn't settled.
-    fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>>;
-    /// The notices of one launch, settled ones too, by creation, then id.
-    fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>>;
-    /// Notices that aren't settled, by creation, then id.
-    fn open_notices(&self) -> Answer<'_, Vec<Notice>>;
-
-    fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>>;
-    fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>>;
-    /// Every agent and project that have said something to each other, in their order.
-    fn chats(&self) -> Answer<'_, Vec<Assignment>>;
-
-    /// What was kept of the output of a launch.
-    fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>>;
-
-    /// The record of a key; a fresh one if nothing is remembered.
-    fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord>;
-    /// Keys that are held, by key.
-    fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>>;
-    /// What is remembered of the account of an `ai_type`; a fresh one if that is nothing.
-    fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account>;
-    /// Accounts that are parked, by `ai_type`.
-    fn parked_accounts(&self) -> Answer<'_, Vec<Account>>;
-    fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>>;
-    /// The one with this secret, whether it is good or not; the newest, should there be several.
-    fn credential_by_secret<'a>(&'a self, secret: &'a TokenHash) -> Answer<'a, Option<Credential>>;
-    /// By creation, then id.
-    fn credentials(&self) -> Answer<'_, Vec<Credential>>;
-    /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
-    /// for a chat, the wish for one in the record of the key.
-    fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts>;
-    /// The facts of each key with work and without an open launch whose agent and project are active and assigned, by
-    /// `waiting_since`, then key. Its cost grows with the work, not with the pairs.
-    fn startable(&self) -> Answer<'_, Vec<PairFacts>>;
-    /// Since when no new agents are started; `None` normally.
-    fn paused_since(&self) -> Answer<'_, Option<Timestamp>>;
-
-    fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>>;
-    /// The one for which there is something to do.
-    fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>>;
-    /// The newest that was made into this task.
-    fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>>;
-    /// Those for which there is still something to do, by creation, then id.
-    fn open_forge_items(&self) -> Answer<'_, Vec<ForgeItem>>;
-    /// The others, the newest end first, at most `limit`.
-    fn ended_forge_items(&self, limit: usize) -> Answer<'_, Vec<ForgeItem>>;
-    /// Those that ended before then, the oldest first, at most `limit`.
-    fn past_forge_items(&self, before: Timestamp, limit: usize) -> Answer<'_, Vec<ItemId>>;
-
-    /// Events after `seq`, in order, at most `limit`.
-    fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>>;
-    /// The same of those that name a task.
-    fn events_of_task<'a>(
-        &'a self,
-        task: &'a TaskId,
-        after: i64,
-        limit: usize,
-    ) -> Answer<'a, Vec<Event>>;
-    fn event_span(&self) -> Answer<'_, EventSpan>;
-    /// The greatest number of an event from before then; 0 if there is none.
-    fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64>;
-    /// The same of the messages of a chat.
-    fn last_message_before<'a>(&'a self, chat: &'a Assignment, at: Timestamp) -> Answer<'a, i64>;
-    /// Launches that ended before then, by their end, then id; those after this one, at most `limit`.
-    fn past_launches<'a>(
-        &'a self,
-        before: Timestamp,
-        after: Option<&'a PastLaunch>,
-        limit: usize,
-    ) -> Answer<'a, Vec<PastLaunch>>;
-    fn counts(&self) -> Answer<'_, Counts>;
-
-    /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].
-    fn close(&self) -> BoxFuture<'_, ()>;
 }

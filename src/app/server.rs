@@ -22,9 +22,9 @@ use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
 use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
+use crate::rows::adapter::SqliteStore;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
-use crate::store::sqlite::SqliteStore;
 
 /// Store and use cases, before and after the doors are open.
 pub(super) struct Server {

@@ -14,7 +14,8 @@ use crate::domain::{
     Agent, Assignment, Credential, CredentialId, Launch, Message, PairRecord, Project, Session,
     Task,
 };
-use crate::store::{Change, Store, StoreError};
+use crate::rows::adapter::SqliteStore;
+use crate::store::{Change, StoreError};
 
 /// Who acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub(super) struct Audit {
 impl Audit {
     /// What `changes` would do; `None` where nobody acts. To be asked before they are made.
     pub(super) async fn of(
-        store: &dyn Store,
+        store: &SqliteStore,
         changes: &[Change],
     ) -> Result<Option<Self>, StoreError> {
         let Some(actor) = actor() else {
@@ -177,7 +178,7 @@ fn plain(value: impl serde::Serialize) -> Shown {
 }
 
 /// What is told of a change; `None` where that follows from others, or is nobody's concern.
-async fn entry_of(store: &dyn Store, change: &Change) -> Result<Option<Entry>, StoreError> {
+async fn entry_of(store: &SqliteStore, change: &Change) -> Result<Option<Entry>, StoreError> {
     Ok(match change {
         Change::Agent(row) => {
             let before = store.agent(&row.id).await?;

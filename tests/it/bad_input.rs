@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write as _;
-use std::path::Path;
 
+use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 
 use crate::contract::bed::{Bed, Door, TOKEN};
 use crate::contract::client::{Answer, Client};
@@ -218,37 +216,26 @@ fn shortened(value: &Value) -> String {
 }
 
 /// Every row of every table.
-async fn rows(database: &Path) -> String {
-    let mut connection =
-        SqliteConnectOptions::new().filename(database).read_only(true).connect().await.unwrap();
-    let all = async |connection: &mut sqlx::SqliteConnection, sql: String| -> Vec<SqliteRow> {
-        sqlx::query(AssertSqlSafe(sql)).fetch_all(connection).await.unwrap()
+#[track_caller]
+fn dump(bed: &Bed) -> String {
+    let connection =
+        Connection::open_with_flags(bed.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let all = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
     };
-    let names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name".to_owned();
     let mut dump = String::new();
-    for table in all(&mut connection, names).await {
-        let table: String = table.get(0);
-        let columns =
-            all(&mut connection, format!("SELECT name FROM pragma_table_info('{table}')")).await;
+    for table in all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name") {
+        let columns = all(&format!("SELECT name FROM pragma_table_info('{table}')"));
         let columns: Vec<String> =
-            columns.iter().map(|row| format!("quote(\"{}\")", row.get::<String, _>(0))).collect();
-        let rows = all(
-            &mut connection,
-            format!("SELECT {} FROM \"{table}\"", columns.join(" || ',' || ")),
-        )
-        .await;
-        for row in rows {
-            writeln!(dump, "{table}: {}", row.get::<String, _>(0)).unwrap();
+            columns.iter().map(|name| format!("quote(\"{name}\")")).collect();
+        for row in all(&format!("SELECT {} FROM \"{table}\"", columns.join(" || ',' || "))) {
+            writeln!(dump, "{table}: {row}").unwrap();
         }
     }
     assert!(dump.contains("tsk_elsewhere"), "{dump}");
     dump
-}
-
-#[track_caller]
-fn dump(bed: &Bed) -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(rows(&bed.database()))
 }
 
 #[track_caller]

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use agent_coordinator::domain::credential::{CredentialKind, LinkFault, Role};
 use agent_coordinator::domain::{Credential, Refusal, Secret, Timestamp};
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{Service, ServiceError};
-use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, Store};
+use agent_coordinator::store::{Change, Commit};
 
 use crate::service::settings;
 
 const LONG_AGO: Timestamp = Timestamp::from_millis(1_000);
 
-async fn service() -> (Arc<SqliteStore>, Arc<Service>) {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+fn service() -> (Arc<SqliteStore>, Arc<Service>) {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     (store.clone(), Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new())))
 }
 
@@ -50,7 +50,7 @@ fn fault_of<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> LinkFault {
 
 #[tokio::test]
 async fn of_many_who_use_a_link_at_once_one_gets_in() {
-    let (_, service) = service().await;
+    let (_, service) = service();
     let link = service.make_link("Ann", Role::Viewer).await.unwrap();
     let uses: Vec<_> = (0..20)
         .map(|_| {
@@ -78,7 +78,7 @@ async fn of_many_who_use_a_link_at_once_one_gets_in() {
 
 #[tokio::test]
 async fn a_link_expires() {
-    let (store, service) = service().await;
+    let (store, service) = service();
     let late =
         Credential { expires_at: Some(LONG_AGO), ..credential("key_late", CredentialKind::Link) };
     keep(&store, [late]).await;
@@ -91,7 +91,7 @@ async fn a_link_expires() {
 
 #[tokio::test]
 async fn what_has_ended_is_forgotten_in_time_and_nothing_else() {
-    let (store, service) = service().await;
+    let (store, service) = service();
     let now = SystemWorld.now();
     let with = |id: &str, expires_at, revoked_at| Credential {
         expires_at,

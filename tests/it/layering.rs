@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the top down. A module uses modules of lower rows only.
-const ROWS: [&[&str]; 9] = [
+const ROWS: [&[&str]; 10] = [
     &["cli"],
     &["app"],
     &["coordinator", "mcp", "rest", "forge"],
     &["service"],
+    &["rows"],
     &["store", "process", "provider", "chat_log"],
     &["shim"],
     &[
@@ -30,8 +31,9 @@ const ROWS: [&[&str]; 9] = [
 ];
 
 /// Narrower than the rows: these are named by nobody else.
-const NAMED_ONLY_BY: [(&str, &[&str]); 5] = [
-    ("store", &["service", "app"]),
+const NAMED_ONLY_BY: [(&str, &[&str]); 6] = [
+    ("store", &["rows", "service", "app"]),
+    ("rows", &["service", "app"]),
     ("chat_log", &["service"]),
     ("process", &["coordinator", "app"]),
     ("provider", &["coordinator", "app", "cli"]),

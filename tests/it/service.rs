@@ -19,12 +19,11 @@ use agent_coordinator::domain::{
     TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{ChatSettings, Force, News, Service, Settings, StopTarget};
-use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, Store};
-use sqlx::ConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
+use agent_coordinator::store::{Change, Commit};
+use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -64,7 +63,7 @@ fn key() -> InstanceKey {
 
 /// A store with one pair that has work.
 async fn one_pair_with_work() -> Arc<SqliteStore> {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let InstanceKey { agent, project, .. } = key();
     let changes = vec![
         Change::Project(Project {
@@ -193,11 +192,11 @@ async fn what_could_not_be_read_at_once_is_told_when_it_can() {
     let mut handing_out = pin!(service.hand_out_events());
     assert!(futures::poll!(&mut handing_out).is_pending());
     service.stop(&StopTarget::All, Force::No).await.unwrap();
-    let mut stranger = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
-    sqlx::raw_sql("ALTER TABLE events RENAME TO hidden").execute(&mut stranger).await.unwrap();
+    let stranger = Connection::open(&path).unwrap();
+    stranger.execute_batch("ALTER TABLE events RENAME TO hidden").unwrap();
     // One attempt. Should it come later than that, it finds all as it was.
     let _ = tokio::time::timeout(Duration::from_millis(200), &mut handing_out).await;
-    sqlx::raw_sql("ALTER TABLE hidden RENAME TO events").execute(&mut stranger).await.unwrap();
+    stranger.execute_batch("ALTER TABLE hidden RENAME TO events").unwrap();
     let next = tokio::time::timeout(Duration::from_mins(1), follower.next());
     let news = tokio::select! {
         never = handing_out => match never {},

@@ -41,10 +41,10 @@ use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
-use agent_coordinator::store::memory::MemoryStore;
-use agent_coordinator::store::{Change, Commit, Store as _};
+use agent_coordinator::store::{Change, Commit};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -87,7 +87,7 @@ struct Sim {
     mutant: Option<Mutant>,
     world: Arc<SimWorld>,
     chronicle: Arc<Chronicle>,
-    store: Arc<MemoryStore>,
+    store: Arc<SqliteStore>,
     /// Wakes all coordinators.
     nudge: Nudge,
     service: Mutex<Arc<Service>>,
@@ -108,8 +108,11 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64, mutant: Option<Mutant>, telling: Telling) -> Arc<Self> {
-        let (world, store, nudge) =
-            (Arc::new(SimWorld::new(seed)), Arc::new(MemoryStore::new()), Nudge::new());
+        let (world, store, nudge) = (
+            Arc::new(SimWorld::new(seed)),
+            Arc::new(SqliteStore::in_memory().unwrap()),
+            Nudge::new(),
+        );
         let service =
             Arc::new(Service::new(store.clone(), world.clone(), sim_settings(), nudge.clone()));
         Arc::new(Self {

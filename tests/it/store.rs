@@ -1,9 +1,10 @@
-//! The store: what every backend must do, tried on all of them.
+//! The store: what holds in memory and in a file.
 
 // Clippy doesn't take the helpers of an integration test for a test.
 #![allow(clippy::unwrap_used)]
 
-mod commits;
+mod engine;
+mod everything;
 mod file;
 mod past;
 mod rows;
@@ -17,10 +18,9 @@ use agent_coordinator::domain::task::TaskStatus;
 use agent_coordinator::domain::{
     Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp,
 };
-use agent_coordinator::store::memory::MemoryStore;
-use agent_coordinator::store::sqlite::SqliteStore;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::store::{
-    Change, Commit, CommitError, Counts, Expect, LaunchFilter, Store, StoreError, TaskFilter,
+    Change, Commit, CommitError, Counts, Expect, LaunchFilter, StoreError, TaskFilter,
 };
 
 use self::rows::{
@@ -28,19 +28,18 @@ use self::rows::{
     ticket,
 };
 
-/// Runs `check` on an empty store of each backend.
-async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<dyn Store>) -> F) {
-    check(Arc::new(MemoryStore::new())).await;
-    check(Arc::new(SqliteStore::in_memory().await.unwrap())).await;
+/// Runs `check` on an empty store in memory, and on one in a file.
+async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<SqliteStore>) -> F) {
+    check(Arc::new(SqliteStore::in_memory().unwrap())).await;
     let folder = tempfile::tempdir().unwrap();
     check(Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap())).await;
 }
 
-async fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError> {
+async fn commit(store: &SqliteStore, changes: Vec<Change>) -> Result<(), CommitError> {
     store.commit(Commit { expect: Vec::new(), changes }).await
 }
 
-async fn made(store: &dyn Store, changes: Vec<Change>) {
+async fn made(store: &SqliteStore, changes: Vec<Change>) {
     commit(store, changes).await.unwrap();
 }
 
@@ -70,9 +69,9 @@ async fn a_row_is_read_back_as_it_was_written() {
         let claimed = launch("l", "a", "p");
         let running = session("s", "l", "a", "p");
         let work = execution("e", "l", "t");
-        made(&*store, one_pair_with_work()).await;
+        made(&store, one_pair_with_work()).await;
         made(
-            &*store,
+            &store,
             vec![
                 Change::Launch(claimed.clone()),
                 Change::Session(running.clone()),
@@ -98,12 +97,12 @@ async fn a_row_is_read_back_as_it_was_written() {
 #[tokio::test]
 async fn a_decision_on_outdated_facts_conflicts() {
     on_each(|store| async move {
-        made(&*store, one_pair_with_work()).await;
+        made(&store, one_pair_with_work()).await;
         let seen = store.task(&id("t")).await.unwrap().unwrap();
-        made(&*store, vec![Change::Task(Task { title: "first".to_owned(), ..seen.clone() })]).await;
+        made(&store, vec![Change::Task(Task { title: "first".to_owned(), ..seen.clone() })]).await;
 
-        assert_outdated(commit(&*store, vec![Change::Task(seen.clone())]).await, "task", "t");
-        assert_outdated(commit(&*store, vec![Change::Agent(agent("a"))]).await, "agent", "a");
+        assert_outdated(commit(&store, vec![Change::Task(seen.clone())]).await, "task", "t");
+        assert_outdated(commit(&store, vec![Change::Agent(agent("a"))]).await, "agent", "a");
         let expect = vec![Expect::TaskAt(seen.id.clone(), seen.revision)];
         assert_outdated(store.commit(Commit { expect, changes: vec![] }).await, "task", "t");
         let expect = vec![Expect::LaunchAt(id("l"), 1)];
@@ -118,8 +117,8 @@ async fn a_decision_on_outdated_facts_conflicts() {
 #[tokio::test]
 async fn a_commit_is_made_as_a_whole_or_not_at_all() {
     on_each(|store| async move {
-        made(&*store, one_pair_with_work()).await;
-        let before = commits::everything(&*store).await;
+        made(&store, one_pair_with_work()).await;
+        let before = everything::everything(&store).await;
         let mut changes = vec![
             Change::Agent(agent("b")),
             Change::Unassign(assignment("p", "a")),
@@ -136,11 +135,11 @@ async fn a_commit_is_made_as_a_whole_or_not_at_all() {
             }),
         ];
         changes.push(Change::Task(Task { revision: 7, ..task("t", "p", None) }));
-        assert_outdated(commit(&*store, changes.clone()).await, "task", "t");
-        assert_eq!(commits::everything(&*store).await, before);
+        assert_outdated(commit(&store, changes.clone()).await, "task", "t");
+        assert_eq!(everything::everything(&store).await, before);
 
         changes.pop();
-        made(&*store, changes).await;
+        made(&store, changes).await;
         assert_eq!(store.events(0, 9).await.unwrap()[0].seq, 1);
         assert_eq!(store.paused_since().await.unwrap(), Some(at(1)));
         assert_eq!(store.held_pairs().await.unwrap().len(), 1);
@@ -153,7 +152,7 @@ async fn later_changes_of_a_commit_see_the_earlier_ones() {
     on_each(|store| async move {
         let ended = LaunchState::Ended { outcome: Outcome::Lost, at: at(5) };
         made(
-            &*store,
+            &store,
             vec![
                 Change::Launch(launch("l1", "a", "p")),
                 Change::Launch(Launch { revision: 1, state: ended, ..launch("l1", "a", "p") }),
@@ -171,7 +170,7 @@ async fn later_changes_of_a_commit_see_the_earlier_ones() {
 async fn a_key_has_one_open_launch() {
     on_each(|store| async move {
         let first = launch("l1", "a", "p");
-        made(&*store, vec![Change::Launch(first.clone())]).await;
+        made(&store, vec![Change::Launch(first.clone())]).await;
 
         let claim = |launch: &Launch| Commit {
             expect: vec![Expect::NoOpenLaunch(launch.key.clone())],
@@ -186,21 +185,21 @@ async fn a_key_has_one_open_launch() {
             );
         }
         // The same id again is outdated, not a second launch.
-        assert_outdated(commit(&*store, vec![Change::Launch(first.clone())]).await, "launch", "l1");
+        assert_outdated(commit(&store, vec![Change::Launch(first.clone())]).await, "launch", "l1");
         // Another purpose, another agent: another key.
-        made(&*store, vec![Change::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
-        made(&*store, vec![Change::Launch(launch("l4", "b", "p"))]).await;
+        made(&store, vec![Change::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
+        made(&store, vec![Change::Launch(launch("l4", "b", "p"))]).await;
 
         let ended = Launch {
             state: LaunchState::Ended { outcome: Outcome::Completed, at: at(9) },
             revision: 1,
             ..first
         };
-        made(&*store, vec![Change::Launch(ended.clone())]).await;
+        made(&store, vec![Change::Launch(ended.clone())]).await;
         store.commit(claim(&second)).await.unwrap();
         // Nor is a launch opened again beside it.
         let reopened = Launch { revision: 2, ..launch("l1", "a", "p") };
-        let result = commit(&*store, vec![Change::Launch(reopened)]).await;
+        let result = commit(&store, vec![Change::Launch(reopened)]).await;
         assert!(matches!(result, Err(CommitError::OpenLaunch { .. })), "{result:?}");
     })
     .await;
@@ -212,7 +211,7 @@ async fn of_many_concurrent_claims_one_wins() {
         let claims = (0..50).map(|n| {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
-                commit(&*store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await
+                commit(&store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await
             })
         });
         let results = futures::future::join_all(claims).await;
@@ -231,19 +230,19 @@ async fn facts_of_a_pair_are_all_there_is() {
         assert_eq!((facts.waiting_since, &facts.open, facts.is_paused), (None, &None, false));
         assert_eq!(facts.record, PairRecord::new(key.clone()));
 
-        made(&*store, one_pair_with_work()).await;
+        made(&store, one_pair_with_work()).await;
         let older = Task {
             status: TaskStatus::InProgress,
             status_since: at(3),
             ..task("t2", "p", Some("a"))
         };
-        made(&*store, vec![Change::Task(older), Change::Pause(Some(at(1)))]).await;
+        made(&store, vec![Change::Task(older), Change::Pause(Some(at(1)))]).await;
         made(
-            &*store,
+            &store,
             vec![Change::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })],
         )
         .await;
-        made(&*store, vec![Change::Launch(launch("l", "a", "p"))]).await;
+        made(&store, vec![Change::Launch(launch("l", "a", "p"))]).await;
 
         let facts = store.pair_facts(&key).await.unwrap();
         assert!(
@@ -273,15 +272,15 @@ async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
                 ..task(name, "p", Some(agent))
             })
         };
-        made(&*store, vec![Change::Project(project("p"))]).await;
+        made(&store, vec![Change::Project(project("p"))]).await;
         for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
             let since = 100 - i64::try_from(n).unwrap();
-            made(&*store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)])
+            made(&store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)])
                 .await;
-            made(&*store, vec![Change::Assign(assignment("p", name))]).await;
+            made(&store, vec![Change::Assign(assignment("p", name))]).await;
         }
         made(
-            &*store,
+            &store,
             vec![Change::Launch(launch("l", "c", "p")), Change::Unassign(assignment("p", "d"))],
         )
         .await;
@@ -295,8 +294,8 @@ async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
             state: LaunchState::Ended { outcome: Outcome::Failed, at: at(1) },
             ..launch("l", "c", "p")
         };
-        made(&*store, vec![Change::Launch(Launch { revision: 1, ..done })]).await;
-        made(&*store, vec![work("older", "a", 1)]).await;
+        made(&store, vec![Change::Launch(Launch { revision: 1, ..done })]).await;
+        made(&store, vec![work("older", "a", 1)]).await;
         assert_eq!(names().await, ["a", "e", "c", "b"]);
         let first = &store.startable().await.unwrap()[0];
         assert_eq!(*first, store.pair_facts(&first.key).await.unwrap());
@@ -310,7 +309,7 @@ async fn lists_have_their_filters_order_and_limit() {
         for (n, name) in ["l3", "l1", "l2"].into_iter().enumerate() {
             let claimed =
                 Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
-            made(&*store, vec![Change::Launch(claimed)]).await;
+            made(&store, vec![Change::Launch(claimed)]).await;
         }
         let all = LaunchFilter {
             agent: None,
@@ -337,14 +336,14 @@ async fn lists_have_their_filters_order_and_limit() {
                 state: LaunchState::Ended { outcome: Outcome::Lost, at: at(end) },
                 ..open
             };
-            made(&*store, vec![Change::Launch(ended)]).await;
+            made(&store, vec![Change::Launch(ended)]).await;
         }
         assert_eq!(names(LaunchFilter { only_ended: true, ..all }).await, ["l3", "l2"]);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
 
         let parent = task("parent", "p", None);
         let child = Task { parent: Some(parent.id.clone()), ..task("child", "p", Some("a")) };
-        made(&*store, vec![Change::Task(child), Change::Task(parent.clone())]).await;
+        made(&store, vec![Change::Task(child), Change::Task(parent.clone())]).await;
         let of_parent = TaskFilter { parent: Some(parent.id), ..TaskFilter::default() };
         assert_eq!(store.tasks(&of_parent).await.unwrap().len(), 1);
         let todo = TaskFilter {
@@ -360,9 +359,9 @@ async fn lists_have_their_filters_order_and_limit() {
 #[tokio::test]
 async fn a_launch_goes_through_its_whole_life_in_the_store() {
     on_each(|store| async move {
-        made(&*store, one_pair_with_work()).await;
+        made(&store, one_pair_with_work()).await;
         made(
-            &*store,
+            &store,
             vec![
                 Change::Launch(launch("l", "a", "p")),
                 Change::Session(session("s", "l", "a", "p")),
@@ -377,12 +376,12 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
         for event in events {
             let now = store.launch(&id("l")).await.unwrap().unwrap();
             let next = now.on(&event).unwrap();
-            made(&*store, vec![Change::Launch(next.clone())]).await;
+            made(&store, vec![Change::Launch(next.clone())]).await;
             let found = store.launch(&id("l")).await.unwrap().unwrap();
             assert_eq!(found, Launch { revision: next.revision + 1, ..next });
         }
         let open = store.open_sessions().await.unwrap().remove(0);
-        made(&*store, vec![Change::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
+        made(&store, vec![Change::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
         assert_eq!(store.open_sessions().await.unwrap(), []);
         assert_eq!(
             store.sessions_of(&id("l")).await.unwrap()[0].ended,
@@ -395,10 +394,10 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
 #[tokio::test]
 async fn a_pause_is_kept_until_it_is_taken_back() {
     on_each(|store| async move {
-        made(&*store, vec![Change::Pause(Some(at(1)))]).await;
-        made(&*store, vec![Change::Pause(Some(at(2)))]).await;
+        made(&store, vec![Change::Pause(Some(at(1)))]).await;
+        made(&store, vec![Change::Pause(Some(at(2)))]).await;
         assert_eq!(store.paused_since().await.unwrap(), Some(at(2)));
-        made(&*store, vec![Change::Pause(None)]).await;
+        made(&store, vec![Change::Pause(None)]).await;
         assert_eq!(store.paused_since().await.unwrap(), None::<Timestamp>);
     })
     .await;
@@ -407,8 +406,8 @@ async fn a_pause_is_kept_until_it_is_taken_back() {
 #[tokio::test]
 async fn a_closed_store_says_so() {
     on_each(|store| async move {
-        made(&*store, one_pair_with_work()).await;
-        made(&*store, vec![Change::Launch(launch("l", "b", "p"))]).await;
+        made(&store, one_pair_with_work()).await;
+        made(&store, vec![Change::Launch(launch("l", "b", "p"))]).await;
         // Also what was asked for before.
         assert_eq!(store.startable().await.unwrap().len(), 1);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
@@ -419,7 +418,7 @@ async fn a_closed_store_says_so() {
         assert!(matches!(store.open_launches().await, Err(StoreError::Closed)));
         assert!(matches!(store.launch(&"l".parse().unwrap()).await, Err(StoreError::Closed)));
         assert!(matches!(store.pair_facts(&task_key("a", "p")).await, Err(StoreError::Closed)));
-        let result = commit(&*store, vec![]).await;
+        let result = commit(&store, vec![]).await;
         assert!(matches!(result, Err(CommitError::Store(StoreError::Closed))), "{result:?}");
     })
     .await;

@@ -18,9 +18,9 @@ use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
 use agent_coordinator::rest::{self, ConfigurationDoor, RestState};
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
-use agent_coordinator::store::sqlite::SqliteStore;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -374,7 +374,7 @@ impl Here {
             .enable_all()
             .build()
             .unwrap();
-        let (service, cancel) = (runtime.block_on(service()), CancellationToken::new());
+        let (service, cancel) = (service(), CancellationToken::new());
         let control = {
             let _in_runtime = runtime.enter();
             tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
@@ -430,8 +430,8 @@ impl Here {
     }
 }
 
-async fn service() -> Arc<Service> {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+fn service() -> Arc<Service> {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let settings = Settings { start_timeout: std::time::Duration::from_hours(1), ..settings() };
     Arc::new(Service::new(store, Arc::new(SystemWorld), settings, Nudge::new()))
 }

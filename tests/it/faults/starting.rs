@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 
 use crate::daemon::Daemon;
 use crate::support::until;
@@ -44,21 +43,10 @@ fn used() -> (Daemon, std::path::PathBuf) {
 }
 
 /// Runs `sql` as another program would, and keeps the connection.
-fn stranger(
-    runtime: &tokio::runtime::Runtime,
-    database: &Path,
-    sql: &'static str,
-) -> SqliteConnection {
-    runtime.block_on(async {
-        let mut connection =
-            SqliteConnectOptions::new().filename(database).connect().await.unwrap();
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection
-    })
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+fn stranger(database: &Path, sql: &str) -> Connection {
+    let connection = Connection::open(database).unwrap();
+    connection.execute_batch(sql).unwrap();
+    connection
 }
 
 #[test]
@@ -80,21 +68,19 @@ fn a_damaged_database_is_left_alone() {
 #[test]
 fn a_newer_database_is_left_alone() {
     let (mut daemon, database) = used();
-    let runtime = runtime();
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                  VALUES (99, 'the future', 1, x'00', 0)";
-    let connection = stranger(&runtime, &database, newer);
-    runtime.block_on(connection.close()).unwrap();
+    let connection = stranger(&database, newer);
+    drop(connection);
     check_refused(&mut daemon, &database, "written by a newer version");
 }
 
 #[test]
 fn a_locked_database_is_named_and_works_when_it_is_free() {
     let (mut daemon, database) = used();
-    let runtime = runtime();
-    let connection = stranger(&runtime, &database, "BEGIN IMMEDIATE");
+    let connection = stranger(&database, "BEGIN IMMEDIATE");
     check_refused(&mut daemon, &database, "is locked by another process");
-    runtime.block_on(connection.close()).unwrap();
+    drop(connection);
     daemon.start();
     assert_eq!(daemon.json(&["project", "list"])[0]["id"], "prj");
 }
@@ -104,14 +90,13 @@ fn a_lock_on_the_database_while_it_runs_delays_and_loses_nothing() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "exit:7"]);
     daemon.written_pid("ready");
-    let runtime = runtime();
-    let connection = stranger(&runtime, &daemon.state().join("state.db"), "BEGIN IMMEDIATE");
+    let connection = stranger(&daemon.state().join("state.db"), "BEGIN IMMEDIATE");
     fs::write(daemon.work().join("go"), "").unwrap();
     crate::support::until("it could not be reported", || {
         !daemon.logged("could not report; will report again").is_empty()
     });
     daemon.done(&["status"]);
-    runtime.block_on(connection.close()).unwrap();
+    drop(connection);
     assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
 }

@@ -13,9 +13,9 @@ use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::Service;
 use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::store::sqlite::SqliteStore;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -34,8 +34,8 @@ struct Bed {
 }
 
 impl Bed {
-    async fn new(n_places: usize) -> Self {
-        let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    fn new(n_places: usize) -> Self {
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
         let service =
             Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
         let server = McpServer::new(service, Secret::new("coord_of_the_crowd"));
@@ -99,7 +99,7 @@ impl Wire {
 
 #[tokio::test]
 async fn a_launch_displaces_its_own_idle_connections_and_no_others() {
-    let bed = Bed::new(4096).await;
+    let bed = Bed::new(4096);
     let (crowd, other, unknown) = (launch(1), launch(2), PeerKind::Agent { launch: None });
     let mut others = Vec::new();
     for kind in [&other, &unknown, &PeerKind::Operator] {
@@ -124,7 +124,7 @@ async fn a_launch_displaces_its_own_idle_connections_and_no_others() {
 
 #[tokio::test]
 async fn agents_below_different_shims_count_apart_before_their_launches_are_known() {
-    let bed = Bed::new(4096).await;
+    let bed = Bed::new(4096);
     let below = |pid| {
         let mut lineage = Lineage::default();
         lineage.outermost_shim = Some(ProcessId { pid, start_ticks: 1 });
@@ -138,7 +138,7 @@ async fn agents_below_different_shims_count_apart_before_their_launches_are_know
 
 #[tokio::test]
 async fn agents_together_leave_places_for_operators() {
-    let bed = Bed::new(100).await;
+    let bed = Bed::new(100);
     let mut crowd: Vec<Wire> = (0..75).map(|n| bed.connect(&launch(n))).collect();
     assert_eq!(bed.try_connect(&launch(75)).err(), Some(Refused::AllIsFull { n: 75 }));
     for _ in 0..25 {
@@ -155,7 +155,7 @@ async fn agents_together_leave_places_for_operators() {
 
 #[tokio::test]
 async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
-    let bed = Bed::new(100).await;
+    let bed = Bed::new(100);
     let crowd = launch(1);
     let half = vec![b'x'; 1_000_000];
     let mut held = Vec::new();
@@ -196,7 +196,7 @@ async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
 
 #[tokio::test]
 async fn a_line_must_end_in_time() {
-    let bed = Bed::new(100).await;
+    let bed = Bed::new(100);
     let kind = launch(1);
     let (mut slow, mut endless, mut idle) =
         (bed.connect(&kind), bed.connect(&kind), bed.connect(&kind));

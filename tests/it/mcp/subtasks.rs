@@ -1,7 +1,7 @@
 //! Tasks with subtasks: how far they have come, in which order they end, and by which doors that can be tried (seed 001).
 
+use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::{ByHand, check_refused, world};
 use crate::daemon::Daemon;
@@ -95,30 +95,28 @@ fn the_seeds_flow_ends_with_a_report_that_is_taken() {
 }
 
 /// How often others have changed the database that this connection has open.
-fn data_version(runtime: &tokio::runtime::Runtime, database: &mut SqliteConnection) -> i64 {
-    let row = runtime.block_on(sqlx::query("PRAGMA data_version").fetch_one(database)).unwrap();
-    row.try_get(0).unwrap()
+fn data_version(database: &Connection) -> i64 {
+    database.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn asking_for_the_progress_changes_nothing_in_the_store() {
     let daemon = Daemon::crowded("session: { cleanup_interval: 1h }", &world(TREE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let path = format!("sqlite://{}?mode=ro", daemon.state().join("state.db").display());
-    let mut database = runtime.block_on(SqliteConnection::connect(&path)).unwrap();
-    let before = data_version(&runtime, &mut database);
+    let path = daemon.state().join("state.db");
+    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let before = data_version(&database);
     for _ in 0..3 {
         assert_eq!(
             ann.call("get_my_task_progress", json!({})),
             progress("in_progress", "todo", "todo")
         );
     }
-    assert_eq!(data_version(&runtime, &mut database), before);
+    assert_eq!(data_version(&database), before);
     assert_eq!(daemon.open("agt_a")[0].get("task_id"), None);
     // What does change something is seen so.
     ann.get_my_task();
-    assert_ne!(data_version(&runtime, &mut database), before);
+    assert_ne!(data_version(&database), before);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use agent_coordinator::domain::launch::{ProcessEnd, Verdict};
 use agent_coordinator::domain::pair::StartReason;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason};
 use agent_coordinator::service::world::World as _;
-use agent_coordinator::store::Store as _;
 
 use super::history::POLLING_INTERVAL;
 use super::host::{Cap, Host};

@@ -13,7 +13,7 @@ use agent_coordinator::domain::{
     InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
 };
 use agent_coordinator::service::world::World as _;
-use agent_coordinator::store::{LaunchFilter, MessageFilter, Store as _};
+use agent_coordinator::store::{LaunchFilter, MessageFilter};
 
 use super::{CHAT_IDLE, SLACK, Sim};
 

@@ -8,15 +8,15 @@ use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::{InstanceKey, LaunchState, PairRecord, Purpose, Task, TaskStatus};
 use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
-use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, MessageFilter, Store};
+use agent_coordinator::store::{Change, Commit, MessageFilter};
 
 use super::rows::{at, execution, id, launch, message, notice, session, task};
 use crate::service::settings;
 
-async fn make(store: &dyn Store, changes: Vec<Change>) {
+async fn make(store: &SqliteStore, changes: Vec<Change>) {
     store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
 }
 
@@ -37,7 +37,7 @@ fn event(n: i64) -> Change {
 
 #[tokio::test]
 async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let finished = Task { status: TaskStatus::Done, ..task("done", "p", Some("a")) };
     let open = Task { status: TaskStatus::InProgress, ..task("open", "p", Some("a")) };
     let mut changes = vec![Change::Task(finished), Change::Task(open)];
@@ -57,7 +57,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
     changes.push(Change::Session(session("s_open", "l_session", "a", "p")));
     changes.push(Change::OutputTail(id("l_done"), "a tail".to_owned()));
     changes.push(Change::Launch(launch("l_open", "a", "p")));
-    make(&*store, changes).await;
+    make(&store, changes).await;
 
     let service = service(&store, Retention::default());
     for _ in 0..2 {
@@ -84,8 +84,8 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
 
 #[tokio::test]
 async fn young_history_stays() {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
-    make(&*store, vec![ended("l")]).await;
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    make(&store, vec![ended("l")]).await;
     let century = Duration::from_hours(24 * 36_525);
     service(&store, Retention { history: century, ..Retention::default() })
         .cleanup()
@@ -96,8 +96,8 @@ async fn young_history_stays() {
 
 #[tokio::test]
 async fn who_has_not_read_events_that_are_gone_is_told_so() {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
-    make(&*store, (0..5_000).map(event).collect()).await;
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    make(&store, (0..5_000).map(event).collect()).await;
     let service = service(&store, Retention::default());
     service.cleanup().await.unwrap();
     let span = store.event_span().await.unwrap();
@@ -108,17 +108,17 @@ async fn who_has_not_read_events_that_are_gone_is_told_so() {
     let News::Events(events) = in_time.next().await.unwrap() else { panic!("events") };
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [5_000]);
     // Numbers are not used again.
-    make(&*store, vec![event(9_999)]).await;
+    make(&store, vec![event(9_999)]).await;
     assert_eq!(store.event_span().await.unwrap().newest, 5_001);
 }
 
 #[tokio::test]
 async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wanted() {
-    let store = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
     let messages = ["m1", "m2", "m3"].map(|name| Change::Message(message(name, "a", "p")));
-    make(&*store, messages.to_vec()).await;
+    make(&store, messages.to_vec()).await;
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
-    make(&*store, vec![Change::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
+    make(&store, vec![Change::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
     let filter = MessageFilter::oldest(id("a"), id("p"), 9);
     service(&store, Retention::default()).cleanup().await.unwrap();
     assert_eq!(store.messages(&filter).await.unwrap().len(), 3);

@@ -4,8 +4,8 @@ use std::fs;
 
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
-use agent_coordinator::store::sqlite::SqliteStore;
-use agent_coordinator::store::{Change, Commit, Store as _};
+use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::store::{Change, Commit};
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};

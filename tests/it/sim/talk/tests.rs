@@ -8,7 +8,6 @@ use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
 use agent_coordinator::service::Caller;
 use agent_coordinator::service::world::World as _;
-use agent_coordinator::store::Store as _;
 
 use crate::sim::script::Fleet;
 use crate::sim::world::{Telling, pass};

@@ -1,19 +1,23 @@
-//! Opening a database: everything that can be wrong with the file is found before the first write, and named with a remedy.
-//!
-//! It hands over one checked connection with the newest schema; what is done with it is not known here.
+//! Opens a database. Everything that can be wrong with the file is found before the first write, and named
+//! with a remedy.
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqlSafeStr, SqliteConnection};
+use rusqlite::Connection;
+use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 
-use super::BoxError;
+use super::db::BoxError;
+use super::engine::Engine;
+use super::schema;
+use super::sqlite::{Access, Options, Sqlite};
+
+/// Memory for pages, in KiB: of the writer, and of each reader. Each write makes readers read their pages anew,
+/// from the memory of the kernel, so more of them would only be kept twice.
+const WRITER_CACHE: u32 = 512;
+const READER_CACHE: u32 = 256;
 
 /// Above this size the contents are not checked at each start: that would read all of it.
 const MAX_CHECKED_BYTES: u64 = 64 << 20;
@@ -84,52 +88,61 @@ pub struct Settings {
     pub busy_timeout: Duration,
     /// The size, in pages of 4 KiB, above which the file doesn't grow, as on a full disk; `None`: no limit.
     pub max_pages: Option<u32>,
+    /// A read that takes longer than this is interrupted: it would keep the log from becoming smaller.
+    pub longest_read: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(5), max_pages: None }
+        Self {
+            busy_timeout: Duration::from_secs(5),
+            max_pages: None,
+            longest_read: Duration::from_secs(10),
+        }
     }
-}
-
-/// A checked database.
-pub(super) struct Opened {
-    pub(super) connection: SqliteConnection,
-    /// Open further connections to the same database.
-    pub(super) options: SqliteConnectOptions,
 }
 
 /// Opens the database file at `path`, or makes it.
-pub(super) async fn file(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
-    // Relative to nothing: a working directory may change, and SQLite would take `file:x` for an address.
+///
+/// # Errors
+/// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
+    // Relative to nothing: a working directory may change.
     let path = std::path::absolute(path).map_err(|source| failed(path, source.into()))?;
     let is_new = prepare(&path)?;
-    let result = check_and_migrate(&path, settings).await;
+    let result = check_and_migrate(&path, settings);
     if is_new && result.is_err() {
         // Nothing is left of a database that never was; the first error is the one to tell.
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let mut name = path.clone().into_os_string();
-            name.push(suffix);
-            let _ = std::fs::remove_file(name);
+            let _ = std::fs::remove_file(beside(&path, suffix));
         }
     }
-    result
+    let (options, connection) = result?;
+    let reader = Options { cache_kib: READER_CACHE, access: Access::QueryOnly, ..options.clone() };
+    let writer = Sqlite::new(connection, Some(options));
+    Engine::start(writer, move || Ok(Box::new(Sqlite::open(&reader)?)))
+        .map_err(|source| failed(&path, source.into()))
 }
 
-/// Opens an empty database in memory, which all connections with the returned options share.
-pub(super) async fn memory() -> Result<Opened, OpenError> {
-    static N_OPENED: AtomicU64 = AtomicU64::new(0);
-    // `memdb` shares a database by a name that begins with a slash, and locks like a file.
-    let name =
-        PathBuf::from(format!("/agent-coordinator-{}", N_OPENED.fetch_add(1, Ordering::Relaxed)));
-    let options = options(&name, Settings::default()).vfs("memdb");
-    let connect = async {
-        let mut connection = options.clone().create_if_missing(true).connect().await?;
-        run_migrations(&mut connection).await?;
-        Ok::<_, MigrateError>(connection)
+/// Opens an empty database in memory, whose transactions run in the caller.
+///
+/// # Errors
+/// If there is no memory for it.
+pub fn memory() -> Result<Engine, OpenError> {
+    let name = Path::new(":memory:");
+    let open = || {
+        let mut connection = Connection::open_in_memory()?;
+        schema::apply_from(&mut connection, 0)?;
+        Ok::<_, schema::SchemaError>(connection)
     };
-    let connection = connect.await.map_err(|source| failed(&name, source.into()))?;
-    Ok(Opened { connection, options })
+    let connection = open().map_err(|source| failed(name, source.into()))?;
+    Ok(Engine::inline(Sqlite::new(connection, None)))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(suffix);
+    name.into()
 }
 
 /// Looks at the file without opening it; makes it if there is none, and says whether it did.
@@ -140,10 +153,10 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
     }
     // The folder as well, because the log lives beside the file. Asked for, not tried: closing a file that SQLite has open
     // elsewhere in this process would release its locks.
-    check_access(path, folder, Access::WRITE_OK | Access::EXEC_OK)?;
+    check_access(path, folder, Mode::WRITE_OK | Mode::EXEC_OK)?;
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
-            check_access(path, path, Access::READ_OK | Access::WRITE_OK).map(|()| false)
+            check_access(path, path, Mode::READ_OK | Mode::WRITE_OK).map(|()| false)
         }
         Ok(_) => Err(OpenError::NotAFile { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -156,92 +169,83 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-fn check_access(database: &Path, path: &Path, access: Access) -> Result<(), OpenError> {
+fn check_access(database: &Path, path: &Path, access: Mode) -> Result<(), OpenError> {
     accessat(CWD, path, access, AtFlags::EACCESS).map_err(|source| OpenError::NotWritable {
         path: database.to_owned(),
         source: source.into(),
     })
 }
 
-async fn check_and_migrate(path: &Path, settings: Settings) -> Result<Opened, OpenError> {
-    let options = options(path, settings);
-    // Looked at through a connection that can't write: the last one to close would move a log of the last run into the file.
-    let looked = match connect(path, &options.clone().read_only(true)).await {
-        Ok(mut reader) => {
-            let contents = check(&mut reader, path).await;
-            let _ = reader.close().await;
-            contents
-        }
-        Err(error) => Err(error),
+fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
+    let options = Options {
+        path: path.to_owned(),
+        busy_timeout: settings.busy_timeout,
+        max_pages: settings.max_pages,
+        longest_read: settings.longest_read,
+        cache_kib: WRITER_CACHE,
+        access: Access::ReadWrite,
     };
+    // Looked at through a connection that can't write: the last one to close would move a log of the last run into the file.
+    let looked = connect(&Options { access: Access::ReadOnly, ..options.clone() })
+        .and_then(|reader| check(&reader, path));
     let (mut connection, contents) = match looked {
         // A crash in the middle of a write: only who may write can undo it, and then look.
         Err(error) if needs_a_writer(&error) => {
-            let mut connection = connect(path, &options).await?;
-            let contents = check(&mut connection, path).await?;
+            let connection = connect(&options)?;
+            let contents = check(&connection, path)?;
             (connection, contents)
         }
         looked => {
             let contents = looked?;
-            (connect(path, &options).await?, contents)
+            (connect(&options)?, contents)
         }
     };
-    match migrate(&mut connection, contents).await {
-        // Only a checked file is turned to WAL, and stays so.
-        Ok(()) => Ok(Opened { connection, options: options.journal_mode(SqliteJournalMode::Wal) }),
-        Err(source) => {
-            // Closed before somebody removes the file.
-            let _ = connection.close().await;
-            Err(failed(path, source.into()))
-        }
+    match migrate(&mut connection, path, contents) {
+        Ok(()) => Ok((options, connection)),
+        Err(source) => Err(failed(path, source.into())),
     }
 }
 
-async fn connect(
+fn connect(options: &Options) -> Result<Connection, OpenError> {
+    options.connect().map_err(|source| failed(&options.path, source.into()))
+}
+
+/// Applies the missing migrations. Before the first one, a database that has contents is copied to
+/// `<name>.before-<version>`.
+fn migrate(
+    connection: &mut Connection,
     path: &Path,
-    options: &SqliteConnectOptions,
-) -> Result<SqliteConnection, OpenError> {
-    options.connect().await.map_err(|source| failed(path, source.into()))
-}
-
-async fn migrate(
-    connection: &mut SqliteConnection,
     contents: Contents,
-) -> Result<(), MigrateError> {
+) -> Result<(), schema::SchemaError> {
     // Asks for the lock before anything is written. Who holds it for so long is not a backup that takes a moment.
-    for sql in ["BEGIN IMMEDIATE", "ROLLBACK", "PRAGMA journal_mode = WAL"] {
-        sqlx::query(sql).execute(&mut *connection).await?;
-    }
+    connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
+    // Only a checked file is turned to WAL, and stays so.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
     if contents == Contents::Nothing {
         // Before the first table, so that tables without the mark are somebody else's.
-        let mark = AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
-        sqlx::query(mark).execute(&mut *connection).await?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
-    run_migrations(connection).await
+    let Some(first) = schema::first_missing(connection)? else {
+        return Ok(());
+    };
+    if contents == Contents::Ours {
+        let copy = beside(path, &format!(".before-{first}"));
+        copy_to(connection, &copy)?;
+        tracing::info!(
+            copy = %copy.display(), version = first,
+            "copied the database before its schema is brought up to date"
+        );
+    }
+    schema::apply_from(connection, first)
 }
 
-async fn run_migrations(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
-    // `Migrator::run` is the same, but its future isn't `Send` here ("implementation of `Acquire` is not general enough").
-    migrations().run_direct(None, connection, false).await
-}
-
-fn options(path: &Path, settings: Settings) -> SqliteConnectOptions {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(settings.busy_timeout)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        // 512 KiB of pages, at most: the daemon is to be small, and as small after thousands of launches as after hundreds.
-        .pragma("cache_size", "-512")
-        .pragma("journal_size_limit", "4194304")
-        // Compiled statements are memory, too.
-        .statement_cache_capacity(48)
-        // Statements are not for the log: their times are those of the calls that the callers log.
-        .disable_statement_logging();
-    match settings.max_pages {
-        Some(max_pages) => options.pragma("max_page_count", max_pages.to_string()),
-        None => options,
-    }
+/// Copies the database as it is now. A copy that an interrupted start has left is replaced.
+fn copy_to(connection: &Connection, copy: &Path) -> rusqlite::Result<()> {
+    let _ = std::fs::remove_file(copy);
+    // Made first, with the mode that the database has: it has the hashes of passkeys.
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(copy);
+    drop(made);
+    connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]).map(drop)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -251,69 +255,32 @@ enum Contents {
 }
 
 /// Reads enough of the database to know that it's ours, whole, and not newer than this program.
-async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<Contents, OpenError> {
-    let sql = "SELECT COUNT(*) AS n_objects, (SELECT application_id FROM pragma_application_id) AS mark FROM sqlite_master";
-    let row = sqlx::query(sql).fetch_one(&mut *connection).await;
-    let found = row
-        .and_then(|row| Ok((row.try_get::<i64, _>("n_objects")?, row.try_get::<i32, _>("mark")?)));
-    let contents = match found.map_err(|source| failed(path, source.into()))? {
+fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
+    let failed = |source: rusqlite::Error| failed(path, source.into());
+    let sql =
+        "SELECT COUNT(*), (SELECT application_id FROM pragma_application_id) FROM sqlite_master";
+    let found = connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)));
+    let contents = match found.map_err(failed)? {
         (0, _) => Contents::Nothing,
         (_, APPLICATION_ID) => Contents::Ours,
-        _ => {
-            return Err(OpenError::Foreign { path: path.to_owned() });
-        }
+        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
     };
     if contents == Contents::Ours {
-        check_version(connection, path).await?;
+        let sql = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+        let found = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
+        let known = schema::newest_version();
+        if found > known {
+            return Err(OpenError::Newer { path: path.to_owned(), found, known });
+        }
     }
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_CHECKED_BYTES) {
-        let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut *connection).await;
-        let finding: String =
-            row.and_then(|row| row.try_get(0)).map_err(|source| failed(path, source.into()))?;
+        let sql = "PRAGMA quick_check(1)";
+        let finding: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
         if finding != "ok" {
             return Err(OpenError::Corrupt { path: path.to_owned(), source: finding.into() });
         }
     }
     Ok(contents)
-}
-
-async fn check_version(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let row = sqlx::query("SELECT COALESCE(MAX(version), 0) AS version FROM _sqlx_migrations")
-        .fetch_one(connection)
-        .await
-        .map_err(|source| failed(path, source.into()))?;
-    let found: i64 = row.try_get("version").map_err(|source| failed(path, source.into()))?;
-    let known = migrations().iter().map(|migration| migration.version).max().unwrap_or(0);
-    if found > known {
-        Err(OpenError::Newer { path: path.to_owned(), found, known })
-    } else {
-        Ok(())
-    }
-}
-
-/// All migrations, oldest first. One that was released is never edited: a database remembers the checksum.
-fn migrations() -> Migrator {
-    let migration = |version, description: &'static str, sql: &'static str| {
-        Migration::new(
-            version,
-            description.into(),
-            MigrationType::Simple,
-            sql.into_sql_str(),
-            false,
-        )
-    };
-    Migrator::with_migrations(vec![
-        migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
-        migration(2, "output tails", include_str!("migrations/0002_output_tails.sql")),
-        migration(3, "contract", include_str!("migrations/0003_contract.sql")),
-        migration(4, "activities", include_str!("migrations/0004_activities.sql")),
-        migration(5, "start limit", include_str!("migrations/0005_start_limit.sql")),
-        migration(6, "accounts", include_str!("migrations/0006_accounts.sql")),
-        migration(7, "credentials", include_str!("migrations/0007_credentials.sql")),
-        migration(8, "history", include_str!("migrations/0008_history.sql")),
-        migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
-        migration(10, "ended chats", include_str!("migrations/0010_ended_chats.sql")),
-    ])
 }
 
 /// Finds the kind of a failure from what SQLite or the system says.
@@ -359,8 +326,10 @@ fn primary_code(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Opti
 fn extended_code(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<i32> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
-        if let Some(sqlx::Error::Database(cause)) = error.downcast_ref::<sqlx::Error>() {
-            return cause.code()?.parse().ok();
+        if let Some(rusqlite::Error::SqliteFailure(cause, _)) =
+            error.downcast_ref::<rusqlite::Error>()
+        {
+            return Some(cause.extended_code);
         }
         next = error.source();
     }

@@ -1,0 +1,97 @@
+//! The entities of the store, one file each: their columns, how they are read and written, and their queries.
+//!
+//! The SQL is the part that SQLite and PostgreSQL have in common.
+
+pub mod accounts;
+pub mod adapter;
+pub mod agents;
+pub mod assignments;
+pub mod credentials;
+pub mod events;
+pub mod executions;
+mod filter;
+pub mod forge_items;
+pub mod launches;
+pub mod messages;
+pub mod notices;
+pub mod output_tails;
+pub mod pairs;
+pub mod past;
+pub mod pauses;
+pub mod projects;
+pub mod sessions;
+pub mod startable;
+pub mod tasks;
+
+use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};
+use crate::store::{BoxError, Cells, Value};
+
+/// The columns `agent_id, project_id, purpose`.
+fn read_key(cells: &mut Cells<'_>) -> Result<InstanceKey, BoxError> {
+    Ok(InstanceKey { agent: cells.parsed()?, project: cells.parsed()?, purpose: cells.parsed()? })
+}
+
+fn key_values(key: &InstanceKey) -> [Value<'_>; 3] {
+    [key.agent.as_str().into(), key.project.as_str().into(), key.purpose.as_str().into()]
+}
+
+/// The columns `outcome, outcome_reason`.
+fn read_outcome(cells: &mut Cells<'_>) -> Result<Option<Outcome>, BoxError> {
+    let (outcome, reason) = (cells.get::<Option<&str>>()?, cells.get::<Option<&str>>()?);
+    let Some(outcome) = outcome else {
+        return Ok(None);
+    };
+    let reason = || reason.ok_or_else(|| format!("the outcome `{outcome}` has no reason"));
+    Ok(Some(match outcome {
+        "completed" => Outcome::Completed,
+        "blocked" => Outcome::Blocked,
+        "failed" => Outcome::Failed,
+        "stopped" => Outcome::Stopped(crate::store::word(reason()?)?),
+        "exited_without_report" => Outcome::ExitedWithoutReport,
+        "never_authenticated" => Outcome::NeverAuthenticated,
+        "start_failed" => Outcome::StartFailed(reason()?.to_owned()),
+        "timed_out" => Outcome::TimedOut(crate::store::word(reason()?)?),
+        "lost" => Outcome::Lost,
+        other => return Err(format!("`{other}` is no outcome").into()),
+    }))
+}
+
+fn outcome_values(outcome: Option<&Outcome>) -> [Value<'_>; 2] {
+    [outcome.map(Outcome::as_str).into(), outcome.and_then(Outcome::reason).into()]
+}
+
+/// The columns from `input_tokens` to `turns`.
+fn read_usage(cells: &mut Cells<'_>) -> Result<Usage, BoxError> {
+    Ok(Usage {
+        input_tokens: cells.get()?,
+        output_tokens: cells.get()?,
+        cache_read_tokens: cells.get()?,
+        cache_write_tokens: cells.get()?,
+        cost_usd_micros: cells.get()?,
+        turns: cells.get()?,
+    })
+}
+
+fn usage_values(usage: Usage) -> [Value<'static>; 6] {
+    [
+        usage.input_tokens.into(),
+        usage.output_tokens.into(),
+        usage.cache_read_tokens.into(),
+        usage.cache_write_tokens.into(),
+        usage.cost_usd_micros.into(),
+        usage.turns.into(),
+    ]
+}
+
+/// The columns `failure, failure_resets_at`.
+fn read_failure(cells: &mut Cells<'_>) -> Result<Option<Failure>, BoxError> {
+    let (class, resets_at) = (cells.optional_word()?, cells.get::<Option<Timestamp>>()?);
+    Ok(class.map(|class| Failure { class, resets_at }))
+}
+
+fn failure_values(failure: Option<Failure>) -> [Value<'static>; 2] {
+    [
+        failure.map(|failure| failure.class.as_str()).into(),
+        failure.and_then(|failure| failure.resets_at).into(),
+    ]
+}

@@ -1,0 +1,538 @@
+//! Whole commits on top of the entities, for use cases that are not closures yet.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+
+use crate::domain::agent::Assignment;
+use crate::domain::event::{Event, EventSpan};
+use crate::domain::id::{
+    AgentId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId,
+};
+use crate::domain::retention::PastLaunch;
+use crate::domain::secret::TokenHash;
+use crate::domain::totals::{Total, TotalKey};
+use crate::domain::{
+    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
+    Message, Notice, PairFacts, PairRecord, Project, Session, Task, Timestamp,
+};
+use crate::store::{
+    Answer, Change, Commit, CommitError, Counts, Engine, Entity, Expect, HistoryFilter,
+    LaunchFilter, MessageFilter, OpenError, Read, Settings, StoreError, TaskFilter, Write, open,
+};
+
+use super::{
+    accounts, agents, assignments, credentials, events, executions, forge_items, launches,
+    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+};
+
+/// The store in an SQLite database.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    engine: Engine,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path` and brings its schema up to date; makes a new one (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, Settings::default()).await
+    }
+
+    /// Opens the database with other settings.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub async fn open_with(path: &Path, settings: Settings) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        let file = path.clone();
+        let opened = tokio::task::spawn_blocking(move || open::file(&file, settings)).await;
+        let engine = opened.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(payload) => std::panic::resume_unwind(payload),
+            Err(error) => Err(OpenError::Other { path, source: error.into() }),
+        })?;
+        Ok(Self { engine })
+    }
+
+    /// Opens an empty store in the memory of this process, whose calls are answered when they are first polled.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Ok(Self { engine: open::memory()? })
+    }
+
+    pub fn n_transactions(&self) -> u64 {
+        self.engine.n_transactions()
+    }
+
+    /// Returns when nothing can be written any more: the store was closed, or its writer died.
+    pub async fn closed(&self) {
+        self.engine.closed().await;
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        body: impl FnOnce(&mut Read<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(self.engine.read(body))
+    }
+}
+
+/// Does something once, whichever run of the closure is the one that counts.
+type Once = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn apply(tx: &mut Write<'_>, commit: &Commit) -> Result<(), CommitError> {
+    for expect in &commit.expect {
+        check(tx, expect)?;
+    }
+    for change in &commit.changes {
+        make(tx, change)?;
+    }
+    Ok(())
+}
+
+fn make(tx: &mut Write<'_>, change: &Change) -> Result<(), CommitError> {
+    match change {
+        Change::Agent(agent) => put(tx, agent, &agent.id)?,
+        Change::Project(project) => put_project(tx, project)?,
+        Change::Assign(assignment) => assignments::add(tx, assignment)?,
+        Change::Unassign(assignment) => assignments::remove(tx, assignment)?,
+        Change::Task(task) => put(tx, task, &task.id)?,
+        Change::Launch(launch) => put_launch(tx, launch)?,
+        Change::Session(session) => put(tx, session, &session.id)?,
+        Change::Execution(execution) => put(tx, execution, &execution.id)?,
+        Change::Notice(notice) => put(tx, notice, &notice.id)?,
+        Change::Message(message) => {
+            if !messages::add(tx, message)? {
+                return Err(outdated("message", &message.id));
+            }
+        }
+        Change::OutputTail(launch, tail) => output_tails::put(tx, launch, tail)?,
+        Change::Pair(pair) => put(tx, pair, &pair.key)?,
+        Change::Account(account) => put(tx, account, &account.ai_type)?,
+        Change::Credential(credential) => put(tx, credential, &credential.id)?,
+        Change::ForgeItem(item) => put_item(tx, item)?,
+        Change::ForgetItem(id) => forge_items::forget(tx, id)?,
+        Change::ForgetCredential(id) => credentials::forget(tx, id)?,
+        Change::Pause(since) => pauses::set(tx, *since)?,
+        Change::Event(event) => events::add(tx, event)?,
+        Change::ForgetLaunch(id) => launches::forget(tx, id)?,
+        Change::ForgetEvents(up_to) => events::forget(tx, *up_to)?,
+        Change::ForgetMessages(chat, up_to) => messages::forget(tx, chat, *up_to)?,
+    }
+    Ok(())
+}
+
+fn put<E: Entity>(tx: &mut Write<'_>, row: &E, id: &impl ToString) -> Result<(), CommitError> {
+    if tx.put(row)? { Ok(()) } else { Err(outdated(E::NAME, id)) }
+}
+
+fn put_project(tx: &mut Write<'_>, project: &Project) -> Result<(), CommitError> {
+    if project.working_directory.to_str().is_none() {
+        let source = format!("the working directory of project `{}` is not UTF-8", project.id);
+        return Err(StoreError::Unavailable { action: "write to", source: source.into() }.into());
+    }
+    put(tx, project, &project.id)
+}
+
+/// The revision counts before the key.
+fn put_launch(tx: &mut Write<'_>, launch: &Launch) -> Result<(), CommitError> {
+    let is_taken = |tx: &mut Write<'_>| -> Result<bool, StoreError> {
+        let others = "SELECT 1 FROM launches WHERE agent_id = ?1 AND project_id = ?2 \
+            AND purpose = ?3 AND state <> 'ended' AND id <> ?4";
+        let [agent, project, purpose] = super::key_values(&launch.key);
+        tx.exists(others, &[agent, project, purpose, launch.id.as_str().into()])
+    };
+    let found = launches::get(tx, &launch.id)?.map_or(0, |found| found.revision);
+    if found != launch.revision {
+        return Err(outdated("launch", &launch.id));
+    }
+    if launch.is_open() && is_taken(tx)? {
+        return Err(CommitError::OpenLaunch { key: launch.key.clone() });
+    }
+    put(tx, launch, &launch.id)
+}
+
+fn put_item(tx: &mut Write<'_>, item: &ForgeItem) -> Result<(), CommitError> {
+    if item.is_open()
+        && forge_items::find_open(tx, &item.key)?.is_some_and(|open| open.id != item.id)
+    {
+        return Err(outdated("forge item", &item.key));
+    }
+    put(tx, item, &item.id)
+}
+
+fn check(tx: &mut Write<'_>, expect: &Expect) -> Result<(), CommitError> {
+    let is_met = match expect {
+        Expect::NoOpenLaunch(key) => {
+            if launches::is_open(tx, key)? {
+                return Err(CommitError::OpenLaunch { key: key.clone() });
+            }
+            true
+        }
+        Expect::TaskAt(id, revision) => {
+            tasks::get(tx, id)?.map_or(0, |task| task.revision) == *revision
+        }
+        Expect::LaunchAt(id, revision) => {
+            launches::get(tx, id)?.map_or(0, |launch| launch.revision) == *revision
+        }
+        Expect::PairAt(key, revision) => pairs::get(tx, key)?.revision == *revision,
+        Expect::NoMessageAfter(chat, seq) => !messages::has_after(tx, chat, *seq)?,
+        Expect::NotPaused => pauses::since(tx)?.is_none(),
+        Expect::NoOpenItem(key) => forge_items::find_open(tx, key)?.is_none(),
+    };
+    if is_met {
+        return Ok(());
+    }
+    Err(match expect {
+        Expect::NoOpenLaunch(key) => CommitError::OpenLaunch { key: key.clone() },
+        Expect::TaskAt(id, _) => outdated("task", id),
+        Expect::LaunchAt(id, _) => outdated("launch", id),
+        Expect::PairAt(key, _) => outdated("pair", key),
+        Expect::NoMessageAfter(chat, _) => outdated("chat", chat),
+        Expect::NotPaused => outdated("pause", &""),
+        Expect::NoOpenItem(key) => outdated("forge item", key),
+    })
+}
+
+fn outdated(what: &'static str, id: &impl ToString) -> CommitError {
+    CommitError::Outdated { what, id: id.to_string() }
+}
+
+/// Reads are plain questions. Nothing happens before a future is polled, and dropping it is harmless.
+impl SqliteStore {
+    /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
+    pub fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
+        Box::pin(self.engine.write(move |tx| apply(tx, &commit)))
+    }
+
+    /// Makes `commit`, then calls `publish`: after the commit and before the answer, also if no caller waits any more.
+    /// `publish` must not block.
+    pub fn commit_then(
+        &self,
+        commit: Commit,
+        publish: impl FnOnce() + Send + 'static,
+    ) -> BoxFuture<'_, Result<(), CommitError>> {
+        let publish: Once = Arc::new(Mutex::new(Some(Box::new(publish))));
+        Box::pin(self.engine.write(move |tx| {
+            apply(tx, &commit)?;
+            let publish = Arc::clone(&publish);
+            tx.after_commit(move || {
+                let publish = publish.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(publish) = publish {
+                    publish();
+                }
+            });
+            Ok(())
+        }))
+    }
+
+    pub fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>> {
+        let id = id.to_owned();
+        self.read(move |tx| agents::get(tx, &id))
+    }
+
+    /// By id.
+    pub fn agents(&self) -> Answer<'_, Vec<Agent>> {
+        self.read(agents::list)
+    }
+
+    pub fn project<'a>(&'a self, id: &'a ProjectId) -> Answer<'a, Option<Project>> {
+        let id = id.to_owned();
+        self.read(move |tx| projects::get(tx, &id))
+    }
+
+    /// By id.
+    pub fn projects(&self) -> Answer<'_, Vec<Project>> {
+        self.read(projects::list)
+    }
+
+    /// By project, then agent.
+    pub fn assignments(&self) -> Answer<'_, Vec<Assignment>> {
+        self.read(assignments::list)
+    }
+
+    pub fn task<'a>(&'a self, id: &'a TaskId) -> Answer<'a, Option<Task>> {
+        let id = id.to_owned();
+        self.read(move |tx| tasks::get(tx, &id))
+    }
+
+    /// By creation, then id.
+    pub fn tasks<'a>(&'a self, filter: &'a TaskFilter) -> Answer<'a, Vec<Task>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| tasks::list(tx, &filter))
+    }
+
+    pub fn launch<'a>(&'a self, id: &'a LaunchId) -> Answer<'a, Option<Launch>> {
+        let id = id.to_owned();
+        self.read(move |tx| launches::get(tx, &id))
+    }
+
+    /// The launch with this ticket; the newest, should there be several.
+    pub fn launch_by_ticket<'a>(&'a self, ticket: &'a TokenHash) -> Answer<'a, Option<Launch>> {
+        let ticket = ticket.to_owned();
+        self.read(move |tx| launches::find_by_ticket(tx, &ticket))
+    }
+
+    /// By claim time, then id.
+    pub fn open_launches(&self) -> Answer<'_, Vec<Launch>> {
+        self.read(launches::list_open)
+    }
+
+    pub fn launches<'a>(&'a self, filter: &'a LaunchFilter) -> Answer<'a, Vec<Launch>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| launches::list(tx, &filter))
+    }
+
+    /// The sums over all launches that have ended.
+    pub fn totals(&self) -> Answer<'_, Vec<(TotalKey, Total)>> {
+        self.read(launches::totals)
+    }
+
+    /// The session with this token, also an ended one; the newest, should there be several.
+    pub fn session_by_token<'a>(&'a self, token: &'a TokenHash) -> Answer<'a, Option<Session>> {
+        let token = token.to_owned();
+        self.read(move |tx| sessions::find_by_token(tx, &token))
+    }
+
+    /// Sessions that have not ended, by creation, then id.
+    pub fn open_sessions(&self) -> Answer<'_, Vec<Session>> {
+        self.read(sessions::list_open)
+    }
+
+    pub fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+        let id = id.to_owned();
+        self.read(move |tx| sessions::get(tx, &id))
+    }
+
+    /// By creation.
+    pub fn sessions<'a>(
+        &'a self,
+        filter: &'a HistoryFilter<SessionId>,
+    ) -> Answer<'a, Vec<Session>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| sessions::list(tx, &filter))
+    }
+
+    /// The sessions of one launch, by creation, then id.
+    pub fn sessions_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Session>> {
+        let launch = launch.to_owned();
+        self.read(move |tx| sessions::list_of_launch(tx, &launch))
+    }
+
+    /// By their beginning.
+    pub fn executions<'a>(
+        &'a self,
+        filter: &'a HistoryFilter<ExecutionId>,
+    ) -> Answer<'a, Vec<Execution>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| executions::list(tx, &filter))
+    }
+
+    /// The work on one task, the newest first.
+    pub fn executions_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Vec<Execution>> {
+        let task = task.to_owned();
+        self.read(move |tx| executions::list_of_task(tx, &task))
+    }
+
+    /// The work of one launch, the newest first.
+    pub fn executions_of_launch<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Execution>> {
+        let launch = launch.to_owned();
+        self.read(move |tx| executions::list_of_launch(tx, &launch))
+    }
+
+    pub fn notice<'a>(&'a self, id: &'a NoticeId) -> Answer<'a, Option<Notice>> {
+        let id = id.to_owned();
+        self.read(move |tx| notices::get(tx, &id))
+    }
+
+    /// By creation; what is open isn't settled.
+    pub fn notices<'a>(&'a self, filter: &'a HistoryFilter<NoticeId>) -> Answer<'a, Vec<Notice>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| notices::list(tx, &filter))
+    }
+
+    /// The notices of one launch, settled ones too, by creation, then id.
+    pub fn notices_of<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Vec<Notice>> {
+        let launch = launch.to_owned();
+        self.read(move |tx| notices::list_of_launch(tx, &launch))
+    }
+
+    /// Notices that aren't settled, by creation, then id.
+    pub fn open_notices(&self) -> Answer<'_, Vec<Notice>> {
+        self.read(notices::list_open)
+    }
+
+    pub fn message<'a>(&'a self, id: &'a MessageId) -> Answer<'a, Option<Message>> {
+        let id = id.to_owned();
+        self.read(move |tx| messages::get(tx, &id))
+    }
+
+    pub fn messages<'a>(&'a self, filter: &'a MessageFilter) -> Answer<'a, Vec<Message>> {
+        let filter = filter.to_owned();
+        self.read(move |tx| messages::list(tx, &filter))
+    }
+
+    /// Every agent and project that have said something to each other, in their order.
+    pub fn chats(&self) -> Answer<'_, Vec<Assignment>> {
+        self.read(messages::list_chats)
+    }
+
+    /// What was kept of the output of a launch.
+    pub fn output_tail<'a>(&'a self, launch: &'a LaunchId) -> Answer<'a, Option<String>> {
+        let launch = launch.to_owned();
+        self.read(move |tx| output_tails::get(tx, &launch))
+    }
+
+    /// The record of a key; a fresh one if nothing is remembered.
+    pub fn pair<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairRecord> {
+        let key = key.to_owned();
+        self.read(move |tx| pairs::get(tx, &key))
+    }
+
+    /// Keys that are held, by key.
+    pub fn held_pairs(&self) -> Answer<'_, Vec<PairRecord>> {
+        self.read(pairs::list_held)
+    }
+
+    /// What is remembered of the account of an `ai_type`; a fresh one if that is nothing.
+    pub fn account<'a>(&'a self, ai_type: &'a str) -> Answer<'a, Account> {
+        let ai_type = ai_type.to_owned();
+        self.read(move |tx| accounts::get(tx, &ai_type))
+    }
+
+    /// Accounts that are parked, by `ai_type`.
+    pub fn parked_accounts(&self) -> Answer<'_, Vec<Account>> {
+        self.read(accounts::list_parked)
+    }
+
+    pub fn credential<'a>(&'a self, id: &'a CredentialId) -> Answer<'a, Option<Credential>> {
+        let id = id.to_owned();
+        self.read(move |tx| credentials::get(tx, &id))
+    }
+
+    /// The one with this secret, whether it is good or not; the newest, should there be several.
+    pub fn credential_by_secret<'a>(
+        &'a self,
+        secret: &'a TokenHash,
+    ) -> Answer<'a, Option<Credential>> {
+        let secret = secret.to_owned();
+        self.read(move |tx| credentials::find_by_secret(tx, &secret))
+    }
+
+    /// By creation, then id.
+    pub fn credentials(&self) -> Answer<'_, Vec<Credential>> {
+        self.read(credentials::list)
+    }
+
+    /// What decides about the start of `key`, in one read. Work is: a task in progress in the project, assigned to the agent;
+    /// for a chat, the wish for one in the record of the key.
+    pub fn pair_facts<'a>(&'a self, key: &'a InstanceKey) -> Answer<'a, PairFacts> {
+        let key = key.to_owned();
+        self.read(move |tx| startable::of_key(tx, &key))
+    }
+
+    /// The facts of each key with work and without an open launch whose agent and project are active and assigned, by
+    /// `waiting_since`, then key. Its cost grows with the work, not with the pairs.
+    pub fn startable(&self) -> Answer<'_, Vec<PairFacts>> {
+        self.read(startable::list)
+    }
+
+    /// Since when no new agents are started; `None` normally.
+    pub fn paused_since(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(pauses::since)
+    }
+
+    pub fn forge_item<'a>(&'a self, id: &'a ItemId) -> Answer<'a, Option<ForgeItem>> {
+        let id = id.to_owned();
+        self.read(move |tx| forge_items::get(tx, &id))
+    }
+
+    /// The one for which there is something to do.
+    pub fn open_forge_item<'a>(&'a self, key: &'a ItemKey) -> Answer<'a, Option<ForgeItem>> {
+        let key = key.to_owned();
+        self.read(move |tx| forge_items::find_open(tx, &key))
+    }
+
+    /// The newest that was made into this task.
+    pub fn forge_item_of_task<'a>(&'a self, task: &'a TaskId) -> Answer<'a, Option<ForgeItem>> {
+        let task = task.to_owned();
+        self.read(move |tx| forge_items::find_of_task(tx, &task))
+    }
+
+    /// Those for which there is still something to do, by creation, then id.
+    pub fn open_forge_items(&self) -> Answer<'_, Vec<ForgeItem>> {
+        self.read(forge_items::list_open)
+    }
+
+    /// The others, the newest end first, at most `limit`.
+    pub fn ended_forge_items(&self, limit: usize) -> Answer<'_, Vec<ForgeItem>> {
+        self.read(move |tx| forge_items::list_ended(tx, limit))
+    }
+
+    /// Those that ended before then, the oldest first, at most `limit`.
+    pub fn past_forge_items(&self, before: Timestamp, limit: usize) -> Answer<'_, Vec<ItemId>> {
+        self.read(move |tx| forge_items::list_ended_before(tx, before, limit))
+    }
+
+    /// Events after `seq`, in order, at most `limit`.
+    pub fn events(&self, after: i64, limit: usize) -> Answer<'_, Vec<Event>> {
+        self.read(move |tx| events::list(tx, after, limit))
+    }
+
+    /// The same of those that name a task.
+    pub fn events_of_task<'a>(
+        &'a self,
+        task: &'a TaskId,
+        after: i64,
+        limit: usize,
+    ) -> Answer<'a, Vec<Event>> {
+        let task = task.to_owned();
+        self.read(move |tx| events::list_of_task(tx, &task, after, limit))
+    }
+
+    pub fn event_span(&self) -> Answer<'_, EventSpan> {
+        self.read(events::span)
+    }
+
+    /// The greatest number of an event from before then; 0 if there is none.
+    pub fn last_event_before(&self, at: Timestamp) -> Answer<'_, i64> {
+        self.read(move |tx| events::last_before(tx, at))
+    }
+
+    /// The same of the messages of a chat.
+    pub fn last_message_before<'a>(
+        &'a self,
+        chat: &'a Assignment,
+        at: Timestamp,
+    ) -> Answer<'a, i64> {
+        let chat = chat.to_owned();
+        self.read(move |tx| messages::last_before(tx, &chat, at))
+    }
+
+    /// Launches that ended before then, by their end, then id; those after this one, at most `limit`.
+    pub fn past_launches<'a>(
+        &'a self,
+        before: Timestamp,
+        after: Option<&'a PastLaunch>,
+        limit: usize,
+    ) -> Answer<'a, Vec<PastLaunch>> {
+        let after = after.cloned();
+        self.read(move |tx| past::launches(tx, before, after.as_ref(), limit))
+    }
+
+    pub fn counts(&self) -> Answer<'_, Counts> {
+        self.read(|tx| {
+            Ok(Counts { n_agents: agents::count(tx)?, n_projects: projects::count(tx)? })
+        })
+    }
+
+    /// Makes what was handed over and closes. Later calls answer [`StoreError::Closed`].
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.engine.close())
+    }
+}

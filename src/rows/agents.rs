@@ -1,0 +1,54 @@
+//! Agents.
+
+use crate::domain::secret::PasskeyHash;
+use crate::domain::{Agent, AgentId};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+impl Entity for Agent {
+    const NAME: &'static str = "agent";
+    const TABLE: &'static str = "agents";
+    const COLUMNS: &'static str =
+        "id, name, ai_type, system_prompt, passkey_hash, status, created_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            name: cells.get()?,
+            ai_type: cells.get()?,
+            system_prompt: cells.get()?,
+            passkey: cells.get::<Option<String>>()?.map(PasskeyHash::from_stored),
+            status: cells.word()?,
+            created_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            self.id.as_str().into(),
+            (&self.name).into(),
+            (&self.ai_type).into(),
+            (&self.system_prompt).into(),
+            self.passkey.as_ref().map(PasskeyHash::as_str).into(),
+            self.status.as_str().into(),
+            self.created_at.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &AgentId) -> Result<Option<Agent>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns all agents by id.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<Agent>, StoreError> {
+    tx.list("ORDER BY id", &[])
+}
+
+pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
+    tx.number("SELECT COUNT(*) FROM agents", &[]).map(i64::unsigned_abs)
+}

@@ -1,0 +1,32 @@
+//! Which agents work in which projects.
+
+use crate::domain::agent::Assignment;
+use crate::store::{BoxError, Cells, Read, StoreError, Value, Write};
+
+pub(super) fn read(cells: &mut Cells<'_>) -> Result<Assignment, BoxError> {
+    Ok(Assignment { project: cells.parsed()?, agent: cells.parsed()? })
+}
+
+/// The columns `project_id, agent_id`.
+pub(super) fn values(assignment: &Assignment) -> [Value<'_>; 2] {
+    [assignment.project.as_str().into(), assignment.agent.as_str().into()]
+}
+
+/// Returns all assignments by project, then agent.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
+    let sql = "SELECT project_id, agent_id FROM assignments ORDER BY project_id, agent_id";
+    tx.rows("assignment", sql, &[], read)
+}
+
+/// Adds an assignment. One that exists stays.
+pub fn add(tx: &mut Write<'_>, assignment: &Assignment) -> Result<(), StoreError> {
+    let sql = "INSERT INTO assignments (project_id, agent_id) VALUES (?1, ?2) \
+        ON CONFLICT (project_id, agent_id) DO NOTHING";
+    tx.execute(sql, &values(assignment)).map(drop)
+}
+
+/// Removes an assignment, if it exists.
+pub fn remove(tx: &mut Write<'_>, assignment: &Assignment) -> Result<(), StoreError> {
+    let sql = "DELETE FROM assignments WHERE project_id = ?1 AND agent_id = ?2";
+    tx.execute(sql, &values(assignment)).map(drop)
+}

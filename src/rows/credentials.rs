@@ -1,0 +1,68 @@
+//! Credentials of people and scripts. Of each secret the store has the hash.
+
+use crate::domain::secret::TokenHash;
+use crate::domain::{Credential, CredentialId};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, Write};
+
+impl Entity for Credential {
+    const NAME: &'static str = "credential";
+    const TABLE: &'static str = "credentials";
+    const COLUMNS: &'static str =
+        "id, kind, name, role, secret_hash, created_at, expires_at, last_used_at, revoked_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            kind: cells.word()?,
+            name: cells.get()?,
+            role: cells.word()?,
+            secret: TokenHash::from_stored(cells.get()?),
+            created_at: cells.get()?,
+            expires_at: cells.get()?,
+            last_used_at: cells.get()?,
+            revoked_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            self.id.as_str().into(),
+            self.kind.as_str().into(),
+            (&self.name).into(),
+            self.role.as_str().into(),
+            self.secret.as_str().into(),
+            self.created_at.into(),
+            self.expires_at.into(),
+            self.last_used_at.into(),
+            self.revoked_at.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &CredentialId) -> Result<Option<Credential>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the newest credential with this secret, whether it is valid or not.
+pub fn find_by_secret(
+    tx: &mut Read<'_>,
+    secret: &TokenHash,
+) -> Result<Option<Credential>, StoreError> {
+    let rest = "WHERE secret_hash = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[secret.as_str().into()])
+}
+
+/// Returns all credentials by creation, then id.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<Credential>, StoreError> {
+    tx.list("ORDER BY created_at, id", &[])
+}
+
+/// Forgets a credential, if it exists.
+pub fn forget(tx: &mut Write<'_>, id: &CredentialId) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM credentials WHERE id = ?1", &[id.as_str().into()]).map(drop)
+}

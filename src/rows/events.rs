@@ -1,0 +1,77 @@
+//! Events: what happened, in the order of the commits. The store numbers them.
+
+use crate::domain::Timestamp;
+use crate::domain::event::{Event, EventSpan, NewEvent};
+use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::store::{BoxError, Cells, Read, StoreError, Write};
+
+const COLUMNS: &str = "seq, at, kind, agent_id, project_id, launch_id, task_id, detail";
+
+fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
+    Ok(Event {
+        seq: cells.get()?,
+        at: cells.get()?,
+        kind: cells.get()?,
+        agent: cells.optional_parsed()?,
+        project: cells.optional_parsed()?,
+        launch: cells.optional_parsed()?,
+        task: cells.optional_parsed()?,
+        detail: cells.get()?,
+    })
+}
+
+/// Returns the events after `seq` in their order, at most `limit`.
+pub fn list(tx: &mut Read<'_>, after: i64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+    tx.rows("event", &sql, &[after.into(), limit.into()], read)
+}
+
+/// Returns the events after `seq` that name a task, at most `limit`.
+pub fn list_of_task(
+    tx: &mut Read<'_>,
+    task: &TaskId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events WHERE task_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    );
+    tx.rows("event", &sql, &[task.as_str().into(), after.into(), limit.into()], read)
+}
+
+/// Returns the numbers of the oldest and the newest event, or 0.
+pub fn span(tx: &mut Read<'_>) -> Result<EventSpan, StoreError> {
+    // One by one: each is looked up at an end of the table.
+    let oldest = tx.number("SELECT COALESCE(MIN(seq), 0) FROM events", &[])?;
+    let newest = tx.number("SELECT COALESCE(MAX(seq), 0) FROM events", &[])?;
+    Ok(EventSpan { oldest, newest })
+}
+
+/// Returns the greatest number of an event from before `at`, or 0.
+pub fn last_before(tx: &mut Read<'_>, at: Timestamp) -> Result<i64, StoreError> {
+    tx.number("SELECT COALESCE(MAX(seq), 0) FROM events WHERE at < ?1", &[at.into()])
+}
+
+/// Adds an event with the next number.
+pub fn add(tx: &mut Write<'_>, event: &NewEvent) -> Result<(), StoreError> {
+    let sql = "INSERT INTO events (at, kind, agent_id, project_id, launch_id, task_id, detail) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    tx.execute(
+        sql,
+        &[
+            event.at.into(),
+            event.kind.into(),
+            event.agent.as_ref().map(AgentId::as_str).into(),
+            event.project.as_ref().map(ProjectId::as_str).into(),
+            event.launch.as_ref().map(LaunchId::as_str).into(),
+            event.task.as_ref().map(TaskId::as_str).into(),
+            (&event.detail).into(),
+        ],
+    )
+    .map(drop)
+}
+
+/// Forgets the events up to this number.
+pub fn forget(tx: &mut Write<'_>, up_to: i64) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM events WHERE seq <= ?1", &[up_to.into()]).map(drop)
+}

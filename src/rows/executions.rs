@@ -1,0 +1,89 @@
+//! Executions: the work of one launch on one task.
+
+use crate::domain::id::ExecutionId;
+use crate::domain::launch::ReportResult;
+use crate::domain::{Execution, LaunchId, TaskId};
+use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::filter::Filter;
+use super::{
+    failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
+    usage_values,
+};
+
+impl Entity for Execution {
+    const NAME: &'static str = "execution";
+    const TABLE: &'static str = "executions";
+    const COLUMNS: &'static str = "id, launch_id, task_id, agent_id, project_id, purpose, started_at, ended_at, \
+        result, summary, next_steps, progress, findings, outcome, outcome_reason, input_tokens, output_tokens, \
+        cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, failure, failure_resets_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            launch: cells.parsed()?,
+            task: cells.parsed()?,
+            key: read_key(cells)?,
+            started_at: cells.get()?,
+            ended_at: cells.get()?,
+            result: cells.optional_word()?,
+            summary: cells.get()?,
+            next_steps: cells.get()?,
+            progress: cells.get()?,
+            findings: cells.get()?,
+            outcome: read_outcome(cells)?,
+            usage: read_usage(cells)?,
+            failure: read_failure(cells)?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let mut values =
+            vec![self.id.as_str().into(), self.launch.as_str().into(), self.task.as_str().into()];
+        values.extend(key_values(&self.key));
+        values.extend([
+            self.started_at.into(),
+            self.ended_at.into(),
+            self.result.map(ReportResult::as_str).into(),
+            (&self.summary).into(),
+            (&self.next_steps).into(),
+            (&self.progress).into(),
+            (&self.findings).into(),
+        ]);
+        values.extend(outcome_values(self.outcome.as_ref()));
+        values.extend(usage_values(self.usage));
+        values.extend(failure_values(self.failure));
+        values
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+/// Returns the work on a task, the newest first.
+pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Execution>, StoreError> {
+    tx.list("WHERE task_id = ?1 ORDER BY started_at DESC, id DESC", &[task.as_str().into()])
+}
+
+/// Returns the work of a launch, the newest first.
+pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Execution>, StoreError> {
+    tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.as_str().into()])
+}
+
+/// Returns executions of a filter, the newest first.
+pub fn list(
+    tx: &mut Read<'_>,
+    wanted: &HistoryFilter<ExecutionId>,
+) -> Result<Vec<Execution>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(task) = &wanted.task {
+        filter.is("task_id", task.as_str());
+    }
+    filter.owner(wanted);
+    if wanted.only_open {
+        filter.also("ended_at IS NULL");
+    }
+    filter.newest(tx, "started_at", wanted.after.as_ref().map(ExecutionId::as_str), wanted.limit)
+}

@@ -1,0 +1,81 @@
+//! Builds the conditions of a query from the fields of a filter that are set.
+
+use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+#[derive(Default)]
+pub(super) struct Filter<'a> {
+    conditions: Vec<String>,
+    args: Vec<Value<'a>>,
+}
+
+impl<'a> Filter<'a> {
+    /// Adds a parameter and returns its placeholder.
+    pub(super) fn arg(&mut self, value: impl Into<Value<'a>>) -> String {
+        self.args.push(value.into());
+        format!("?{}", self.args.len())
+    }
+
+    pub(super) fn is(&mut self, column: &str, value: impl Into<Value<'a>>) {
+        let placeholder = self.arg(value);
+        self.also(format!("{column} = {placeholder}"));
+    }
+
+    pub(super) fn also(&mut self, condition: impl Into<String>) {
+        self.conditions.push(condition.into());
+    }
+
+    /// Adds the conditions that launches, sessions and executions have in common.
+    pub(super) fn owner<Id>(&mut self, wanted: &'a HistoryFilter<Id>) {
+        if let Some(agent) = &wanted.agent {
+            self.is("agent_id", agent.as_str());
+        }
+        if let Some(project) = &wanted.project {
+            self.is("project_id", project.as_str());
+        }
+        if let Some(launch) = &wanted.launch {
+            self.is("launch_id", launch.as_str());
+        }
+    }
+
+    fn joined(&self) -> String {
+        if self.conditions.is_empty() { "1 = 1".to_owned() } else { self.conditions.join(" AND ") }
+    }
+
+    /// Returns the entities that meet all conditions. `rest` is what follows them.
+    pub(super) fn list<E: Entity>(
+        self,
+        tx: &mut Read<'_>,
+        rest: &str,
+    ) -> Result<Vec<E>, StoreError> {
+        tx.list(&format!("WHERE {} {rest}", self.joined()), &self.args)
+    }
+
+    /// Returns the rows of the query `start` that meet all conditions.
+    pub(super) fn rows<T>(
+        self,
+        tx: &mut Read<'_>,
+        name: &'static str,
+        start: &str,
+        rest: &str,
+        read: fn(&mut Cells<'_>) -> Result<T, BoxError>,
+    ) -> Result<Vec<T>, StoreError> {
+        tx.rows(name, &format!("{start} WHERE {} {rest}", self.joined()), &self.args, read)
+    }
+
+    /// Returns at most `limit` entities, the newest first by the column `at`, that come after the row `after`.
+    pub(super) fn newest<E: Entity>(
+        mut self,
+        tx: &mut Read<'_>,
+        at: &str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Result<Vec<E>, StoreError> {
+        if let Some(after) = after {
+            let after = self.arg(after);
+            let table = E::TABLE;
+            self.also(format!("({at}, id) < (SELECT {at}, id FROM {table} WHERE id = {after})"));
+        }
+        let limit = self.arg(limit);
+        self.list(tx, &format!("ORDER BY {at} DESC, id DESC LIMIT {limit}"))
+    }
+}

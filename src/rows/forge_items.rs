@@ -1,0 +1,129 @@
+//! Work on items of forges: how far it is, and what is still to be done at the forge.
+
+use crate::domain::id::ItemId;
+use crate::domain::{ForgeItem, ItemKey, TaskId, Timestamp};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, Write};
+
+impl Entity for ForgeItem {
+    const NAME: &'static str = "forge item";
+    const TABLE: &'static str = "forge_items";
+    const COLUMNS: &'static str = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, \
+        title, url, state, owed, n_attempts, n_refusals, retry_at, last_error, n_comments, is_missing, \
+        n_resumed, created_at, ended_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            key: ItemKey {
+                forge: cells.word()?,
+                host: cells.get()?,
+                repository: cells.get()?,
+                kind: cells.word()?,
+                number: cells.get()?,
+            },
+            agent: cells.parsed()?,
+            project: cells.parsed()?,
+            task: cells.parsed()?,
+            title: cells.get()?,
+            url: cells.get()?,
+            state: cells.json()?,
+            owed: cells.json()?,
+            n_attempts: cells.get()?,
+            n_refusals: cells.get()?,
+            retry_at: cells.get()?,
+            last_error: cells.get()?,
+            n_comments: cells.get()?,
+            is_missing: cells.get()?,
+            n_resumed: cells.get()?,
+            created_at: cells.get()?,
+            ended_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let json =
+            |json: Result<String, serde_json::Error>| json.expect("a state has text keys only");
+        let mut values = vec![self.id.as_str().into()];
+        values.extend(key_values(&self.key));
+        values.extend([
+            self.agent.as_str().into(),
+            self.project.as_str().into(),
+            self.task.as_str().into(),
+            (&self.title).into(),
+            (&self.url).into(),
+            json(serde_json::to_string(&self.state)).into(),
+            json(serde_json::to_string(&self.owed)).into(),
+            self.n_attempts.into(),
+            self.n_refusals.into(),
+            self.retry_at.into(),
+            (&self.last_error).into(),
+            self.n_comments.into(),
+            self.is_missing.into(),
+            self.n_resumed.into(),
+            self.created_at.into(),
+            self.ended_at.into(),
+        ]);
+        values
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+fn key_values(key: &ItemKey) -> [Value<'_>; 5] {
+    [
+        key.forge.as_str().into(),
+        (&key.host).into(),
+        (&key.repository).into(),
+        key.kind.as_str().into(),
+        key.number.into(),
+    ]
+}
+
+const IS_OPEN: &str = "forge = ?1 AND host = ?2 AND repository = ?3 AND kind = ?4 AND number = ?5 \
+    AND ended_at IS NULL";
+
+pub fn get(tx: &mut Read<'_>, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the open work on an item.
+pub fn find_open(tx: &mut Read<'_>, key: &ItemKey) -> Result<Option<ForgeItem>, StoreError> {
+    tx.find(&format!("WHERE {IS_OPEN}"), &key_values(key))
+}
+
+/// Returns the newest item that was made into this task.
+pub fn find_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<ForgeItem>, StoreError> {
+    let rest = "WHERE task_id = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[task.as_str().into()])
+}
+
+/// Returns the open items by creation, then id.
+pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<ForgeItem>, StoreError> {
+    tx.list("WHERE ended_at IS NULL ORDER BY created_at, id", &[])
+}
+
+/// Returns the ended items, the newest end first, at most `limit`.
+pub fn list_ended(tx: &mut Read<'_>, limit: usize) -> Result<Vec<ForgeItem>, StoreError> {
+    let rest = "WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, id DESC LIMIT ?1";
+    tx.list(rest, &[limit.into()])
+}
+
+/// Returns items that ended before `before`, the oldest first, at most `limit`.
+pub fn list_ended_before(
+    tx: &mut Read<'_>,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<ItemId>, StoreError> {
+    let sql = "SELECT id FROM forge_items WHERE ended_at < ?1 ORDER BY ended_at, id LIMIT ?2";
+    let read = |cells: &mut Cells<'_>| cells.parsed();
+    tx.rows("forge item", sql, &[before.into(), limit.into()], read)
+}
+
+/// Forgets an item that has ended. An open one stays as it is.
+pub fn forget(tx: &mut Write<'_>, id: &ItemId) -> Result<(), StoreError> {
+    let sql = "DELETE FROM forge_items WHERE id = ?1 AND ended_at IS NOT NULL";
+    tx.execute(sql, &[id.as_str().into()]).map(drop)
+}

@@ -1,0 +1,215 @@
+//! Launches: each life of an agent, from its claim to its end.
+
+use std::time::Duration;
+
+use crate::domain::id::{CoordinatorId, TaskId};
+use crate::domain::launch::{ExitStatus, ReportResult, StopReason};
+use crate::domain::secret::TokenHash;
+use crate::domain::totals::{Total, TotalKey};
+use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
+use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value, Write};
+
+use super::filter::Filter;
+use super::{
+    failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
+    usage_values,
+};
+
+impl Entity for Launch {
+    const NAME: &'static str = "launch";
+    const TABLE: &'static str = "launches";
+    const COLUMNS: &'static str = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, \
+        claimed_at, pid, started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, \
+        signal, n_notices, state, deadline, session_id, stopping_reason, ladder_at, outcome, outcome_reason, \
+        ended_at, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
+        failure, failure_resets_at, progress";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            key: read_key(cells)?,
+            coordinator: cells.optional_parsed()?,
+            ai_type: cells.get()?,
+            ticket: cells.get::<Option<String>>()?.map(TokenHash::from_stored),
+            claimed_at: cells.get()?,
+            pid: cells.get()?,
+            started_at: cells.get()?,
+            authenticated_at: cells.get()?,
+            task: cells.optional_parsed()?,
+            report: cells.optional_word()?,
+            stop_reason: cells.optional_word()?,
+            is_chat_over: cells.get()?,
+            exit: ExitStatus { exit_code: cells.get()?, signal: cells.get()? },
+            n_notices: cells.get()?,
+            state: read_state(cells)?,
+            activity: Activity {
+                usage: read_usage(cells)?,
+                failure: read_failure(cells)?,
+                progress: cells.get()?,
+            },
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let mut values = vec![self.id.as_str().into()];
+        values.extend(key_values(&self.key));
+        values.extend([
+            self.coordinator.as_ref().map(CoordinatorId::as_str).into(),
+            (&self.ai_type).into(),
+            self.ticket.as_ref().map(TokenHash::as_str).into(),
+            self.claimed_at.into(),
+            self.pid.into(),
+            self.started_at.into(),
+            self.authenticated_at.into(),
+            self.task.as_ref().map(TaskId::as_str).into(),
+            self.report.map(ReportResult::as_str).into(),
+            self.stop_reason.map(StopReason::as_str).into(),
+            self.is_chat_over.into(),
+            self.exit.exit_code.into(),
+            self.exit.signal.into(),
+            self.n_notices.into(),
+        ]);
+        values.extend(state_values(&self.state));
+        values.extend(usage_values(self.activity.usage));
+        values.extend(failure_values(self.activity.failure));
+        values.push((&self.activity.progress).into());
+        values
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+/// The columns from `state` to `ended_at`.
+fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
+    let state = cells.get::<&str>()?;
+    let (deadline, session) = (cells.get::<Option<Timestamp>>()?, cells.optional_parsed()?);
+    let (reason, ladder_at) = (cells.optional_word()?, cells.get::<Option<Timestamp>>()?);
+    let (outcome, ended_at) = (read_outcome(cells)?, cells.get::<Option<Timestamp>>()?);
+    state_of(state, deadline, session, reason.zip(ladder_at), outcome.zip(ended_at))
+}
+
+/// The state with what exists only in it.
+pub(super) fn state_of(
+    state: &str,
+    deadline: Option<Timestamp>,
+    session: Option<crate::domain::SessionId>,
+    stopping: Option<(StopReason, Timestamp)>,
+    ended: Option<(crate::domain::Outcome, Timestamp)>,
+) -> Result<LaunchState, BoxError> {
+    let known = match state {
+        "starting" => deadline.map(|deadline| LaunchState::Starting { deadline }),
+        "running" => session.map(|session| LaunchState::Running { session }),
+        "stopping" => {
+            stopping.map(|(reason, ladder_at)| LaunchState::Stopping { reason, ladder_at })
+        }
+        "ending" => Some(LaunchState::Ending),
+        "ended" => ended.map(|(outcome, at)| LaunchState::Ended { outcome, at }),
+        other => return Err(format!("`{other}` is no state of a launch").into()),
+    };
+    known.ok_or_else(|| format!("the columns of the state `{state}` are NULL").into())
+}
+
+/// What belongs to other states is NULL.
+fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
+    let (mut deadline, mut session, mut stopping, mut ended) = (None, None, None, None);
+    match state {
+        LaunchState::Starting { deadline: at } => deadline = Some(*at),
+        LaunchState::Running { session: id } => session = Some(id.as_str()),
+        LaunchState::Stopping { reason, ladder_at } => stopping = Some((*reason, *ladder_at)),
+        LaunchState::Ending => {}
+        LaunchState::Ended { outcome, at } => ended = Some((outcome, *at)),
+    }
+    let [outcome, reason] = outcome_values(ended.map(|(outcome, _)| outcome));
+    [
+        state.as_str().into(),
+        deadline.into(),
+        session.into(),
+        stopping.map(|(reason, _)| reason.as_str()).into(),
+        stopping.map(|(_, at)| at).into(),
+        outcome,
+        reason,
+        ended.map(|(_, at)| at).into(),
+    ]
+}
+
+pub fn get(tx: &mut Read<'_>, id: &LaunchId) -> Result<Option<Launch>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the newest launch with this ticket.
+pub fn find_by_ticket(tx: &mut Read<'_>, ticket: &TokenHash) -> Result<Option<Launch>, StoreError> {
+    let rest = "WHERE ticket_hash = ?1 ORDER BY claimed_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[ticket.as_str().into()])
+}
+
+/// Returns the open launches by claim time, then id.
+pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Launch>, StoreError> {
+    tx.list("WHERE state <> 'ended' ORDER BY claimed_at, id", &[])
+}
+
+/// Returns whether the key has an open launch.
+pub fn is_open(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM launches \
+        WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3 AND state <> 'ended'";
+    tx.exists(sql, &key_values(key))
+}
+
+/// Returns launches of a filter, the newest first.
+pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(agent) = &wanted.agent {
+        filter.is("agent_id", agent.as_str());
+    }
+    if let Some(project) = &wanted.project {
+        filter.is("project_id", project.as_str());
+    }
+    if let Some(purpose) = wanted.purpose {
+        filter.is("purpose", purpose.as_str());
+    }
+    if wanted.only_ended {
+        filter.also("state = 'ended'");
+    }
+    let at = if wanted.only_ended { "ended_at" } else { "claimed_at" };
+    filter.newest(tx, at, wanted.after.as_ref().map(LaunchId::as_str), wanted.limit)
+}
+
+/// Returns the sums over all ended launches.
+pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
+    tx.rows("launch", TOTALS, &[], |cells| {
+        let key = TotalKey {
+            ai_type: cells.get()?,
+            agent: cells.parsed()?,
+            project: cells.parsed()?,
+            outcome: cells.get()?,
+        };
+        let n_launches = cells.get()?;
+        let run_time = Duration::from_millis(cells.get()?);
+        let usage = read_usage(cells)?;
+        Ok((key, Total { n_launches, run_time, usage, n_with_usage: cells.get()? }))
+    })
+}
+
+/// TOTAL and not SUM: a sum beyond 64 bits is the greatest number then, and no error.
+const TOTALS: &str = "\
+    SELECT ai_type, agent_id, project_id, outcome, COUNT(*), \
+        CAST(TOTAL(MAX(0, ended_at - started_at)) AS INTEGER), \
+        CAST(TOTAL(input_tokens) AS INTEGER), CAST(TOTAL(output_tokens) AS INTEGER), \
+        CAST(TOTAL(cache_read_tokens) AS INTEGER), CAST(TOTAL(cache_write_tokens) AS INTEGER), \
+        CAST(TOTAL(cost_usd_micros) AS INTEGER), CAST(TOTAL(turns) AS INTEGER), \
+        COUNT(CASE WHEN input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
+            + cost_usd_micros + turns > 0 THEN 1 END) \
+    FROM launches WHERE state = 'ended' GROUP BY ai_type, agent_id, project_id, outcome";
+
+/// Forgets an ended launch with its sessions, notices, executions and kept output. An open one stays as it is.
+pub fn forget(tx: &mut Write<'_>, id: &LaunchId) -> Result<(), StoreError> {
+    const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
+    // What belongs to it goes first: of a launch that is still open nothing goes.
+    for table in ["sessions", "notices", "executions", "output_tails"] {
+        let sql = format!("DELETE FROM {table} WHERE launch_id = ?1 AND EXISTS (SELECT 1 {IT})");
+        tx.execute(&sql, &[id.as_str().into()])?;
+    }
+    tx.execute(&format!("DELETE {IT}"), &[id.as_str().into()]).map(drop)
+}

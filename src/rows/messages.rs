@@ -1,0 +1,108 @@
+//! Messages of chats. The store numbers them.
+
+use crate::domain::agent::Assignment;
+use crate::domain::{Message, MessageId, Timestamp};
+use crate::store::{BoxError, Cells, ChatEnd, MessageFilter, Read, StoreError, Write};
+
+use super::assignments;
+use super::filter::Filter;
+
+const COLUMNS: &str = "seq, id, agent_id, project_id, sender, content, created_at, is_visible";
+
+fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
+    Ok(Message {
+        seq: cells.get()?,
+        id: cells.parsed()?,
+        agent: cells.parsed()?,
+        project: cells.parsed()?,
+        sender: cells.word()?,
+        content: cells.get()?,
+        created_at: cells.get()?,
+        is_visible: cells.get()?,
+    })
+}
+
+pub fn get(tx: &mut Read<'_>, id: &MessageId) -> Result<Option<Message>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM messages WHERE id = ?1");
+    tx.row("message", &sql, &[id.as_str().into()], read)
+}
+
+/// Returns messages of a chat in their order.
+pub fn list(tx: &mut Read<'_>, wanted: &MessageFilter) -> Result<Vec<Message>, StoreError> {
+    let mut filter = Filter::default();
+    filter.is("agent_id", wanted.agent.as_str());
+    filter.is("project_id", wanted.project.as_str());
+    if let Some(after) = wanted.after {
+        let after = filter.arg(after);
+        filter.also(format!("seq > {after}"));
+    }
+    if let Some(before) = wanted.before {
+        let before = filter.arg(before);
+        filter.also(format!("seq < {before}"));
+    }
+    if let Some(sender) = wanted.sender {
+        filter.is("sender", sender.as_str());
+    }
+    if wanted.only_visible {
+        filter.also("is_visible");
+    }
+    let order = match wanted.end {
+        ChatEnd::Oldest => "ORDER BY seq",
+        ChatEnd::Newest => "ORDER BY seq DESC",
+    };
+    let limit = filter.arg(wanted.limit);
+    let start = format!("SELECT {COLUMNS} FROM messages");
+    let mut found = filter.rows(tx, "message", &start, &format!("{order} LIMIT {limit}"), read)?;
+    if wanted.end == ChatEnd::Newest {
+        found.reverse();
+    }
+    Ok(found)
+}
+
+/// Returns every agent and project that have a message, by project, then agent.
+pub fn list_chats(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
+    let sql = "SELECT DISTINCT project_id, agent_id FROM messages ORDER BY project_id, agent_id";
+    tx.rows("assignment", sql, &[], assignments::read)
+}
+
+/// Returns the greatest number of a message from before `at`, or 0.
+pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT COALESCE(MAX(seq), 0) FROM messages \
+        WHERE project_id = ?1 AND agent_id = ?2 AND created_at < ?3";
+    let [project, agent] = assignments::values(chat);
+    tx.number(sql, &[project, agent, at.into()])
+}
+
+/// Returns whether there is a message after the one with this number.
+pub fn has_after(tx: &mut Read<'_>, chat: &Assignment, seq: i64) -> Result<bool, StoreError> {
+    let sql =
+        "SELECT seq FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq > ?3 LIMIT 1";
+    let [project, agent] = assignments::values(chat);
+    tx.exists(sql, &[project, agent, seq.into()])
+}
+
+/// Adds a message with the next number, whatever its `seq` is. Returns false if there is one with its id.
+pub fn add(tx: &mut Write<'_>, message: &Message) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO messages (id, agent_id, project_id, sender, content, created_at, is_visible) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+    let n_added = tx.execute(
+        sql,
+        &[
+            message.id.as_str().into(),
+            message.agent.as_str().into(),
+            message.project.as_str().into(),
+            message.sender.as_str().into(),
+            (&message.content).into(),
+            message.created_at.into(),
+            message.is_visible.into(),
+        ],
+    )?;
+    Ok(n_added == 1)
+}
+
+/// Forgets the messages of a chat up to this number.
+pub fn forget(tx: &mut Write<'_>, chat: &Assignment, up_to: i64) -> Result<(), StoreError> {
+    let sql = "DELETE FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq <= ?3";
+    let [project, agent] = assignments::values(chat);
+    tx.execute(sql, &[project, agent, up_to.into()]).map(drop)
+}

@@ -1,0 +1,87 @@
+//! Notices: what an agent is told while it works.
+
+use crate::domain::id::{AgentId, NoticeId, ProjectId};
+use crate::domain::{LaunchId, Notice, TaskId};
+use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::filter::Filter;
+
+impl Entity for Notice {
+    const NAME: &'static str = "notice";
+    const TABLE: &'static str = "notices";
+    const COLUMNS: &'static str =
+        "id, launch_id, task_id, action, demand, created_at, read_at, settled_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            launch: cells.parsed()?,
+            task: cells.optional_parsed()?,
+            action: cells.word()?,
+            demand: cells.word()?,
+            created_at: cells.get()?,
+            read_at: cells.get()?,
+            settled_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            self.id.as_str().into(),
+            self.launch.as_str().into(),
+            self.task.as_ref().map(TaskId::as_str).into(),
+            self.action.as_str().into(),
+            self.demand.as_str().into(),
+            self.created_at.into(),
+            self.read_at.into(),
+            self.settled_at.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &NoticeId) -> Result<Option<Notice>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the notices of a launch, settled ones too, by creation, then id.
+pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Notice>, StoreError> {
+    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.as_str().into()])
+}
+
+/// Returns the notices that are not settled, by creation, then id.
+pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Notice>, StoreError> {
+    tx.list("WHERE settled_at IS NULL ORDER BY created_at, id", &[])
+}
+
+/// Returns notices of a filter, the newest first.
+pub fn list(
+    tx: &mut Read<'_>,
+    wanted: &HistoryFilter<NoticeId>,
+) -> Result<Vec<Notice>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(task) = &wanted.task {
+        filter.is("task_id", task.as_str());
+    }
+    if let Some(launch) = &wanted.launch {
+        filter.is("launch_id", launch.as_str());
+    }
+    // Only its launch says whose a notice is.
+    for (column, owner) in [
+        ("agent_id", wanted.agent.as_ref().map(AgentId::as_str)),
+        ("project_id", wanted.project.as_ref().map(ProjectId::as_str)),
+    ] {
+        if let Some(owner) = owner {
+            let owner = filter.arg(owner);
+            filter.also(format!("launch_id IN (SELECT id FROM launches WHERE {column} = {owner})"));
+        }
+    }
+    if wanted.only_open {
+        filter.also("settled_at IS NULL");
+    }
+    filter.newest(tx, "created_at", wanted.after.as_ref().map(NoticeId::as_str), wanted.limit)
+}

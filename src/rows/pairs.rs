@@ -1,0 +1,72 @@
+//! What outlives the launches of a key: holds, failures, wishes for a chat. A key without a row has nothing to
+//! remember.
+
+use crate::domain::{InstanceKey, PairRecord, Timestamp};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::{key_values, read_key};
+
+impl Entity for PairRecord {
+    const NAME: &'static str = "pair";
+    const TABLE: &'static str = "pairs";
+    const N_KEY: usize = 3;
+    const COLUMNS: &'static str = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, \
+        suspended_since, is_misconfigured, wanted_since, read_up_to";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        let key = read_key(cells)?;
+        let record = read_memory(cells, key)?;
+        Ok(Self { revision: cells.get()?, ..record })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let failed_at: Vec<i64> = self.failed_at.iter().map(|at| at.as_millis()).collect();
+        let failed_at = serde_json::to_string(&failed_at).expect("a list of numbers is JSON");
+        let mut values = Vec::from(key_values(&self.key));
+        values.extend([
+            self.held_since.into(),
+            self.n_failures.into(),
+            self.last_end_at.into(),
+            failed_at.into(),
+            self.suspended_since.into(),
+            self.is_misconfigured.into(),
+            self.wanted_since.into(),
+            self.read_up_to.into(),
+        ]);
+        values
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+/// The columns from `held_since` to `read_up_to`.
+pub(super) fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairRecord, BoxError> {
+    Ok(PairRecord {
+        key,
+        held_since: cells.get()?,
+        n_failures: cells.get()?,
+        last_end_at: cells.get()?,
+        failed_at: cells.json::<Vec<i64>>()?.into_iter().map(Timestamp::from_millis).collect(),
+        suspended_since: cells.get()?,
+        is_misconfigured: cells.get()?,
+        wanted_since: cells.get()?,
+        read_up_to: cells.get()?,
+        revision: 0,
+    })
+}
+
+/// Returns the record of a key; a fresh one if nothing is remembered.
+pub fn get(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairRecord, StoreError> {
+    let found =
+        tx.find("WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3", &key_values(key));
+    Ok(found?.unwrap_or_else(|| PairRecord::new(key.clone())))
+}
+
+/// Returns the held keys, by key.
+pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
+    // Purposes in their order, which is not that of their words.
+    let rest = "WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
+    tx.list(rest, &[])
+}

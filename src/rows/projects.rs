@@ -1,0 +1,51 @@
+//! Projects.
+
+use std::path::PathBuf;
+
+use crate::domain::{Project, ProjectId};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+impl Entity for Project {
+    const NAME: &'static str = "project";
+    const TABLE: &'static str = "projects";
+    const COLUMNS: &'static str = "id, name, working_directory, status, created_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            name: cells.get()?,
+            working_directory: PathBuf::from(cells.get::<String>()?),
+            status: cells.word()?,
+            created_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            self.id.as_str().into(),
+            (&self.name).into(),
+            // NULL, which the column refuses, if it is not UTF-8.
+            self.working_directory.to_str().into(),
+            self.status.as_str().into(),
+            self.created_at.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &ProjectId) -> Result<Option<Project>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns all projects by id.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<Project>, StoreError> {
+    tx.list("ORDER BY id", &[])
+}
+
+pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
+    tx.number("SELECT COUNT(*) FROM projects", &[]).map(i64::unsigned_abs)
+}

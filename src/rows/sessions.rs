@@ -1,0 +1,89 @@
+//! Sessions: the proof of who calls, from authentication to logout.
+
+use crate::domain::id::SessionId;
+use crate::domain::secret::TokenHash;
+use crate::domain::{LaunchId, Session, Timestamp};
+use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::filter::Filter;
+use super::{key_values, read_key};
+
+impl Entity for Session {
+    const NAME: &'static str = "session";
+    const TABLE: &'static str = "sessions";
+    const COLUMNS: &'static str = "id, launch_id, agent_id, project_id, purpose, token_hash, created_at, \
+        last_seen_at, ended_at, end_reason, handed_out";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            launch: cells.parsed()?,
+            key: read_key(cells)?,
+            token: TokenHash::from_stored(cells.get()?),
+            created_at: cells.get()?,
+            last_seen_at: cells.get()?,
+            ended: match (cells.get::<Option<Timestamp>>()?, cells.optional_word()?) {
+                (Some(at), Some(reason)) => Some((at, reason)),
+                (Some(_), None) => return Err("the session ended without a reason".into()),
+                (None, _) => None,
+            },
+            handed_out: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let mut values = vec![self.id.as_str().into(), self.launch.as_str().into()];
+        values.extend(key_values(&self.key));
+        values.extend([
+            self.token.as_str().into(),
+            self.created_at.into(),
+            self.last_seen_at.into(),
+            self.ended.map(|(at, _)| at).into(),
+            self.ended.map(|(_, reason)| reason.as_str()).into(),
+            self.handed_out.into(),
+        ]);
+        values
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the newest session with this token, also an ended one.
+pub fn find_by_token(tx: &mut Read<'_>, token: &TokenHash) -> Result<Option<Session>, StoreError> {
+    let rest = "WHERE token_hash = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[token.as_str().into()])
+}
+
+/// Returns the sessions that have not ended, by creation, then id.
+pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Session>, StoreError> {
+    tx.list("WHERE ended_at IS NULL ORDER BY created_at, id", &[])
+}
+
+/// Returns the sessions of a launch by creation, then id.
+pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Session>, StoreError> {
+    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.as_str().into()])
+}
+
+/// Returns sessions of a filter, the newest first.
+pub fn list(
+    tx: &mut Read<'_>,
+    wanted: &HistoryFilter<SessionId>,
+) -> Result<Vec<Session>, StoreError> {
+    if wanted.task.is_some() {
+        // A session has no task.
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.owner(wanted);
+    if wanted.only_open {
+        filter.also("ended_at IS NULL");
+    }
+    filter.newest(tx, "created_at", wanted.after.as_ref().map(SessionId::as_str), wanted.limit)
+}

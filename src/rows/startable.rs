@@ -1,0 +1,160 @@
+//! What decides about the start of an agent, in one query for one key or for all that have work.
+
+use std::path::PathBuf;
+
+use crate::domain::pair::OpenLaunch;
+use crate::domain::{Account, InstanceKey, PairFacts, PairRecord};
+use crate::store::{BoxError, Cells, Read, StoreError};
+
+use super::{accounts, key_values, launches, pairs, read_key};
+
+/// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in `r.revision`,
+/// and the others have what a fresh record has.
+macro_rules! facts {
+    ($is_assigned:literal, $waiting_since:literal, $launch:literal) => {
+        concat!(
+            "a.status, a.ai_type, p.status, p.working_directory, ",
+            $is_assigned,
+            ", ",
+            $waiting_since,
+            ", ",
+            $launch,
+            ", r.revision, r.held_since, COALESCE(r.n_failures, 0), r.last_end_at, \
+            COALESCE(r.failed_at, '[]'), r.suspended_since, COALESCE(r.is_misconfigured, FALSE), \
+            r.wanted_since, COALESCE(r.read_up_to, 0), c.revision, c.parked_class, c.parked_since, \
+            c.parked_until, c.n_parked, c.probe_launch_id, c.probe_at, \
+            EXISTS (SELECT 1 FROM pauses) "
+        )
+    };
+}
+
+/// One row, whatever exists.
+const OF_KEY: &str = concat!(
+    "SELECT ",
+    facts!(
+        "s.agent_id IS NOT NULL",
+        "CASE WHEN ?3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
+            WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2) END",
+        "l.id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at"
+    ),
+    "FROM (SELECT 1 AS one) AS k \
+    LEFT JOIN agents AS a ON a.id = ?1 \
+    LEFT JOIN accounts AS c ON c.ai_type = a.ai_type \
+    LEFT JOIN projects AS p ON p.id = ?2 \
+    LEFT JOIN assignments AS s ON s.project_id = ?2 AND s.agent_id = ?1 \
+    LEFT JOIN launches AS l ON l.agent_id = ?1 AND l.project_id = ?2 AND l.purpose = ?3 \
+        AND l.state <> 'ended' \
+    LEFT JOIN pairs AS r ON r.agent_id = ?1 AND r.project_id = ?2 AND r.purpose = ?3"
+);
+
+/// CROSS JOIN, because its order is the order of the loops: the work first, which is little, never the pairs.
+const STARTABLE: &str = concat!(
+    "SELECT w.agent_id, w.project_id, w.purpose, ",
+    facts!("1", "w.waiting_since", "NULL, NULL, NULL, NULL, NULL, NULL"),
+    "FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, \
+            MIN(status_since) AS waiting_since FROM tasks \
+        WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
+        UNION ALL SELECT agent_id, project_id, purpose, wanted_since FROM pairs \
+        WHERE wanted_since IS NOT NULL AND purpose = 'chat') AS w \
+    CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \
+    LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id \
+        AND r.purpose = w.purpose \
+    LEFT JOIN accounts AS c ON c.ai_type = a.ai_type \
+    WHERE a.id = w.agent_id AND a.status = 'active' AND p.id = w.project_id AND p.status = 'active' \
+        AND s.project_id = w.project_id AND s.agent_id = w.agent_id \
+        AND NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.agent_id = w.agent_id \
+            AND l.project_id = w.project_id AND l.purpose = w.purpose AND l.state <> 'ended') \
+    ORDER BY w.waiting_since, w.agent_id, w.project_id, w.purpose = 'chat'"
+);
+
+fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> {
+    let (agent_status, ai_type) = (cells.optional_word()?, cells.get::<Option<String>>()?);
+    let (project_status, directory) = (cells.optional_word()?, cells.get::<Option<String>>()?);
+    let (is_assigned, waiting_since) = (cells.get()?, cells.get()?);
+    let open = read_open(cells)?;
+    let revision = cells.get::<Option<i64>>()?;
+    let memory = pairs::read_memory(cells, key.clone())?;
+    let account_revision = cells.get::<Option<i64>>()?;
+    let parked = accounts::read_parked(cells)?;
+    let agent = agent_status.zip(ai_type);
+    let ai_type = agent.as_ref().map_or_else(String::new, |(_, ai_type)| ai_type.clone());
+    Ok(PairFacts {
+        agent,
+        project: project_status.zip(directory.map(PathBuf::from)),
+        is_assigned,
+        waiting_since,
+        open,
+        record: match revision {
+            Some(revision) => PairRecord { revision, ..memory },
+            None => PairRecord::new(key.clone()),
+        },
+        account: match account_revision {
+            Some(revision) => Account { ai_type, parked, revision },
+            None => Account::new(ai_type),
+        },
+        key,
+        is_paused: cells.get()?,
+    })
+}
+
+fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
+    let (id, state) = (cells.optional_parsed()?, cells.get::<Option<&str>>()?);
+    let (deadline, session) = (cells.get()?, cells.optional_parsed()?);
+    let (reason, ladder_at) = (cells.optional_word()?, cells.get::<Option<_>>()?);
+    let Some((id, state)) = id.zip(state) else {
+        return Ok(None);
+    };
+    let state = launches::state_of(state, deadline, session, reason.zip(ladder_at), None)?;
+    Ok(Some(OpenLaunch { id, state }))
+}
+
+/// Returns what decides about the start of `key`. Work is a task in progress in the project, assigned to the
+/// agent; for a chat it is the wish for one.
+pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairFacts, StoreError> {
+    let found = tx.row("pair", OF_KEY, &key_values(key), |cells| read(cells, key.clone()));
+    found.map_err(|error| error.named(|| key.to_string()))?.ok_or_else(|| StoreError::Unreadable {
+        what: "pair",
+        id: key.to_string(),
+        source: "the query has no row".into(),
+    })
+}
+
+/// Returns the facts of each key with work and without an open launch, whose agent and project are active and
+/// assigned, by `waiting_since`, then key. The cost grows with the work, not with the pairs.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<PairFacts>, StoreError> {
+    tx.rows("pair", STARTABLE, &[], |cells| {
+        let key = read_key(cells)?;
+        read(cells, key)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::open;
+
+    /// The tables and indexes that `sql` reads from one end to the other.
+    async fn scans(sql: &str, n_args: usize) -> Vec<String> {
+        let engine = open::memory().unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {sql}");
+        let plan: Result<Vec<String>, StoreError> = engine
+            .read(move |tx| {
+                tx.rows("plan", &sql, &vec![crate::store::Value::Null; n_args], |cells| {
+                    let _: (i64, i64, i64) = (cells.get()?, cells.get()?, cells.get()?);
+                    cells.get()
+                })
+            })
+            .await;
+        plan.unwrap().into_iter().filter(|step| step.starts_with("SCAN")).collect()
+    }
+
+    #[tokio::test]
+    async fn the_queries_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {
+        // The index of wishes holds nothing but wishes.
+        let wishes = "SCAN pairs USING COVERING INDEX pairs_wanted";
+        assert_eq!(scans(STARTABLE, 0).await, [wishes, "SCAN w", "SCAN pauses"]);
+        assert_eq!(scans(OF_KEY, 3).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
+        let open = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
+        assert_eq!(scans(open, 0).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Tasks.
+
+use crate::domain::id::AgentId;
+use crate::domain::{Task, TaskId, TaskStatus};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
+
+use super::filter::Filter;
+
+impl Entity for Task {
+    const NAME: &'static str = "task";
+    const TABLE: &'static str = "tasks";
+    const COLUMNS: &'static str = "id, project_id, parent_id, title, description, status, priority, \
+        assignee_id, dependencies, blocked_reason, created_at, status_since";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.parsed()?,
+            project: cells.parsed()?,
+            parent: cells.optional_parsed()?,
+            title: cells.get()?,
+            description: cells.get()?,
+            status: cells.word()?,
+            priority: cells.word()?,
+            assignee: cells.optional_parsed()?,
+            dependencies: cells.json()?,
+            blocked_reason: cells.get()?,
+            created_at: cells.get()?,
+            status_since: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let dependencies =
+            serde_json::to_string(&self.dependencies).expect("a list of texts is JSON");
+        vec![
+            self.id.as_str().into(),
+            self.project.as_str().into(),
+            self.parent.as_ref().map(TaskId::as_str).into(),
+            (&self.title).into(),
+            (&self.description).into(),
+            self.status.as_str().into(),
+            self.priority.as_str().into(),
+            self.assignee.as_ref().map(AgentId::as_str).into(),
+            dependencies.into(),
+            (&self.blocked_reason).into(),
+            self.created_at.into(),
+            self.status_since.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.as_str().into()])
+}
+
+/// Returns the tasks of a filter by creation, then id.
+pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(project) = &wanted.project {
+        filter.is("project_id", project.as_str());
+    }
+    if let Some(assignee) = &wanted.assignee {
+        filter.is("assignee_id", assignee.as_str());
+    }
+    if let Some(parent) = &wanted.parent {
+        filter.is("parent_id", parent.as_str());
+    }
+    match wanted.status {
+        // In the text, because a partial index is not considered for a parameter.
+        Some(TaskStatus::InProgress) => filter.also("status = 'in_progress'"),
+        Some(status) => filter.is("status", status.as_str()),
+        None => {}
+    }
+    if wanted.only_open {
+        filter.also("status IN ('backlog', 'todo', 'in_progress', 'blocked')");
+    }
+    filter.list(tx, "ORDER BY created_at, id")
+}

@@ -1,0 +1,509 @@
+//! Runs transactions that are written as closures, on any engine.
+//!
+//! ```text
+//!  write(|tx| …) ──► queue ──► writer thread: BEGIN, all that wait, COMMIT ──► effects ──► answers
+//!  read(|tx| …)  ──► queue ──► reader threads: one snapshot each           ──► answers
+//! ```
+//!
+//! 1. Each answer waits for the commit of its group, also a refusal: it may depend on rows of the same group.
+//! 2. A closure that returns an error, panics, or ignores a failed statement leaves nothing behind. Its group
+//!    is rolled back and runs once more with a savepoint before each closure.
+//! 3. The effects of a closure happen after the commit and before the answers, in the order of the commit, also
+//!    if no caller waits any more.
+//! 4. A closure may run more than once, so it has neither a clock nor chance, and does no input or output.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::StoreError;
+use super::db::{Db, DbError};
+use super::transaction::{Effect, Read, Write};
+
+/// Closures of one group. The first of them does not wait long for the others.
+const MAX_GROUP: usize = 128;
+/// Threads that read.
+const N_READERS: usize = 2;
+/// A closure that takes longer than this holds up all others, and is logged.
+const SLOW: Duration = Duration::from_millis(20);
+/// The writer's connection gives memory back after this long without work.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One connection to a database.
+pub trait Connection: Db {
+    /// Begins a transaction as the only writer.
+    fn begin(&mut self) -> Result<(), DbError>;
+    /// Begins a transaction that sees one snapshot.
+    fn begin_read(&mut self) -> Result<(), DbError>;
+    fn savepoint(&mut self) -> Result<(), DbError>;
+    /// Undoes everything since the last savepoint.
+    fn undo_to_savepoint(&mut self) -> Result<(), DbError>;
+    fn commit(&mut self) -> Result<(), DbError>;
+    /// Ends the transaction, if one is open, without its changes.
+    fn rollback(&mut self);
+    /// Replaces the connection after a failure of the database.
+    fn reconnect(&mut self) -> Result<(), DbError>;
+    /// Gives memory back while there is nothing to do.
+    fn rest(&mut self);
+    /// Does what a last user of the database should do. Errors are ignored: the next start repairs.
+    fn close(&mut self);
+}
+
+/// A handle of the database. Clones share it.
+#[derive(Clone)]
+pub struct Engine(Arc<Kind>);
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+enum Kind {
+    Threads(Threads),
+    /// Runs in the caller, one closure after the other, for the simulation and for tests.
+    Inline(Mutex<Option<Writer>>),
+}
+
+struct Threads {
+    /// `None` once it is closed. The same holds for `reads`.
+    writes: Mutex<Option<mpsc::Sender<Box<dyn WriteJob>>>>,
+    reads: Mutex<Option<mpsc::Sender<Box<dyn ReadJob>>>>,
+    /// Cancelled when the writer thread has ended.
+    ended: CancellationToken,
+    n_transactions: Arc<AtomicU64>,
+}
+
+/// What a caller gets: the result of its closure, or why there is none.
+enum Answer<T, E> {
+    Done(Result<T, E>),
+    Failed(StoreError),
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl<T, E: From<StoreError>> Answer<T, E> {
+    fn into_result(self) -> Result<T, E> {
+        match self {
+            Self::Done(result) => result,
+            Self::Failed(error) => Err(error.into()),
+            Self::Panicked(payload) => resume_unwind(payload),
+        }
+    }
+}
+
+/// A closure that waits for its group.
+trait WriteJob: Send {
+    /// Runs the closure, and returns whether its changes are to be kept.
+    fn run(&mut self, tx: &mut Write<'_>) -> bool;
+    /// Answers the caller: with what `run` returned last, or with a failure.
+    fn answer(self: Box<Self>, failure: Option<StoreError>);
+    fn place(&self) -> &'static Location<'static>;
+}
+
+trait ReadJob: Send {
+    fn run(self: Box<Self>, connection: &mut dyn Connection);
+    fn fail(self: Box<Self>, failure: StoreError);
+}
+
+struct Writing<T, E, F> {
+    body: F,
+    made: Option<Answer<T, E>>,
+    answer: oneshot::Sender<Answer<T, E>>,
+    place: &'static Location<'static>,
+}
+
+impl<T, E, F> WriteJob for Writing<T, E, F>
+where
+    T: Send,
+    E: Send,
+    F: FnMut(&mut Write<'_>) -> Result<T, E> + Send,
+{
+    fn run(&mut self, tx: &mut Write<'_>) -> bool {
+        let made = match catch_unwind(AssertUnwindSafe(|| (self.body)(tx))) {
+            Ok(result) => Answer::Done(result),
+            Err(payload) => Answer::Panicked(payload),
+        };
+        let is_kept = matches!(made, Answer::Done(Ok(_)));
+        self.made = Some(made);
+        is_kept
+    }
+
+    fn answer(self: Box<Self>, failure: Option<StoreError>) {
+        let answer = match (failure, self.made) {
+            // A panic is a defect of the program, whatever happened to the database.
+            (_, Some(Answer::Panicked(payload))) => Answer::Panicked(payload),
+            (Some(failure), _) => Answer::Failed(failure),
+            (None, Some(made)) => made,
+            (None, None) => Answer::Failed(StoreError::Closed),
+        };
+        // A caller that has gone away needs no answer.
+        let _ = self.answer.send(answer);
+    }
+
+    fn place(&self) -> &'static Location<'static> {
+        self.place
+    }
+}
+
+struct Reading<T, E, F> {
+    body: F,
+    answer: oneshot::Sender<Answer<T, E>>,
+}
+
+impl<T, E, F> ReadJob for Reading<T, E, F>
+where
+    T: Send,
+    E: Send,
+    F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send,
+{
+    fn run(self: Box<Self>, connection: &mut dyn Connection) {
+        let _ = self.answer.send(read_once(connection, self.body));
+    }
+
+    fn fail(self: Box<Self>, failure: StoreError) {
+        let _ = self.answer.send(Answer::Failed(failure));
+    }
+}
+
+fn read_once<T, E, F>(connection: &mut dyn Connection, body: F) -> Answer<T, E>
+where
+    F: FnOnce(&mut Read<'_>) -> Result<T, E>,
+{
+    if let Err(error) = connection.begin_read() {
+        return Answer::Failed(unreadable(error));
+    }
+    let mut tx = Read::new(connection);
+    let made = catch_unwind(AssertUnwindSafe(|| body(&mut tx)));
+    let failure = tx.into_failure();
+    connection.rollback();
+    match (made, failure) {
+        (Err(payload), _) => Answer::Panicked(payload),
+        (Ok(Ok(_)), Some(error)) => Answer::Failed(unreadable(error)),
+        (Ok(result), _) => Answer::Done(result),
+    }
+}
+
+fn unreadable(error: DbError) -> StoreError {
+    StoreError::Unavailable { action: "read", source: error.into() }
+}
+
+impl Engine {
+    /// Starts the threads. `readers` open connections of their own; the writer's exists already.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(
+        writer: impl Connection + 'static,
+        reader: impl Fn() -> Result<Box<dyn Connection>, DbError> + Send + Clone + 'static,
+    ) -> std::io::Result<Self> {
+        let (writes, waiting_writes) = mpsc::channel();
+        let (reads, waiting_reads) = mpsc::channel::<Box<dyn ReadJob>>();
+        let ended = CancellationToken::new();
+        let n_transactions = Arc::new(AtomicU64::new(0));
+        let waiting_reads = Arc::new(Mutex::new(waiting_reads));
+        for _ in 0..N_READERS {
+            let (open, waiting) = (reader.clone(), Arc::clone(&waiting_reads));
+            thread::Builder::new()
+                .name("store-reader".to_owned())
+                .spawn(move || serve_reads(&waiting, &open))?;
+        }
+        let (at_end, counter) = (ended.clone().drop_guard(), Arc::clone(&n_transactions));
+        let mut writer = Writer::new(Box::new(writer), counter);
+        thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
+            // Dropped after the connection, also by a panic.
+            let _at_end = at_end;
+            writer.serve(&waiting_writes);
+        })?;
+        Ok(Self(Arc::new(Kind::Threads(Threads {
+            writes: Mutex::new(Some(writes)),
+            reads: Mutex::new(Some(reads)),
+            ended,
+            n_transactions,
+        }))))
+    }
+
+    /// Runs everything in the caller on one connection, one closure after the other.
+    pub fn inline(connection: impl Connection + 'static) -> Self {
+        let writer = Writer::new(Box::new(connection), Arc::default());
+        Self(Arc::new(Kind::Inline(Mutex::new(Some(writer)))))
+    }
+
+    /// Runs `body` in a transaction and commits it, or leaves nothing if `body` returns an error.
+    ///
+    /// `body` may run more than once. It uses no clock, no chance and no lock, and does no input or output. Once the
+    /// future was polled, the transaction is made even if the future is dropped.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    #[track_caller]
+    pub fn write<T, E, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Write<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let (engine, place) = (self.clone(), Location::caller());
+        async move {
+            let (answer, answered) = oneshot::channel();
+            let job = Box::new(Writing { body, made: None, answer, place });
+            match &*engine.0 {
+                Kind::Threads(threads) => {
+                    let sender = lock(&threads.writes).clone().ok_or(StoreError::Closed)?;
+                    sender.send(job).map_err(|_| StoreError::Closed)?;
+                }
+                Kind::Inline(writer) => {
+                    lock(writer).as_mut().ok_or(StoreError::Closed)?.make(vec![job]);
+                }
+            }
+            answered.await.map_err(|_| StoreError::Closed)?.into_result()
+        }
+    }
+
+    /// Runs `body` on one snapshot, which is not older than any earlier answer.
+    ///
+    /// Dropping the future is harmless.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    pub fn read<T, E, F>(&self, body: F) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let engine = self.clone();
+        async move {
+            match &*engine.0 {
+                Kind::Threads(threads) => {
+                    let (answer, answered) = oneshot::channel();
+                    let sender = lock(&threads.reads).clone().ok_or(StoreError::Closed)?;
+                    let job = Box::new(Reading { body, answer });
+                    sender.send(job).map_err(|_| StoreError::Closed)?;
+                    drop(sender);
+                    answered.await.map_err(|_| StoreError::Closed)?.into_result()
+                }
+                Kind::Inline(writer) => {
+                    let answer = {
+                        let mut writer = lock(writer);
+                        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+                        read_once(&mut *writer.connection, body)
+                    };
+                    answer.into_result()
+                }
+            }
+        }
+    }
+
+    /// Commits what was handed over, then closes. Later calls answer [`StoreError::Closed`].
+    pub async fn close(&self) {
+        match &*self.0 {
+            Kind::Threads(threads) => {
+                lock(&threads.reads).take();
+                lock(&threads.writes).take();
+                threads.ended.cancelled().await;
+            }
+            Kind::Inline(writer) => {
+                if let Some(mut writer) = lock(writer).take() {
+                    writer.connection.close();
+                }
+            }
+        }
+    }
+
+    /// Returns when nothing can be written any more: the store was closed, or its writer died.
+    pub async fn closed(&self) {
+        match &*self.0 {
+            Kind::Threads(threads) => threads.ended.cancelled().await,
+            Kind::Inline(_) => std::future::pending().await,
+        }
+    }
+
+    /// Returns how many transactions were committed. Closures that come at once share one.
+    pub fn n_transactions(&self) -> u64 {
+        match &*self.0 {
+            Kind::Threads(threads) => threads.n_transactions.load(Ordering::Relaxed),
+            Kind::Inline(writer) => lock(writer)
+                .as_ref()
+                .map_or(0, |writer| writer.n_transactions.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Takes turns with the other readers: one waits for the next job, the others wait for that one.
+fn serve_reads(
+    waiting: &Mutex<mpsc::Receiver<Box<dyn ReadJob>>>,
+    open: &dyn Fn() -> Result<Box<dyn Connection>, DbError>,
+) {
+    let mut connection: Option<Box<dyn Connection>> = None;
+    loop {
+        let next = lock(waiting).recv();
+        let Ok(job) = next else { break };
+        let connection = match connection.take() {
+            Some(open) => connection.insert(open),
+            None => match open() {
+                Ok(opened) => connection.insert(opened),
+                Err(error) => {
+                    job.fail(unreadable(error));
+                    continue;
+                }
+            },
+        };
+        job.run(&mut **connection);
+    }
+}
+
+/// Runs groups of closures on one connection.
+struct Writer {
+    connection: Box<dyn Connection>,
+    /// The database failed; what the connection holds is unknown.
+    is_suspect: bool,
+    n_transactions: Arc<AtomicU64>,
+}
+
+/// How one pass over a group ended.
+enum Pass {
+    /// Everything to be kept is in the open transaction. The effects come with it.
+    Made(Vec<Effect>),
+    /// A closure is to be undone, and nothing guards the others.
+    Undo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Off,
+    /// A savepoint before each closure.
+    On,
+}
+
+impl Writer {
+    fn new(connection: Box<dyn Connection>, n_transactions: Arc<AtomicU64>) -> Self {
+        Self { connection, is_suspect: false, n_transactions }
+    }
+
+    fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
+        loop {
+            let first = match waiting.recv_timeout(IDLE_TIMEOUT) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.connection.rest();
+                    match waiting.recv() {
+                        Ok(job) => job,
+                        Err(_) => break,
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let mut group = vec![first];
+            group.extend(waiting.try_iter().take(MAX_GROUP - 1));
+            self.make(group);
+        }
+        self.connection.close();
+    }
+
+    /// Makes a group and answers it.
+    fn make(&mut self, mut group: Vec<Box<dyn WriteJob>>) {
+        let mut failures: Vec<Option<DbError>> = Vec::new();
+        match self.try_make(&mut group, &mut failures) {
+            Ok(effects) => {
+                self.n_transactions.fetch_add(1, Ordering::Relaxed);
+                for effect in effects {
+                    // A panic has been printed; it must not end the only thread that writes.
+                    let _ = catch_unwind(AssertUnwindSafe(effect));
+                }
+                for (job, failure) in group.into_iter().zip(failures) {
+                    job.answer(failure.map(|error| unwritable(error.into())));
+                }
+            }
+            Err(error) => {
+                self.connection.rollback();
+                self.is_suspect = true;
+                let error = Arc::new(error);
+                for job in group {
+                    job.answer(Some(unwritable(Box::new(Arc::clone(&error)))));
+                }
+            }
+        }
+    }
+
+    /// Commits the group, and says for each closure which failed statement it ignored.
+    fn try_make(
+        &mut self,
+        group: &mut [Box<dyn WriteJob>],
+        failures: &mut Vec<Option<DbError>>,
+    ) -> Result<Vec<Effect>, DbError> {
+        if self.is_suspect {
+            self.connection.reconnect()?;
+            self.is_suspect = false;
+        }
+        let effects = match self.pass(group, failures, Guard::Off)? {
+            Pass::Made(effects) => effects,
+            // Savepoints cost more than the closures that need them, which are few.
+            Pass::Undo => {
+                self.connection.rollback();
+                match self.pass(group, failures, Guard::On)? {
+                    Pass::Made(effects) => effects,
+                    Pass::Undo => unreachable!("a guarded pass undoes by itself"),
+                }
+            }
+        };
+        self.connection.commit()?;
+        Ok(effects)
+    }
+
+    fn pass(
+        &mut self,
+        group: &mut [Box<dyn WriteJob>],
+        failures: &mut Vec<Option<DbError>>,
+        guard: Guard,
+    ) -> Result<Pass, DbError> {
+        failures.clear();
+        let mut all_effects = Vec::new();
+        self.connection.begin()?;
+        for job in group {
+            if guard == Guard::On {
+                self.connection.savepoint()?;
+            }
+            let began_at = Instant::now();
+            let mut tx = Write::new(&mut *self.connection);
+            let is_kept = job.run(&mut tx);
+            let (has_written, effects, failure) = tx.into_parts();
+            if began_at.elapsed() > SLOW {
+                let took_ms = began_at.elapsed().as_millis();
+                tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");
+            }
+            if let Some(error @ DbError::Database(_)) = failure {
+                return Err(error);
+            }
+            if is_kept && failure.is_none() {
+                all_effects.extend(effects);
+            } else if has_written {
+                match guard {
+                    Guard::Off => return Ok(Pass::Undo),
+                    Guard::On => self.connection.undo_to_savepoint()?,
+                }
+            }
+            // An error of the closure says more than the statement that led to it.
+            failures.push(failure.filter(|_| is_kept));
+        }
+        Ok(Pass::Made(all_effects))
+    }
+}
+
+fn unwritable(source: super::db::BoxError) -> StoreError {
+    StoreError::Unavailable { action: "write to", source }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

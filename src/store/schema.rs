@@ -1,0 +1,114 @@
+//! The migrations of the schema, and how they are applied.
+//!
+//! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so that a program of any
+//! version knows which migrations a database has.
+
+use rusqlite::{Connection, TransactionBehavior};
+use sha2::{Digest as _, Sha384};
+
+/// One change of the schema. One that was released is never edited: databases have its checksum.
+pub(super) struct Migration {
+    pub(super) version: i64,
+    description: &'static str,
+    sql: &'static str,
+}
+
+/// Why the schema cannot be brought up to date.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaError {
+    #[error("a statement failed")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("migration {version} was applied with another text than this program has")]
+    Edited { version: i64 },
+    #[error("migration {version} was not completed; restore a copy from before it")]
+    Incomplete { version: i64 },
+    #[error("migration {version} was applied, and this program does not have it")]
+    Unknown { version: i64 },
+}
+
+/// All migrations, the oldest first.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
+    migration(2, "output tails", include_str!("migrations/0002_output_tails.sql")),
+    migration(3, "contract", include_str!("migrations/0003_contract.sql")),
+    migration(4, "activities", include_str!("migrations/0004_activities.sql")),
+    migration(5, "start limit", include_str!("migrations/0005_start_limit.sql")),
+    migration(6, "accounts", include_str!("migrations/0006_accounts.sql")),
+    migration(7, "credentials", include_str!("migrations/0007_credentials.sql")),
+    migration(8, "history", include_str!("migrations/0008_history.sql")),
+    migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
+    migration(10, "ended chats", include_str!("migrations/0010_ended_chats.sql")),
+];
+
+const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {
+    Migration { version, description, sql }
+}
+
+impl Migration {
+    fn checksum(&self) -> Vec<u8> {
+        Sha384::digest(self.sql.as_bytes()).to_vec()
+    }
+}
+
+/// The newest version that this program knows.
+pub(super) fn newest_version() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
+}
+
+const APPLIED: &str = "\
+    CREATE TABLE IF NOT EXISTS _sqlx_migrations (
+        version BIGINT PRIMARY KEY,
+        description TEXT NOT NULL,
+        installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+        success BOOLEAN NOT NULL,
+        checksum BLOB NOT NULL,
+        execution_time BIGINT NOT NULL
+    )";
+
+/// Returns the first version that the database does not have, or `None` if it is up to date.
+///
+/// # Errors
+/// If an applied migration is not one of this program.
+pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, SchemaError> {
+    let exists = "SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations'";
+    let mut applied = Vec::new();
+    if connection.prepare(exists)?.exists([])? {
+        let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            applied.push((row.get(0)?, row.get::<_, bool>(1)?, row.get::<_, Vec<u8>>(2)?));
+        }
+    }
+    for (version, is_complete, checksum) in &applied {
+        let version = *version;
+        let known = MIGRATIONS.iter().find(|migration| migration.version == version);
+        match known {
+            None => return Err(SchemaError::Unknown { version }),
+            Some(_) if !is_complete => return Err(SchemaError::Incomplete { version }),
+            Some(known) if known.checksum() != *checksum => {
+                return Err(SchemaError::Edited { version });
+            }
+            Some(_) => {}
+        }
+    }
+    let is_applied = |version| applied.iter().any(|(applied, ..)| *applied == version);
+    Ok(MIGRATIONS.iter().map(|migration| migration.version).find(|version| !is_applied(*version)))
+}
+
+/// Applies the migrations from `first` on, each in a transaction of its own.
+///
+/// # Errors
+/// If a statement fails. The migrations before it stay applied.
+pub(super) fn apply_from(connection: &mut Connection, first: i64) -> Result<(), SchemaError> {
+    connection.execute_batch(APPLIED)?;
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version >= first) {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(migration.sql)?;
+        let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+            VALUES (?1, ?2, TRUE, ?3, -1)";
+        tx.execute(sql, (migration.version, migration.description, migration.checksum()))?;
+        tx.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! A transaction as the entities see it: queries, changes of rows, and what happens after the commit.
+
+use std::ops::{ControlFlow, Deref, DerefMut};
+
+use super::StoreError;
+use super::db::{BoxError, Cells, Db, DbError, Value, cell};
+
+/// What happens after a commit. It must not block.
+pub type Effect = Box<dyn FnOnce() + Send>;
+
+/// A transaction that reads.
+pub struct Read<'a> {
+    db: &'a mut dyn Db,
+    /// The first statement that failed.
+    failure: Option<DbError>,
+    has_written: bool,
+}
+
+/// A transaction that reads and writes.
+pub struct Write<'a> {
+    read: Read<'a>,
+    effects: Vec<Effect>,
+}
+
+/// A table whose rows are values of one type.
+///
+/// The columns stand in the order in which [`Entity::read`] reads them and [`Entity::values`] lists them. The column
+/// `revision` comes after them: it counts the writes of a row.
+pub trait Entity: Sized {
+    /// Its name in errors.
+    const NAME: &'static str;
+    const TABLE: &'static str;
+    /// How many columns at the beginning are the key.
+    const N_KEY: usize = 1;
+    /// Without `revision`.
+    const COLUMNS: &'static str;
+
+    /// # Errors
+    /// If the row has something that this program cannot have written.
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError>;
+    /// In the order of the columns.
+    fn values(&self) -> Vec<Value<'_>>;
+    /// The writes of the row that this value was read from; 0 for a new one.
+    fn revision(&self) -> i64;
+}
+
+impl<'a> Read<'a> {
+    pub(super) fn new(db: &'a mut dyn Db) -> Self {
+        Self { db, failure: None, has_written: false }
+    }
+
+    pub(super) fn into_failure(self) -> Option<DbError> {
+        self.failure
+    }
+
+    /// Returns all rows of a query, each as `read` reads it. `name` names a row in errors.
+    ///
+    /// # Errors
+    /// If the statement fails, or `read` fails for a row.
+    pub fn rows<T>(
+        &mut self,
+        name: &'static str,
+        sql: &str,
+        args: &[Value<'_>],
+        mut read: impl FnMut(&mut Cells<'_>) -> Result<T, BoxError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (mut found, mut bad) = (Vec::new(), None);
+        let ran = self.db.query(sql, args, &mut |cells| match read(cells) {
+            Ok(row) => {
+                found.push(row);
+                ControlFlow::Continue(())
+            }
+            Err(source) => {
+                bad = Some(StoreError::Unreadable { what: name, id: cells.name_of_row(), source });
+                ControlFlow::Break(())
+            }
+        });
+        self.note(ran, "read")?;
+        bad.map_or(Ok(found), Err)
+    }
+
+    /// Returns the first row of a query, if it has one.
+    ///
+    /// # Errors
+    /// As [`Read::rows`].
+    pub fn row<T>(
+        &mut self,
+        name: &'static str,
+        sql: &str,
+        args: &[Value<'_>],
+        read: impl FnMut(&mut Cells<'_>) -> Result<T, BoxError>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.rows(name, sql, args, read)?.into_iter().next())
+    }
+
+    /// Returns the entities that `rest` selects: `WHERE … ORDER BY …`.
+    ///
+    /// # Errors
+    /// As [`Read::rows`].
+    pub fn list<E: Entity>(
+        &mut self,
+        rest: &str,
+        args: &[Value<'_>],
+    ) -> Result<Vec<E>, StoreError> {
+        self.rows(E::NAME, &select::<E>(rest), args, E::read)
+    }
+
+    /// Returns the first entity that `rest` selects.
+    ///
+    /// # Errors
+    /// As [`Read::rows`].
+    pub fn find<E: Entity>(
+        &mut self,
+        rest: &str,
+        args: &[Value<'_>],
+    ) -> Result<Option<E>, StoreError> {
+        self.row(E::NAME, &select::<E>(rest), args, E::read)
+    }
+
+    /// Returns the number in the first cell of the only row of a query.
+    ///
+    /// # Errors
+    /// As [`Read::rows`].
+    pub fn number(&mut self, sql: &str, args: &[Value<'_>]) -> Result<i64, StoreError> {
+        Ok(self.row("number", sql, args, cell)?.unwrap_or(0))
+    }
+
+    /// Returns whether a query has a row.
+    ///
+    /// # Errors
+    /// If the statement fails.
+    pub fn exists(&mut self, sql: &str, args: &[Value<'_>]) -> Result<bool, StoreError> {
+        Ok(self.row("row", sql, args, |_| Ok(()))?.is_some())
+    }
+
+    fn note<T>(&mut self, ran: Result<T, DbError>, action: &'static str) -> Result<T, StoreError> {
+        ran.map_err(|error| {
+            let source = error.to_string().into();
+            self.failure.get_or_insert(error);
+            StoreError::Unavailable { action, source }
+        })
+    }
+}
+
+fn select<E: Entity>(rest: &str) -> String {
+    format!("SELECT {}, revision FROM {} {rest}", E::COLUMNS, E::TABLE)
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn new(db: &'a mut dyn Db) -> Self {
+        Self { read: Read::new(db), effects: Vec::new() }
+    }
+
+    pub(super) fn into_parts(self) -> (bool, Vec<Effect>, Option<DbError>) {
+        (self.read.has_written, self.effects, self.read.failure)
+    }
+
+    /// Runs a statement that changes rows, and returns how many it changed.
+    ///
+    /// # Errors
+    /// If the statement fails. The transaction is then rolled back, whatever the closure returns.
+    pub fn execute(&mut self, sql: &str, args: &[Value<'_>]) -> Result<u64, StoreError> {
+        self.read.has_written = true;
+        let ran = self.read.db.execute(sql, args);
+        self.read.note(ran, "write to")
+    }
+
+    /// Writes an entity: a new row if its revision is 0, otherwise the row that still has this revision.
+    ///
+    /// Returns whether there was such a place. Nothing is written otherwise.
+    ///
+    /// # Errors
+    /// As [`Write::execute`].
+    pub fn put<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
+        let revision = entity.revision();
+        let mut args = vec![Value::Int(revision)];
+        args.extend(entity.values());
+        let sql = if revision == 0 { insert::<E>() } else { update::<E>() };
+        Ok(self.execute(&sql, &args)? == 1)
+    }
+
+    /// Does something after the commit and before the answer, also if no caller waits any more. It must not block.
+    pub fn after_commit(&mut self, effect: impl FnOnce() + Send + 'static) {
+        self.effects.push(Box::new(effect));
+    }
+}
+
+fn columns<E: Entity>() -> Vec<&'static str> {
+    E::COLUMNS.split(',').map(str::trim).collect()
+}
+
+/// The revision is the first parameter, the columns are the next ones.
+fn insert<E: Entity>() -> String {
+    let columns = columns::<E>();
+    let values: Vec<String> = (2..).take(columns.len()).map(|n| format!("?{n}")).collect();
+    format!(
+        "INSERT INTO {} ({}, revision) VALUES ({}, ?1 + 1) ON CONFLICT ({}) DO NOTHING",
+        E::TABLE,
+        columns.join(", "),
+        values.join(", "),
+        columns[..E::N_KEY].join(", ")
+    )
+}
+
+fn update<E: Entity>() -> String {
+    let columns = columns::<E>();
+    let pairs: Vec<String> =
+        columns.iter().zip(2..).map(|(name, n)| format!("{name} = ?{n}")).collect();
+    format!(
+        "UPDATE {} SET {}, revision = ?1 + 1 WHERE {} AND revision = ?1",
+        E::TABLE,
+        pairs[E::N_KEY..].join(", "),
+        pairs[..E::N_KEY].join(" AND ")
+    )
+}
+
+impl<'a> Deref for Write<'a> {
+    type Target = Read<'a>;
+
+    fn deref(&self) -> &Read<'a> {
+        &self.read
+    }
+}
+
+impl DerefMut for Write<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.read
+    }
+}

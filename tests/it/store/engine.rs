@@ -1,0 +1,228 @@
+//! What holds for transactions that are written as closures.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_coordinator::domain::Task;
+use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::rows::{events, tasks};
+use agent_coordinator::store::{Engine, Settings, StoreError, TaskFilter, Write, open};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tempfile::TempDir;
+
+use super::rows::{at, task};
+
+/// Why a closure of these tests is undone.
+#[derive(Debug, PartialEq)]
+enum Refused {
+    ByRule,
+    ByStore(String),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        Self::ByStore(source.unwrap_or_else(|| error.to_string()))
+    }
+}
+
+type Outcome = Result<(), Refused>;
+type Closure = Box<dyn Fn(&mut Write<'_>) -> Outcome + Send>;
+
+fn database(settings: Settings) -> (TempDir, Engine) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open::file(&folder.path().join("store.db"), settings).unwrap();
+    (folder, engine)
+}
+
+fn add_task(tx: &mut Write<'_>, name: &str) -> Outcome {
+    tx.put(&task(name, "p", None)).map_err(Refused::from).map(drop)
+}
+
+fn add_event(tx: &mut Write<'_>, detail: &str) -> Outcome {
+    let (agent, project, launch, task) = (None, None, None, None);
+    let detail = Some(detail.to_owned());
+    let event = NewEvent { at: at(1), kind: "test", agent, project, launch, task, detail };
+    events::add(tx, &event).map_err(Refused::from)
+}
+
+async fn names(engine: &Engine) -> Vec<String> {
+    let all: Result<Vec<Task>, StoreError> =
+        engine.read(|tx| tasks::list(tx, &TaskFilter::default())).await;
+    all.unwrap().into_iter().map(|task| task.title).collect()
+}
+
+/// Runs the closures as one group: while the writer waits for a first one, they come.
+async fn group(engine: &Engine, closures: Vec<Closure>) -> Vec<Result<Outcome, String>> {
+    let (begin, begun) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let blocking = engine.write(move |_| {
+        begin.send(()).unwrap();
+        gone.recv().unwrap();
+        Ok::<_, StoreError>(())
+    });
+    let blocking = tokio::spawn(blocking);
+    tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();
+    let mut waiting: Vec<BoxFuture<'static, _>> = Vec::new();
+    for closure in closures {
+        let mut write = engine.write(move |tx| closure(tx)).boxed();
+        assert!(futures::poll!(&mut write).is_pending());
+        waiting.push(write);
+    }
+    let before = engine.n_transactions();
+    go.send(()).unwrap();
+    blocking.await.unwrap().unwrap();
+    let mut outcomes = Vec::new();
+    for write in waiting {
+        let outcome = std::panic::AssertUnwindSafe(write).catch_unwind().await;
+        outcomes.push(outcome.map_err(|panic| (*panic.downcast::<&str>().unwrap()).to_owned()));
+    }
+    assert!(engine.n_transactions() <= before + 2, "they came as one group");
+    outcomes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closure_that_fails_leaves_nothing_and_harms_no_other() {
+    let (_folder, engine) = database(Settings::default());
+    let outcomes = group(
+        &engine,
+        vec![
+            Box::new(|tx| add_task(tx, "first")),
+            Box::new(|tx| add_task(tx, "refused").and(Err(Refused::ByRule))),
+            Box::new(|tx| {
+                add_task(tx, "panicked")?;
+                panic!("a defect")
+            }),
+            Box::new(|tx| {
+                add_task(tx, "ignored")?;
+                // A statement that fails, and a closure that looks away.
+                let _ =
+                    tx.execute("INSERT INTO assignments (project_id) VALUES (?1)", &["p".into()]);
+                Ok(())
+            }),
+            Box::new(|_| Err(Refused::ByRule)),
+            Box::new(|tx| add_task(tx, "last")),
+        ],
+    )
+    .await;
+    assert_eq!(outcomes[0], Ok(Ok(())));
+    assert_eq!(outcomes[1], Ok(Err(Refused::ByRule)));
+    assert_eq!(outcomes[2], Err("a defect".to_owned()));
+    let Ok(Err(Refused::ByStore(text))) = &outcomes[3] else { panic!("{:?}", outcomes[3]) };
+    assert!(text.contains("NOT NULL"), "{text}");
+    assert_eq!(outcomes[4], Ok(Err(Refused::ByRule)));
+    assert_eq!(outcomes[5], Ok(Ok(())));
+    assert_eq!(names(&engine).await, ["first", "last"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closure_sees_what_its_group_has_written() {
+    let (_folder, engine) = database(Settings::default());
+    let add_if_first = |name: &'static str| -> Closure {
+        Box::new(move |tx| {
+            if tasks::list(tx, &TaskFilter::default())?.is_empty() {
+                add_task(tx, name)
+            } else {
+                Err(Refused::ByRule)
+            }
+        })
+    };
+    let outcomes = group(&engine, vec![add_if_first("one"), add_if_first("two")]).await;
+    assert_eq!(outcomes, [Ok(Ok(())), Ok(Err(Refused::ByRule))]);
+    assert_eq!(names(&engine).await, ["one"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_in_the_middle_of_a_group_undoes_all_of_it() {
+    let (_folder, engine) = database(Settings { max_pages: Some(75), ..Settings::default() });
+    let outcomes = group(
+        &engine,
+        vec![
+            Box::new(|tx| add_task(tx, "small")),
+            Box::new(|tx| {
+                tx.put(&Task { description: "x".repeat(1 << 20), ..task("large", "p", None) })?;
+                Ok(())
+            }),
+            Box::new(|tx| add_task(tx, "other")),
+        ],
+    )
+    .await;
+    for outcome in outcomes {
+        let Ok(Err(Refused::ByStore(text))) = outcome else { panic!("{outcome:?}") };
+        assert!(text.contains("full"), "{text}");
+    }
+    assert!(names(&engine).await.is_empty());
+    engine.write(|tx| add_task(tx, "after")).await.unwrap();
+    assert_eq!(names(&engine).await, ["after"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn effects_follow_the_commits_in_their_order_and_need_no_caller() {
+    let (_folder, engine) = database(Settings::default());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str, is_refused: bool| {
+        let seen = Arc::clone(&seen);
+        move |tx: &mut Write<'_>| -> Outcome {
+            add_task(tx, name)?;
+            add_event(tx, name)?;
+            let seen = Arc::clone(&seen);
+            tx.after_commit(move || seen.lock().unwrap().push(name));
+            if is_refused { Err(Refused::ByRule) } else { Ok(()) }
+        }
+    };
+    // The callers of the first and the second go away at once.
+    for write in [engine.write(note("t1", false)), engine.write(note("t2", true))] {
+        let mut write = write.boxed();
+        let _ = futures::poll!(&mut write);
+    }
+    engine.write(note("t3", false)).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["t1", "t3"]);
+    let told: Result<Vec<_>, StoreError> = engine.read(|tx| events::list(tx, 0, 10)).await;
+    let told: Vec<_> = told.unwrap().into_iter().map(|event| event.detail.unwrap()).collect();
+    assert_eq!(told, ["t1", "t3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_comes_after_its_effects_and_a_read_after_it_sees_it() {
+    let (_folder, engine) = database(Settings::default());
+    for n in 0..50 {
+        let (sent, heard) = mpsc::channel();
+        let name = format!("t{n}");
+        engine
+            .write(move |tx| {
+                let sent = sent.clone();
+                tx.after_commit(move || sent.send(()).unwrap());
+                add_task(tx, &name)
+            })
+            .await
+            .unwrap();
+        heard.try_recv().expect("the effect came first");
+        assert_eq!(names(&engine).await.len(), n + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_takes_too_long_is_interrupted_and_named() {
+    let longest_read = Duration::from_millis(20);
+    let (_folder, engine) = database(Settings { longest_read, ..Settings::default() });
+    let endless = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) \
+        SELECT x FROM n WHERE x < 0";
+    let read: Outcome =
+        engine.read(move |tx| tx.number(endless, &[]).map(drop).map_err(Refused::from)).await;
+    let Err(Refused::ByStore(text)) = read else { panic!("{read:?}") };
+    assert!(text.contains("took too long: `WITH RECURSIVE"), "{text}");
+    assert!(names(&engine).await.is_empty(), "the next read works");
+}
+
+#[tokio::test]
+async fn after_the_end_nothing_is_read_or_written() {
+    for engine in [database(Settings::default()).1, open::memory().unwrap()] {
+        engine.write(|tx| add_task(tx, "t")).await.unwrap();
+        engine.close().await;
+        let closed = Err(Refused::ByStore(StoreError::Closed.to_string()));
+        assert_eq!(engine.write(|tx| add_task(tx, "t")).await, closed);
+        assert_eq!(engine.read(|_| Outcome::Ok(())).await, closed);
+    }
+}
