@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::domain::chat::Sender;
 use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose, TaskId};
 use crate::nudge::{Nudge, Nudges};
-use crate::store::{Change, Commit, CommitError, StoreError};
+use crate::store::{Change, Commit, CommitError};
 
 use super::Service;
 use super::accounts::log_accounts;
@@ -263,18 +263,15 @@ impl Service {
         let untold = untold(&commit.changes, self.now());
         commit.changes.extend(untold.into_iter().map(Change::Event));
         let ending = ending_with(&commit.changes);
-        let (store, waiting, totals) =
-            (self.store.clone(), self.waiting.clone(), Arc::clone(&self.totals));
-        // Here: what is spawned acts in nobody's name.
-        let audit = Audit::of(&*store, &commit.changes).await?;
-        let made = tokio::spawn(async move {
-            let concerned = Concerned::by(&commit.changes);
-            let of_account = |change: &Change| {
-                if let Change::Account(account) = change { Some(account.clone()) } else { None }
-            };
-            let items = changed_items(&commit.changes);
-            let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
-            store.commit(commit).await?;
+        let audit = Audit::of(&self.store, &commit.changes).await?;
+        let concerned = Concerned::by(&commit.changes);
+        let items = changed_items(&commit.changes);
+        let of_account = |change: &Change| {
+            if let Change::Account(account) = change { Some(account.clone()) } else { None }
+        };
+        let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
+        let (waiting, totals) = (self.waiting.clone(), Arc::clone(&self.totals));
+        let publish = move || {
             totals.add(ending);
             concerned.tell(&waiting);
             log_accounts(accounts.iter());
@@ -282,13 +279,7 @@ impl Service {
             if let Some(audit) = audit {
                 audit.write();
             }
-            Ok(())
-        });
-        match made.await {
-            Ok(result) => result,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime ends.
-            Err(_) => Err(StoreError::Closed.into()),
-        }
+        };
+        self.store.commit_then(commit, publish).await
     }
 }
