@@ -6,6 +6,7 @@
 mod engine;
 mod everything;
 mod file;
+mod old;
 mod past;
 mod rows;
 
