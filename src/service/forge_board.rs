@@ -72,21 +72,28 @@ impl ForgeBoard {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the host with this place in the configuration is.
-    pub(super) fn health(&self, place: usize) -> Option<ForgeHealth> {
-        self.hosts().get(&place).map(|host| host.health)
+    /// Whether the host with this place in the configuration takes claims now.
+    pub(super) fn takes_claims(&self, place: usize) -> bool {
+        self.hosts().get(&place).is_some_and(ForgeStatus::takes_claims)
     }
 
-    /// Whether a host does not answer as it should, by what any of its tokens was told.
+    /// Whether a host takes no claims now, by what any of its tokens was told.
     pub(super) fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
         self.hosts()
             .values()
             .filter(|status| (status.forge, status.host.as_str()) == (forge, host))
-            .any(|status| status.health != ForgeHealth::Ok)
+            .any(|status| !status.takes_claims())
     }
 
     fn pause_file(&self) -> MutexGuard<'_, Option<PathBuf>> {
         self.pause_file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ForgeStatus {
+    /// Whether a claim that is made now can be written at once.
+    fn takes_claims(&self) -> bool {
+        self.health == ForgeHealth::Ok && self.writes_held_until.is_none()
     }
 }
 

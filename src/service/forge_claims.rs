@@ -20,7 +20,7 @@ use crate::telemetry::ErrorChain;
 
 use super::forge_waiting::{RepositoryKey, Served};
 use super::status::KnownLimits;
-use super::{ForgeHealth, NewItem, Service, ServiceError};
+use super::{NewItem, Service, ServiceError};
 
 /// After the store did not answer.
 const RETRY: Duration = Duration::from_secs(5);
@@ -75,8 +75,8 @@ impl Service {
 
     async fn claim_what_can_start(&self) -> Result<(), ServiceError> {
         let mut served = self.forges.waiting.to_serve();
-        // Items of a host that does not answer would keep agents and slots from those of others.
-        served.retain(|line| self.forges.health(line.workers.host) == Some(ForgeHealth::Ok));
+        // Items of a host that takes no claims would keep agents and slots from those of others.
+        served.retain(|line| self.forges.takes_claims(line.workers.host));
         if served.is_empty() || self.are_starts_held() || self.store.paused_since().await?.is_some()
         {
             return Ok(());
@@ -214,7 +214,8 @@ impl Service {
         }
     }
 
-    /// Whether an item was claimed, and its forge does not take the claim so far. It must not keep an agent from other items.
+    /// Whether an item was claimed, and its forge does not take the claim so far, or the claim waits for the budget of writes. It
+    /// must not keep an agent from other items.
     fn is_stuck(&self, item: &ForgeItem) -> bool {
         let key = &item.key;
         matches!(item.state, ItemState::Claiming { .. })

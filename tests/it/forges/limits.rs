@@ -6,7 +6,7 @@ use agent_coordinator::domain::forge::ForgeKind;
 
 use super::{BOT, Bed, NAME};
 use crate::daemon::Daemon;
-use crate::forge::fake::{Fake, Fault, Item, Times};
+use crate::forge::fake::{Fake, Fault, Item, TOKEN, Times};
 use crate::support::{until, until_some};
 
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
@@ -167,4 +167,30 @@ fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same
     for issue in &others {
         bed.until_labelled(issue, "coding agent processing");
     }
+}
+
+#[test]
+fn claims_that_wait_for_the_budget_of_a_host_keep_no_slot_from_another_host() {
+    const N_AGENTS: usize = 6;
+    let section = "poll_interval: 100ms, write_interval: 0s, writes_per_hour: 10";
+    let other_host = |fake: &Fake| {
+        let url = fake.url(ForgeKind::GitLab);
+        let project = format!("{NAME}: {{ project_id: prj, agent: other }}");
+        format!(
+            "gitlab: {{ base_url: '{url}', token: {TOKEN}, bot_name: {BOT}, projects: {{ {project} }} }}\n"
+        )
+    };
+    let bed = running(GOES_ON, N_AGENTS, |fake| {
+        settings_with_agents(fake, N_AGENTS, section) + &other_host(fake)
+    });
+    let other = bed.fake.repository(ForgeKind::GitLab, NAME);
+    bed.daemon.agent("other", "prj", GOES_ON);
+    issues(&bed, 2 * N_AGENTS);
+    let n_claiming = || bed.items().iter().filter(|item| item["state"] == "claiming").count();
+    until("claims wait", || bed.host()["writes_held_until"].is_string() && n_claiming() > 0);
+    // Slots are free, and of the claims it is not known when they can be made.
+    let issue = other.issue("Login fails");
+    issue.label("coding agent").assign(BOT);
+    bed.until_labelled(&issue, "coding agent processing");
+    assert!(n_claiming() > 0, "{:?}", bed.items());
 }
