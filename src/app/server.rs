@@ -145,7 +145,7 @@ impl Server {
             forges.clone_from(&config.forges);
             is_news
         });
-        // Also if nothing is different: whoever reloads wants to see what is there now.
+        // A reload reads the present state, even if the configuration is the same.
         self.service.look_at_forges();
     }
 

@@ -294,7 +294,8 @@ impl ForgeItem {
         }
     }
 
-    /// How long to wait after one more failure: from a second to a minute, to five minutes after a refusal; not the same for all.
+    /// Returns the pause after one more failure. It grows from a second to a minute, or to five minutes after a refusal.
+    /// Items wait for different times, so that they do not all return at once.
     pub fn delay(&self, setback: Setback) -> Duration {
         let seconds = 1_u64 << self.n_attempts.min(9);
         let jitter = self

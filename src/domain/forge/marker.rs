@@ -42,8 +42,9 @@ impl Marker {
 /// Breaks a mention without being seen.
 const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
-/// Text of others as it may stand in a comment of ours: no line of it commands (GitLab's quick actions), none hides itself or
-/// is taken for a marker, and nobody is notified. Code in fences has its `@name`s as they are: forges see no mention there.
+/// Returns the text of an agent in a form that is safe in a comment of the bot. No line is a command (GitLab's quick
+/// actions), no line hides itself or looks like a marker, and no `@name` notifies an account. Code in fences keeps its
+/// `@name`s, because forges see no mention there.
 pub fn harmless(text: &str) -> String {
     let mut lines = Vec::new();
     let mut fence: Option<&str> = None;
@@ -68,7 +69,7 @@ pub fn harmless(text: &str) -> String {
         let rest = if is_code { rest.to_owned() } else { without_mentions(rest) };
         lines.push(format!("{indent}{backslash}{rest}"));
     }
-    // What stands behind this text is no code.
+    // The text behind an open fence must not become code.
     lines.extend(fence.map(str::to_owned));
     lines.join("\n").replace("<!--", "&lt;!--")
 }

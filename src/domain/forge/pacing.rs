@@ -1,4 +1,5 @@
-//! When the next request may be sent to a host: what the host asked for, how far writes are apart, and how many an hour may have.
+//! Decides when the next request may be sent to a host. A host can ask for a pause, writes keep a distance, and an
+//! hour has a budget of writes.
 //!
 //! Each time is a [`Duration`] since a beginning that is the same for all of them. `forge::gate` keeps the [`Traffic`] of each host
 //! and asks it before each request.
@@ -16,10 +17,10 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Writes that begin within so long after another are counted together. They count for an hour after the last that could be among
 /// them, so the budget errs on the safe side.
 const MINUTE: Duration = Duration::from_mins(1);
-/// Of the budget, one part in so many is kept for work that has begun: a claim that has begun needs more than one write.
+/// A tenth of the budget is kept for work that has begun, because a claim needs more than one write.
 const RESERVED_PART: u32 = 10;
 
-/// How urgent a write is. Of the writes that wait, the one with the first variant goes first.
+/// The urgency of a write. The gate sends waiting writes in the order of these variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// It says that work was stopped, which people wait for.
@@ -44,7 +45,7 @@ impl Urgency {
     }
 }
 
-/// What the configuration says about writes to a host.
+/// The limits of the configuration for writes to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// The shortest time between two writes.
@@ -60,12 +61,12 @@ impl Pace {
     }
 }
 
-/// What is known about the requests to a host.
+/// The record of the requests to a host, as far as it decides about the next one.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
     limited_until: Option<Duration>,
     last_write: Option<Duration>,
-    /// Where each minute with writes begins, and how many it has; the oldest first.
+    /// The beginning of each minute with writes and the number of its writes. The oldest minute comes first.
     minutes: VecDeque<(Duration, u32)>,
 }
 
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(traffic.limited_until(until), None);
     }
 
-    /// So many writes, one a second.
+    /// Returns the traffic of `n` writes that were one second apart.
     fn after(n: u32, begin: Duration) -> Traffic {
         let mut traffic = Traffic::default();
         (0..n).for_each(|n| traffic.note_write(begin + n * SECOND));

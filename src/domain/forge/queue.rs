@@ -26,9 +26,9 @@ pub struct Line<'a> {
     pub agents: Vec<&'a Start>,
     /// The turn in which it was served last; 0 if it was never served.
     pub served: u64,
-    /// How many of its items are claimed or worked on.
+    /// The number of its items that are claimed or worked on.
     pub n_open: usize,
-    /// How many claims of its items have failed so far.
+    /// The number of claims of its items that have failed so far.
     pub n_stuck: usize,
 }
 
