@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod adapter;
 pub mod agents;
 pub mod assignments;
+pub mod audit;
 pub mod credentials;
 pub mod events;
 pub mod executions;
@@ -23,6 +24,9 @@ pub mod projects;
 pub mod sessions;
 pub mod startable;
 pub mod tasks;
+mod transaction;
+
+pub use transaction::{Context, Publish, Published, Transaction, Wake};
 
 use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};
 use crate::store::{BoxError, Cells, Value};

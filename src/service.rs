@@ -110,7 +110,8 @@ use crate::domain::{
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::adapter::SqliteStore;
-use crate::store::{Commit, CommitError, StoreError};
+use crate::rows::{Context, Publish, Transaction};
+use crate::store::{Commit, CommitError, Read, StoreError};
 use waiting::Waiting;
 use world::World;
 
@@ -157,6 +158,14 @@ pub struct Settings {
     pub redactor: Arc<Redactor>,
 }
 
+/// What a use case takes into its transaction besides rows: the settings, and what is known in memory of launches.
+#[derive(Clone)]
+struct Inputs {
+    settings: Arc<Settings>,
+    activities: Arc<activities::Activities>,
+    calls: Arc<caller::Activity>,
+}
+
 /// What the use cases need to know of chats.
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
@@ -177,12 +186,12 @@ pub struct Service {
     run: u64,
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
-    activity: caller::Activity,
+    activity: Arc<caller::Activity>,
     session_rate: session_rate::SessionRate,
     coordinators: status::CoordinatorBoard,
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
-    activities: activities::Activities,
+    activities: Arc<activities::Activities>,
     creations: creations::Creations,
     shims: shims::Shims,
     clocks: clocks::Clocks,
@@ -193,6 +202,8 @@ pub struct Service {
     output_folders: SharedFolders,
     forges: forge_board::ForgeBoard,
     totals: Arc<totals::TotalsBoard>,
+    /// Tells everybody of what was changed.
+    publish: Publish,
 }
 
 /// Why a use case didn't succeed.
@@ -220,18 +231,27 @@ impl Service {
     ) -> Self {
         let mut run = [0; 8];
         world.fill(&mut run);
+        let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
+        let totals = Arc::new(totals::TotalsBoard::default());
+        let publish: Publish = {
+            let (waiting, totals) = (waiting.clone(), Arc::clone(&totals));
+            Arc::new(move |published| {
+                totals.add(published.ended);
+                waiting.wake(published.wakes);
+            })
+        };
         Self {
             run: u64::from_ne_bytes(run),
             ending: CancellationToken::new(),
             store,
             world,
             settings: RwLock::new(Arc::new(settings)),
-            waiting: Waiting { coordinators: nudge, ..Waiting::default() },
-            activity: caller::Activity::default(),
+            waiting,
+            activity: Arc::default(),
             session_rate: session_rate::SessionRate::default(),
             coordinators: status::CoordinatorBoard::default(),
             incarnations: Mutex::default(),
-            activities: activities::Activities::default(),
+            activities: Arc::default(),
             creations: creations::Creations::default(),
             shims: shims::Shims::default(),
             clocks: clocks::Clocks::new(),
@@ -240,7 +260,8 @@ impl Service {
             newsroom: events::Newsroom::default(),
             output_folders: SharedFolders::default(),
             forges: forge_board::ForgeBoard::default(),
-            totals: Arc::default(),
+            totals,
+            publish,
         }
     }
 
@@ -304,6 +325,44 @@ impl Service {
 
     fn now(&self) -> Timestamp {
         self.world.now()
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs {
+            settings: self.settings(),
+            activities: Arc::clone(&self.activities),
+            calls: Arc::clone(&self.activity),
+        }
+    }
+
+    /// Makes the changes of `body` in one transaction, and tells everybody whom they concern, even if the caller is gone. Changes
+    /// nothing if `body` returns an error.
+    ///
+    /// `body` may run more than once. It uses no clock and no chance, and does no input or output. Not cancel-safe in its
+    /// effect: when the future is dropped, the changes may have been made or not.
+    #[track_caller]
+    fn write<T, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        let context = Context::new(self.now(), self.world.unique(), audit::actor());
+        self.store.change(context, Arc::clone(&self.publish), body)
+    }
+
+    /// Reads with `body` from one snapshot. Dropping the future is harmless.
+    fn read<T, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        self.store.query(body)
     }
 
     /// Reads, decides and commits until the facts hold still.

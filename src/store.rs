@@ -132,6 +132,9 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A row that a transaction wanted to write is another one than it read: a defect of the program.
+    #[error("{what} `{id}` was written meanwhile")]
+    Outdated { what: &'static str, id: String },
     #[error("the store is closed")]
     Closed,
 }

@@ -1,6 +1,7 @@
 //! What happened, in order: the log that every live view reads.
 
 use super::id::{AgentId, LaunchId, ProjectId, TaskId};
+use super::key::InstanceKey;
 use super::time::Timestamp;
 
 /// Something that happened, about to be committed with the change it tells of.
@@ -15,6 +16,19 @@ pub struct NewEvent {
     pub task: Option<TaskId>,
     /// The detail: a status, an outcome.
     pub detail: Option<String>,
+}
+
+impl NewEvent {
+    /// An event without any object.
+    pub const fn new(kind: &'static str, at: Timestamp) -> Self {
+        Self { at, kind, agent: None, project: None, launch: None, task: None, detail: None }
+    }
+
+    /// An event of a pair.
+    pub fn of_pair(kind: &'static str, at: Timestamp, key: &InstanceKey) -> Self {
+        let (agent, project) = (Some(key.agent.clone()), Some(key.project.clone()));
+        Self { agent, project, detail: Some(key.purpose.to_string()), ..Self::new(kind, at) }
+    }
 }
 
 /// An event with its place in the order.

@@ -1,8 +1,13 @@
 //! Accounts behind providers that were parked. An account without a row has nothing to remember.
 
 use crate::domain::Account;
+use crate::domain::Timestamp;
 use crate::domain::account::{Parked, Probe};
+use crate::domain::event::NewEvent;
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
 
 impl Entity for Account {
     const NAME: &'static str = "account";
@@ -65,4 +70,31 @@ pub fn get(tx: &mut Read<'_>, ai_type: &str) -> Result<Account, StoreError> {
 /// Returns the parked accounts by `ai_type`.
 pub fn list_parked(tx: &mut Read<'_>) -> Result<Vec<Account>, StoreError> {
     tx.list("WHERE parked_class IS NOT NULL ORDER BY ai_type", &[])
+}
+
+/// Writes what is remembered of an account.
+pub fn put(tx: &mut Transaction<'_>, account: &Account) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &account.ai_type)?;
+        Ok(Entry::between("provider", &account.ai_type, Some(shown(&before)), shown(account)))
+    })?;
+    tx.replace(account, &account.ai_type)?;
+    tx.row_event(event(account, tx.now()));
+    tx.wake(Wake::Coordinators);
+    Ok(())
+}
+
+/// Returns the event that tells whether an account is parked.
+pub fn event(account: &Account, at: Timestamp) -> NewEvent {
+    let (kind, detail) = match &account.parked {
+        Some(Parked { class, until, .. }) => {
+            ("provider.parked", format!("{}: {class} until {until}", account.ai_type))
+        }
+        None => ("provider.works", account.ai_type.clone()),
+    };
+    NewEvent { detail: Some(detail), ..NewEvent::new(kind, at) }
+}
+
+fn shown(account: &Account) -> Fields {
+    Fields::from([("parked_until", plain(account.parked.as_ref().map(|parked| parked.until)))])
 }

@@ -19,12 +19,13 @@ use crate::domain::{
 };
 use crate::store::{
     Answer, Change, Commit, CommitError, Counts, Engine, Entity, Expect, HistoryFilter,
-    LaunchFilter, MessageFilter, OpenError, Read, Settings, StoreError, TaskFilter, Write, open,
+    LaunchFilter, MessageFilter, OpenError, Read, Settings, StoreError, TaskFilter, open,
 };
 
 use super::{
-    accounts, agents, assignments, credentials, events, executions, forge_items, launches,
-    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+    Context, Publish, Transaction, accounts, agents, assignments, credentials, events, executions,
+    forge_items, launches, messages, notices, output_tails, pairs, past, pauses, projects,
+    sessions, startable, tasks,
 };
 
 /// The store in an SQLite database.
@@ -74,6 +75,46 @@ impl SqliteStore {
         self.engine.closed().await;
     }
 
+    /// Runs `body` in a transaction and commits it, then calls `publish`. Leaves nothing if `body` returns an error.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    #[track_caller]
+    pub fn change<T, E, F>(
+        &self,
+        context: Context,
+        publish: Publish,
+        mut body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.engine.write_with(context, move |tx| {
+            let answer = body(tx)?;
+            let (published, publish) = (tx.finish()?, Arc::clone(&publish));
+            tx.after_commit(move || publish(published));
+            Ok(answer)
+        })
+    }
+
+    /// Reads with `body` from one snapshot.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    pub fn query<T, E, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.engine.read(body)
+    }
+
     fn read<T: Send + 'static>(
         &self,
         body: impl FnOnce(&mut Read<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -82,10 +123,15 @@ impl SqliteStore {
     }
 }
 
+/// Whole commits publish for themselves.
+fn nobody() -> Context {
+    Context::new(Timestamp::from_millis(0), String::new(), None)
+}
+
 /// Does something once, whichever run of the closure is the one that counts.
 type Once = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-fn apply(tx: &mut Write<'_>, commit: &Commit) -> Result<(), CommitError> {
+fn apply(tx: &mut Transaction<'_>, commit: &Commit) -> Result<(), CommitError> {
     for expect in &commit.expect {
         check(tx, expect)?;
     }
@@ -95,7 +141,7 @@ fn apply(tx: &mut Write<'_>, commit: &Commit) -> Result<(), CommitError> {
     Ok(())
 }
 
-fn make(tx: &mut Write<'_>, change: &Change) -> Result<(), CommitError> {
+fn make(tx: &mut Transaction<'_>, change: &Change) -> Result<(), CommitError> {
     match change {
         Change::Agent(agent) => put(tx, agent, &agent.id)?,
         Change::Project(project) => put_project(tx, project)?,
@@ -107,9 +153,10 @@ fn make(tx: &mut Write<'_>, change: &Change) -> Result<(), CommitError> {
         Change::Execution(execution) => put(tx, execution, &execution.id)?,
         Change::Notice(notice) => put(tx, notice, &notice.id)?,
         Change::Message(message) => {
-            if !messages::add(tx, message)? {
+            if messages::get(tx, &message.id)?.is_some() {
                 return Err(outdated("message", &message.id));
             }
+            messages::add(tx, message)?;
         }
         Change::OutputTail(launch, tail) => output_tails::put(tx, launch, tail)?,
         Change::Pair(pair) => put(tx, pair, &pair.key)?,
@@ -127,11 +174,15 @@ fn make(tx: &mut Write<'_>, change: &Change) -> Result<(), CommitError> {
     Ok(())
 }
 
-fn put<E: Entity>(tx: &mut Write<'_>, row: &E, id: &impl ToString) -> Result<(), CommitError> {
+fn put<E: Entity>(
+    tx: &mut Transaction<'_>,
+    row: &E,
+    id: &impl ToString,
+) -> Result<(), CommitError> {
     if tx.put(row)? { Ok(()) } else { Err(outdated(E::NAME, id)) }
 }
 
-fn put_project(tx: &mut Write<'_>, project: &Project) -> Result<(), CommitError> {
+fn put_project(tx: &mut Transaction<'_>, project: &Project) -> Result<(), CommitError> {
     if project.working_directory.to_str().is_none() {
         let source = format!("the working directory of project `{}` is not UTF-8", project.id);
         return Err(StoreError::Unavailable { action: "write to", source: source.into() }.into());
@@ -140,8 +191,8 @@ fn put_project(tx: &mut Write<'_>, project: &Project) -> Result<(), CommitError>
 }
 
 /// The revision counts before the key.
-fn put_launch(tx: &mut Write<'_>, launch: &Launch) -> Result<(), CommitError> {
-    let is_taken = |tx: &mut Write<'_>| -> Result<bool, StoreError> {
+fn put_launch(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), CommitError> {
+    let is_taken = |tx: &mut Transaction<'_>| -> Result<bool, StoreError> {
         let others = "SELECT 1 FROM launches WHERE agent_id = ?1 AND project_id = ?2 \
             AND purpose = ?3 AND state <> 'ended' AND id <> ?4";
         let [agent, project, purpose] = super::key_values(&launch.key);
@@ -157,7 +208,7 @@ fn put_launch(tx: &mut Write<'_>, launch: &Launch) -> Result<(), CommitError> {
     put(tx, launch, &launch.id)
 }
 
-fn put_item(tx: &mut Write<'_>, item: &ForgeItem) -> Result<(), CommitError> {
+fn put_item(tx: &mut Transaction<'_>, item: &ForgeItem) -> Result<(), CommitError> {
     if item.is_open()
         && forge_items::find_open(tx, &item.key)?.is_some_and(|open| open.id != item.id)
     {
@@ -166,7 +217,7 @@ fn put_item(tx: &mut Write<'_>, item: &ForgeItem) -> Result<(), CommitError> {
     put(tx, item, &item.id)
 }
 
-fn check(tx: &mut Write<'_>, expect: &Expect) -> Result<(), CommitError> {
+fn check(tx: &mut Transaction<'_>, expect: &Expect) -> Result<(), CommitError> {
     let is_met = match expect {
         Expect::NoOpenLaunch(key) => {
             if launches::is_open(tx, key)? {
@@ -207,7 +258,7 @@ fn outdated(what: &'static str, id: &impl ToString) -> CommitError {
 impl SqliteStore {
     /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
     pub fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
-        Box::pin(self.engine.write(move |tx| apply(tx, &commit)))
+        Box::pin(self.engine.write_with(nobody(), move |tx| apply(tx, &commit)))
     }
 
     /// Makes `commit`, then calls `publish`: after the commit and before the answer, also if no caller waits any more.
@@ -218,7 +269,7 @@ impl SqliteStore {
         publish: impl FnOnce() + Send + 'static,
     ) -> BoxFuture<'_, Result<(), CommitError>> {
         let publish: Once = Arc::new(Mutex::new(Some(Box::new(publish))));
-        Box::pin(self.engine.write(move |tx| {
+        Box::pin(self.engine.write_with(nobody(), move |tx| {
             apply(tx, &commit)?;
             let publish = Arc::clone(&publish);
             tx.after_commit(move || {

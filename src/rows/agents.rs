@@ -1,8 +1,12 @@
 //! Agents.
 
+use crate::domain::event::NewEvent;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, Shown, plain};
+use super::{Transaction, Wake};
 
 impl Entity for Agent {
     const NAME: &'static str = "agent";
@@ -51,4 +55,28 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Agent>, StoreError> {
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
     tx.number("SELECT COUNT(*) FROM agents", &[]).map(i64::unsigned_abs)
+}
+
+/// Writes an agent.
+pub fn put(tx: &mut Transaction<'_>, agent: &Agent) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &agent.id)?;
+        Ok(Entry::between("agent", &agent.id, before.as_ref().map(shown), shown(agent)))
+    })?;
+    tx.replace(agent, &agent.id)?;
+    let kind = if agent.revision == 0 { "agent.created" } else { "agent.changed" };
+    let event = NewEvent { agent: Some(agent.id.clone()), ..NewEvent::new(kind, tx.now()) };
+    tx.row_event(event);
+    tx.wake(Wake::Coordinators);
+    Ok(())
+}
+
+fn shown(agent: &Agent) -> Fields {
+    Fields::from([
+        ("name", plain(&agent.name)),
+        ("ai_type", plain(&agent.ai_type)),
+        ("system_prompt", Shown::Long(agent.system_prompt.clone())),
+        ("passkey", Shown::Hidden(agent.passkey.as_ref().map(|hash| hash.as_str().to_owned()))),
+        ("status", plain(agent.status)),
+    ])
 }

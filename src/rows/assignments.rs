@@ -1,7 +1,11 @@
 //! Which agents work in which projects.
 
 use crate::domain::agent::Assignment;
-use crate::store::{BoxError, Cells, Read, StoreError, Value, Write};
+use crate::domain::event::NewEvent;
+use crate::store::{BoxError, Cells, Read, StoreError, Value};
+
+use super::audit::Entry;
+use super::{Transaction, Wake};
 
 pub(super) fn read(cells: &mut Cells<'_>) -> Result<Assignment, BoxError> {
     Ok(Assignment { project: cells.parsed()?, agent: cells.parsed()? })
@@ -19,14 +23,31 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
 }
 
 /// Adds an assignment. One that exists stays.
-pub fn add(tx: &mut Write<'_>, assignment: &Assignment) -> Result<(), StoreError> {
+pub fn add(tx: &mut Transaction<'_>, assignment: &Assignment) -> Result<(), StoreError> {
     let sql = "INSERT INTO assignments (project_id, agent_id) VALUES (?1, ?2) \
         ON CONFLICT (project_id, agent_id) DO NOTHING";
-    tx.execute(sql, &values(assignment)).map(drop)
+    tx.execute(sql, &values(assignment))?;
+    tell(tx, assignment, "add", "assignment.added")
 }
 
 /// Removes an assignment, if it exists.
-pub fn remove(tx: &mut Write<'_>, assignment: &Assignment) -> Result<(), StoreError> {
+pub fn remove(tx: &mut Transaction<'_>, assignment: &Assignment) -> Result<(), StoreError> {
     let sql = "DELETE FROM assignments WHERE project_id = ?1 AND agent_id = ?2";
-    tx.execute(sql, &values(assignment)).map(drop)
+    tx.execute(sql, &values(assignment))?;
+    tell(tx, assignment, "remove", "assignment.removed")
+}
+
+fn tell(
+    tx: &mut Transaction<'_>,
+    assignment: &Assignment,
+    action: &'static str,
+    kind: &'static str,
+) -> Result<(), StoreError> {
+    let Assignment { project, agent } = assignment;
+    let name = format!("{agent} in {project}");
+    tx.audit(|_| Ok(Some(Entry::bare(action, "assignment", name))))?;
+    let (project, agent) = (Some(project.clone()), Some(agent.clone()));
+    tx.row_event(NewEvent { project, agent, ..NewEvent::new(kind, tx.now()) });
+    tx.wake(Wake::Coordinators);
+    Ok(())
 }

@@ -2,7 +2,10 @@
 
 use crate::domain::secret::TokenHash;
 use crate::domain::{Credential, CredentialId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, Write};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
 
 impl Entity for Credential {
     const NAME: &'static str = "credential";
@@ -63,6 +66,27 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Credential>, StoreError> {
 }
 
 /// Forgets a credential, if it exists.
-pub fn forget(tx: &mut Write<'_>, id: &CredentialId) -> Result<(), StoreError> {
+pub fn forget(tx: &mut Transaction<'_>, id: &CredentialId) -> Result<(), StoreError> {
     tx.execute("DELETE FROM credentials WHERE id = ?1", &[id.as_str().into()]).map(drop)
+}
+
+/// Writes a credential.
+pub fn put(tx: &mut Transaction<'_>, credential: &Credential) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &credential.id)?.as_ref().map(shown);
+        Ok(Entry::between("credential", &credential.id, before, shown(credential)))
+    })?;
+    tx.replace(credential, &credential.id)?;
+    tx.wake(Wake::Credential(credential.id.clone()));
+    Ok(())
+}
+
+fn shown(credential: &Credential) -> Fields {
+    Fields::from([
+        ("kind", plain(credential.kind)),
+        ("name", plain(&credential.name)),
+        ("role", plain(credential.role)),
+        ("expires_at", plain(credential.expires_at)),
+        ("revoked_at", plain(credential.revoked_at)),
+    ])
 }

@@ -3,7 +3,9 @@
 use crate::domain::Timestamp;
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
-use crate::store::{BoxError, Cells, Read, StoreError, Write};
+use crate::store::{BoxError, Cells, Read, StoreError};
+
+use super::Transaction;
 
 const COLUMNS: &str = "seq, at, kind, agent_id, project_id, launch_id, task_id, detail";
 
@@ -53,7 +55,7 @@ pub fn last_before(tx: &mut Read<'_>, at: Timestamp) -> Result<i64, StoreError> 
 }
 
 /// Adds an event with the next number.
-pub fn add(tx: &mut Write<'_>, event: &NewEvent) -> Result<(), StoreError> {
+pub fn add(tx: &mut Transaction<'_>, event: &NewEvent) -> Result<(), StoreError> {
     let sql = "INSERT INTO events (at, kind, agent_id, project_id, launch_id, task_id, detail) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     tx.execute(
@@ -72,6 +74,6 @@ pub fn add(tx: &mut Write<'_>, event: &NewEvent) -> Result<(), StoreError> {
 }
 
 /// Forgets the events up to this number.
-pub fn forget(tx: &mut Write<'_>, up_to: i64) -> Result<(), StoreError> {
+pub fn forget(tx: &mut Transaction<'_>, up_to: i64) -> Result<(), StoreError> {
     tx.execute("DELETE FROM events WHERE seq <= ?1", &[up_to.into()]).map(drop)
 }

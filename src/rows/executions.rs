@@ -1,9 +1,12 @@
 //! Executions: the work of one launch on one task.
 
+use crate::domain::event::NewEvent;
 use crate::domain::id::ExecutionId;
 use crate::domain::launch::ReportResult;
 use crate::domain::{Execution, LaunchId, TaskId};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::Transaction;
 
 use super::filter::Filter;
 use super::{
@@ -86,4 +89,22 @@ pub fn list(
         filter.also("ended_at IS NULL");
     }
     filter.newest(tx, "started_at", wanted.after.as_ref().map(ExecutionId::as_str), wanted.limit)
+}
+
+/// Writes an execution.
+pub fn put(tx: &mut Transaction<'_>, execution: &Execution) -> Result<(), StoreError> {
+    tx.replace(execution, &execution.id)?;
+    let kind = match (execution.revision, execution.ended_at) {
+        (0, _) => "execution.started",
+        (_, None) => "execution.changed",
+        (_, Some(_)) => "execution.ended",
+    };
+    let event = NewEvent {
+        launch: Some(execution.launch.clone()),
+        task: Some(execution.task.clone()),
+        detail: execution.result.map(|result| result.as_str().to_owned()),
+        ..NewEvent::of_pair(kind, tx.now(), &execution.key)
+    };
+    tx.row_event(event);
+    Ok(())
 }

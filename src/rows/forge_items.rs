@@ -2,7 +2,9 @@
 
 use crate::domain::id::ItemId;
 use crate::domain::{ForgeItem, ItemKey, TaskId, Timestamp};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, Write};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::{Transaction, Wake};
 
 impl Entity for ForgeItem {
     const NAME: &'static str = "forge item";
@@ -123,7 +125,14 @@ pub fn list_ended_before(
 }
 
 /// Forgets an item that has ended. An open one stays as it is.
-pub fn forget(tx: &mut Write<'_>, id: &ItemId) -> Result<(), StoreError> {
+pub fn forget(tx: &mut Transaction<'_>, id: &ItemId) -> Result<(), StoreError> {
     let sql = "DELETE FROM forge_items WHERE id = ?1 AND ended_at IS NOT NULL";
     tx.execute(sql, &[id.as_str().into()]).map(drop)
+}
+
+/// Writes an item.
+pub fn put(tx: &mut Transaction<'_>, item: &ForgeItem) -> Result<(), StoreError> {
+    tx.replace(item, &item.id)?;
+    tx.wake(Wake::Forges);
+    Ok(())
 }

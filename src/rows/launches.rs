@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use crate::domain::event::NewEvent;
 use crate::domain::id::{CoordinatorId, TaskId};
 use crate::domain::launch::{ExitStatus, ReportResult, StopReason};
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
-use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value, Write};
+use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
 
 use super::filter::Filter;
 use super::{
@@ -204,7 +208,7 @@ const TOTALS: &str = "\
     FROM launches WHERE state = 'ended' GROUP BY ai_type, agent_id, project_id, outcome";
 
 /// Forgets an ended launch with its sessions, notices, executions and kept output. An open one stays as it is.
-pub fn forget(tx: &mut Write<'_>, id: &LaunchId) -> Result<(), StoreError> {
+pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {
     const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
     // What belongs to it goes first: of a launch that is still open nothing goes.
     for table in ["sessions", "notices", "executions", "output_tails"] {
@@ -212,4 +216,46 @@ pub fn forget(tx: &mut Write<'_>, id: &LaunchId) -> Result<(), StoreError> {
         tx.execute(&sql, &[id.as_str().into()])?;
     }
     tx.execute(&format!("DELETE {IT}"), &[id.as_str().into()]).map(drop)
+}
+
+/// Writes a launch. The index of open launches is the last guard against two with the same key.
+pub fn put(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &launch.id)?;
+        Ok(Entry::between("launch", &launch.id, before.as_ref().map(shown), shown(launch)))
+    })?;
+    tx.replace(launch, &launch.id)?;
+    tx.wake(Wake::Coordinators);
+    tx.wake(Wake::Agent(launch.key.clone()));
+    tx.wake(Wake::ForgeLaunches);
+    Ok(())
+}
+
+/// Returns the event that tells of the state of a launch.
+pub fn event(launch: &Launch, at: Timestamp) -> NewEvent {
+    let (kind, detail) = match &launch.state {
+        LaunchState::Starting { .. } => ("launch.starting", None),
+        LaunchState::Running { .. } => ("launch.running", None),
+        LaunchState::Stopping { reason, .. } => ("launch.stopping", Some(reason.to_string())),
+        LaunchState::Ending => ("launch.ending", None),
+        LaunchState::Ended { outcome, .. } => ("launch.ended", Some(outcome.to_string())),
+    };
+    NewEvent {
+        agent: Some(launch.key.agent.clone()),
+        project: Some(launch.key.project.clone()),
+        launch: Some(launch.id.clone()),
+        task: launch.task.clone(),
+        detail,
+        ..NewEvent::new(kind, at)
+    }
+}
+
+fn shown(launch: &Launch) -> Fields {
+    Fields::from([
+        ("agent_id", plain(&launch.key.agent)),
+        ("project_id", plain(&launch.key.project)),
+        ("purpose", plain(launch.key.purpose)),
+        ("state", plain(launch.state.as_str())),
+        ("stop_reason", plain(launch.stop_reason)),
+    ])
 }

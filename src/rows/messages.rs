@@ -1,8 +1,13 @@
 //! Messages of chats. The store numbers them.
 
 use crate::domain::agent::Assignment;
+use crate::domain::chat::Sender;
+use crate::domain::{InstanceKey, Purpose};
 use crate::domain::{Message, MessageId, Timestamp};
-use crate::store::{BoxError, Cells, ChatEnd, MessageFilter, Read, StoreError, Write};
+use crate::store::{BoxError, Cells, ChatEnd, MessageFilter, Read, StoreError};
+
+use super::audit::{Entry, Fields, Shown, plain};
+use super::{Transaction, Wake};
 
 use super::assignments;
 use super::filter::Filter;
@@ -81,8 +86,11 @@ pub fn has_after(tx: &mut Read<'_>, chat: &Assignment, seq: i64) -> Result<bool,
     tx.exists(sql, &[project, agent, seq.into()])
 }
 
-/// Adds a message with the next number, whatever its `seq` is. Returns false if there is one with its id.
-pub fn add(tx: &mut Write<'_>, message: &Message) -> Result<bool, StoreError> {
+/// Adds a message with the next number, whatever its `seq` is.
+///
+/// # Errors
+/// [`StoreError::Outdated`] if there is one with its id.
+pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError> {
     let sql = "INSERT INTO messages (id, agent_id, project_id, sender, content, created_at, is_visible) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
     let n_added = tx.execute(
@@ -97,11 +105,30 @@ pub fn add(tx: &mut Write<'_>, message: &Message) -> Result<bool, StoreError> {
             message.is_visible.into(),
         ],
     )?;
-    Ok(n_added == 1)
+    if n_added == 0 {
+        return Err(StoreError::Outdated { what: "message", id: message.id.to_string() });
+    }
+    tx.audit(|_| Ok(Entry::between("message", &message.id, None, shown(message))))?;
+    let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
+    if message.sender == Sender::User {
+        let (agent, project) = (chat.agent.clone(), chat.project.clone());
+        tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
+    }
+    tx.wake(Wake::Chat(chat));
+    Ok(())
+}
+
+fn shown(message: &Message) -> Fields {
+    Fields::from([
+        ("agent_id", plain(&message.agent)),
+        ("project_id", plain(&message.project)),
+        ("sender", plain(message.sender)),
+        ("content", Shown::Long(message.content.clone())),
+    ])
 }
 
 /// Forgets the messages of a chat up to this number.
-pub fn forget(tx: &mut Write<'_>, chat: &Assignment, up_to: i64) -> Result<(), StoreError> {
+pub fn forget(tx: &mut Transaction<'_>, chat: &Assignment, up_to: i64) -> Result<(), StoreError> {
     let sql = "DELETE FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq <= ?3";
     let [project, agent] = assignments::values(chat);
     tx.execute(sql, &[project, agent, up_to.into()]).map(drop)

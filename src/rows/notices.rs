@@ -1,8 +1,12 @@
 //! Notices: what an agent is told while it works.
 
+use crate::domain::InstanceKey;
+use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, NoticeId, ProjectId};
 use crate::domain::{LaunchId, Notice, TaskId};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::{Transaction, Wake};
 
 use super::filter::Filter;
 
@@ -84,4 +88,24 @@ pub fn list(
         filter.also("settled_at IS NULL");
     }
     filter.newest(tx, "created_at", wanted.after.as_ref().map(NoticeId::as_str), wanted.limit)
+}
+
+/// Writes a notice to the agent of `key`.
+pub fn put(tx: &mut Transaction<'_>, notice: &Notice, key: &InstanceKey) -> Result<(), StoreError> {
+    tx.replace(notice, &notice.id)?;
+    let kind = match (notice.revision, notice.settled_at, notice.read_at) {
+        (0, ..) => "notice.created",
+        (_, Some(_), _) => "notice.settled",
+        (_, None, Some(_)) => "notice.read",
+        (_, None, None) => "notice.changed",
+    };
+    let event = NewEvent {
+        launch: Some(notice.launch.clone()),
+        task: notice.task.clone(),
+        detail: Some(notice.action.to_string()),
+        ..NewEvent::of_pair(kind, tx.now(), key)
+    };
+    tx.row_event(event);
+    tx.wake(Wake::Deadlines);
+    Ok(())
 }

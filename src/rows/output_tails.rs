@@ -1,7 +1,9 @@
 //! The end of what an agent printed, for launches whose output is on another machine.
 
 use crate::domain::LaunchId;
-use crate::store::{Read, StoreError, Write, cell};
+use crate::store::{Read, StoreError, cell};
+
+use super::Transaction;
 
 /// So many ends of outputs are kept.
 pub const MAX_OUTPUT_TAILS: usize = 1000;
@@ -12,7 +14,7 @@ pub fn get(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Option<String>, Store
 }
 
 /// Keeps the tail of a launch, and of all launches the [`MAX_OUTPUT_TAILS`] newest. Ids grow with time.
-pub fn put(tx: &mut Write<'_>, launch: &LaunchId, tail: &str) -> Result<(), StoreError> {
+pub fn put(tx: &mut Transaction<'_>, launch: &LaunchId, tail: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2) \
         ON CONFLICT (launch_id) DO UPDATE SET tail = excluded.tail";
     tx.execute(sql, &[launch.as_str().into(), tail.into()])?;

@@ -4,6 +4,9 @@
 use crate::domain::{InstanceKey, PairRecord, Timestamp};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
+
 use super::{key_values, read_key};
 
 impl Entity for PairRecord {
@@ -69,4 +72,26 @@ pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
     // Purposes in their order, which is not that of their words.
     let rest = "WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
     tx.list(rest, &[])
+}
+
+/// Writes the record of a key.
+pub fn put(tx: &mut Transaction<'_>, pair: &PairRecord) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &pair.key)?;
+        Ok(Entry::between("pair", &pair.key, Some(shown(&before)), shown(pair)))
+    })?;
+    tx.replace(pair, &pair.key)?;
+    if pair.concerns_coordinators() {
+        tx.wake(Wake::Coordinators);
+    }
+    Ok(())
+}
+
+fn shown(pair: &PairRecord) -> Fields {
+    Fields::from([
+        ("held_since", plain(pair.held_since)),
+        ("suspended_since", plain(pair.suspended_since)),
+        ("n_failures", plain(pair.n_failures)),
+        ("wanted_since", plain(pair.wanted_since)),
+    ])
 }

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use crate::domain::event::NewEvent;
 use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
 
 impl Entity for Project {
     const NAME: &'static str = "project";
@@ -48,4 +52,34 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Project>, StoreError> {
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
     tx.number("SELECT COUNT(*) FROM projects", &[]).map(i64::unsigned_abs)
+}
+
+/// Writes a project.
+///
+/// # Errors
+/// If the working directory is not UTF-8, and if the statement fails.
+pub fn put(tx: &mut Transaction<'_>, project: &Project) -> Result<(), StoreError> {
+    if project.working_directory.to_str().is_none() {
+        let source = format!("the working directory of project `{}` is not UTF-8", project.id);
+        return Err(StoreError::Unavailable { action: "write to", source: source.into() });
+    }
+    tx.audit(|tx| {
+        let before = get(tx, &project.id)?;
+        Ok(Entry::between("project", &project.id, before.as_ref().map(shown), shown(project)))
+    })?;
+    tx.replace(project, &project.id)?;
+    let kind = if project.revision == 0 { "project.created" } else { "project.changed" };
+    let event = NewEvent { project: Some(project.id.clone()), ..NewEvent::new(kind, tx.now()) };
+    tx.row_event(event);
+    tx.wake(Wake::Coordinators);
+    tx.wake(Wake::Directory(project.working_directory.clone()));
+    Ok(())
+}
+
+fn shown(project: &Project) -> Fields {
+    Fields::from([
+        ("name", plain(&project.name)),
+        ("working_directory", plain(project.working_directory.to_string_lossy())),
+        ("status", plain(project.status)),
+    ])
 }

@@ -1,9 +1,14 @@
 //! Sessions: the proof of who calls, from authentication to logout.
 
+use crate::domain::Purpose;
+use crate::domain::event::NewEvent;
 use crate::domain::id::SessionId;
 use crate::domain::secret::TokenHash;
 use crate::domain::{LaunchId, Session, Timestamp};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+
+use super::audit::{Entry, Fields, plain};
+use super::{Transaction, Wake};
 
 use super::filter::Filter;
 use super::{key_values, read_key};
@@ -86,4 +91,36 @@ pub fn list(
         filter.also("ended_at IS NULL");
     }
     filter.newest(tx, "created_at", wanted.after.as_ref().map(SessionId::as_str), wanted.limit)
+}
+
+/// Writes a session.
+pub fn put(tx: &mut Transaction<'_>, session: &Session) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &session.id)?;
+        Ok(Entry::between("session", &session.id, before.as_ref().map(shown), shown(session)))
+    })?;
+    tx.replace(session, &session.id)?;
+    if let Some(event) = event(session, tx.now()) {
+        tx.row_event(event);
+    }
+    // A message only delays the end of its chat; a chat that begins has an end.
+    if session.revision == 0 && session.key.purpose == Purpose::Chat {
+        tx.wake(Wake::Deadlines);
+    }
+    Ok(())
+}
+
+/// Returns the event of its beginning or its end. Other changes have none.
+fn event(session: &Session, at: Timestamp) -> Option<NewEvent> {
+    let (kind, detail) = match session.ended {
+        Some((_, reason)) => ("session.ended", reason.to_string()),
+        None if session.revision == 0 => ("session.opened", session.key.purpose.to_string()),
+        None => return None,
+    };
+    let launch = Some(session.launch.clone());
+    Some(NewEvent { launch, detail: Some(detail), ..NewEvent::of_pair(kind, at, &session.key) })
+}
+
+fn shown(session: &Session) -> Fields {
+    Fields::from([("ended", plain(session.ended.map(|(_, reason)| reason)))])
 }

@@ -1,8 +1,13 @@
 //! Tasks.
 
+use crate::domain::Timestamp;
+use crate::domain::event::NewEvent;
 use crate::domain::id::AgentId;
 use crate::domain::{Task, TaskId, TaskStatus};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
+
+use super::audit::{Entry, Fields, Shown, plain};
+use super::{Transaction, Wake};
 
 use super::filter::Filter;
 
@@ -80,4 +85,43 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
         filter.also("status IN ('backlog', 'todo', 'in_progress', 'blocked')");
     }
     filter.list(tx, "ORDER BY created_at, id")
+}
+
+/// Writes a task.
+pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = get(tx, &task.id)?;
+        Ok(Entry::between("task", &task.id, before.as_ref().map(shown), shown(task)))
+    })?;
+    tx.replace(task, &task.id)?;
+    tx.row_event(event("task.changed", task, tx.now()));
+    tx.wake(Wake::Coordinators);
+    tx.wake(Wake::AgentsOf(task.project.clone()));
+    tx.wake(Wake::ForgeTask(task.id.clone()));
+    Ok(())
+}
+
+/// Returns an event that tells of a task.
+pub fn event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {
+    NewEvent {
+        agent: task.assignee.clone(),
+        project: Some(task.project.clone()),
+        task: Some(task.id.clone()),
+        detail: Some(task.status.to_string()),
+        ..NewEvent::new(kind, at)
+    }
+}
+
+fn shown(task: &Task) -> Fields {
+    Fields::from([
+        ("project_id", plain(&task.project)),
+        ("parent_id", plain(&task.parent)),
+        ("title", plain(&task.title)),
+        ("description", Shown::Long(task.description.clone())),
+        ("status", plain(task.status)),
+        ("priority", plain(task.priority)),
+        ("assignee_id", plain(&task.assignee)),
+        ("dependencies", plain(&task.dependencies)),
+        ("blocked_reason", plain(&task.blocked_reason)),
+    ])
 }

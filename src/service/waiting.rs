@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::domain::chat::Sender;
 use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose, TaskId};
 use crate::nudge::{Nudge, Nudges};
+use crate::rows::Wake;
 use crate::store::{Change, Commit, CommitError};
 
 use super::Service;
@@ -135,6 +136,45 @@ impl Unmirrored {
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<Assignment>> {
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Wakes everybody whom a transaction concerns.
+    pub(super) fn wake(&self, wakes: BTreeSet<Wake>) {
+        let (mut projects, mut tasks, mut has_launches) = (BTreeSet::new(), Vec::new(), false);
+        let (mut chats, mut directories) = (Vec::new(), Vec::new());
+        for wake in wakes {
+            match wake {
+                Wake::Coordinators => self.coordinators.wake(),
+                Wake::Agent(key) => self.agents.wake(&key),
+                Wake::AgentsOf(project) => drop(projects.insert(project)),
+                Wake::Chat(chat) => {
+                    self.watchers.wake(&chat);
+                    chats.push(chat);
+                }
+                Wake::Directory(directory) => directories.push(directory),
+                Wake::Credential(id) => self.credentials.wake(&id),
+                Wake::Deadlines => self.deadlines.wake(),
+                Wake::Events => self.events.wake(),
+                Wake::Forges => self.forges.wake(),
+                Wake::ForgeTask(task) => tasks.push(task),
+                Wake::ForgeLaunches => has_launches = true,
+            }
+        }
+        if !tasks.is_empty() || has_launches {
+            self.forge_work.add(tasks, has_launches);
+        }
+        if !chats.is_empty() {
+            self.unmirrored.add(chats);
+        }
+        if !directories.is_empty() {
+            self.unmirrored.add_directories(directories);
+        }
+        if !projects.is_empty() {
+            let works = |key: &InstanceKey| key.purpose == Purpose::Task;
+            self.agents.wake_where(|key| works(key) && projects.contains(&key.project));
+        }
     }
 }
 

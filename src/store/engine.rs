@@ -101,8 +101,7 @@ impl<T, E: From<StoreError>> Answer<T, E> {
 
 /// A closure that waits for its group.
 trait WriteJob: Send {
-    /// Runs the closure, and returns whether its changes are to be kept.
-    fn run(&mut self, tx: &mut Write<'_>) -> bool;
+    fn run(&mut self, connection: &mut dyn Connection) -> Ran;
     /// Answers the caller: with what `run` returned last, or with a failure.
     fn answer(self: Box<Self>, failure: Option<StoreError>);
     fn place(&self) -> &'static Location<'static>;
@@ -113,27 +112,40 @@ trait ReadJob: Send {
     fn fail(self: Box<Self>, failure: StoreError);
 }
 
-struct Writing<T, E, F> {
+/// What one run of a closure left behind.
+struct Ran {
+    /// The closure returned `Ok`.
+    is_kept: bool,
+    has_written: bool,
+    effects: Vec<Effect>,
+    failure: Option<DbError>,
+}
+
+struct Writing<T, E, F, C> {
     body: F,
+    context: C,
     made: Option<Answer<T, E>>,
     answer: oneshot::Sender<Answer<T, E>>,
     place: &'static Location<'static>,
 }
 
-impl<T, E, F> WriteJob for Writing<T, E, F>
+impl<T, E, F, C> WriteJob for Writing<T, E, F, C>
 where
     T: Send,
     E: Send,
-    F: FnMut(&mut Write<'_>) -> Result<T, E> + Send,
+    F: FnMut(&mut Write<'_, C>) -> Result<T, E> + Send,
+    C: Clone + Send,
 {
-    fn run(&mut self, tx: &mut Write<'_>) -> bool {
-        let made = match catch_unwind(AssertUnwindSafe(|| (self.body)(tx))) {
+    fn run(&mut self, connection: &mut dyn Connection) -> Ran {
+        let mut tx = Write::new(connection, self.context.clone());
+        let made = match catch_unwind(AssertUnwindSafe(|| (self.body)(&mut tx))) {
             Ok(result) => Answer::Done(result),
             Err(payload) => Answer::Panicked(payload),
         };
         let is_kept = matches!(made, Answer::Done(Ok(_)));
         self.made = Some(made);
-        is_kept
+        let (has_written, effects, failure) = tx.into_parts();
+        Ran { is_kept, has_written, effects, failure }
     }
 
     fn answer(self: Box<Self>, failure: Option<StoreError>) {
@@ -253,10 +265,29 @@ impl Engine {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Write<'_>) -> Result<T, E> + Send + 'static,
     {
+        self.write_with((), body)
+    }
+
+    /// Does what [`Engine::write`] does. Each run of `body` begins with a copy of `context`.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    #[track_caller]
+    pub fn write_with<T, E, F, C>(
+        &self,
+        context: C,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F, C>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Write<'_, C>) -> Result<T, E> + Send + 'static,
+        C: Clone + Send + 'static,
+    {
         let (engine, place) = (self.clone(), Location::caller());
         async move {
             let (answer, answered) = oneshot::channel();
-            let job = Box::new(Writing { body, made: None, answer, place });
+            let job = Box::new(Writing { body, context, made: None, answer, place });
             match &*engine.0 {
                 Kind::Threads(threads) => {
                     let sender = lock(&threads.writes).clone().ok_or(StoreError::Closed)?;
@@ -475,9 +506,7 @@ impl Writer {
                 self.connection.savepoint()?;
             }
             let began_at = Instant::now();
-            let mut tx = Write::new(&mut *self.connection);
-            let is_kept = job.run(&mut tx);
-            let (has_written, effects, failure) = tx.into_parts();
+            let Ran { is_kept, has_written, effects, failure } = job.run(&mut *self.connection);
             if began_at.elapsed() > SLOW {
                 let took_ms = began_at.elapsed().as_millis();
                 tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");

@@ -16,10 +16,12 @@ pub struct Read<'a> {
     has_written: bool,
 }
 
-/// A transaction that reads and writes.
-pub struct Write<'a> {
+/// A transaction that reads and writes. Each run of its closure begins with a copy of the same context.
+pub struct Write<'a, C = ()> {
     read: Read<'a>,
     effects: Vec<Effect>,
+    /// What the closure brings along.
+    pub context: C,
 }
 
 /// A table whose rows are values of one type.
@@ -146,9 +148,9 @@ fn select<E: Entity>(rest: &str) -> String {
     format!("SELECT {}, revision FROM {} {rest}", E::COLUMNS, E::TABLE)
 }
 
-impl<'a> Write<'a> {
-    pub(super) fn new(db: &'a mut dyn Db) -> Self {
-        Self { read: Read::new(db), effects: Vec::new() }
+impl<'a, C> Write<'a, C> {
+    pub(super) fn new(db: &'a mut dyn Db, context: C) -> Self {
+        Self { read: Read::new(db), effects: Vec::new(), context }
     }
 
     pub(super) fn into_parts(self) -> (bool, Vec<Effect>, Option<DbError>) {
@@ -214,7 +216,7 @@ fn update<E: Entity>() -> String {
     )
 }
 
-impl<'a> Deref for Write<'a> {
+impl<'a, C> Deref for Write<'a, C> {
     type Target = Read<'a>;
 
     fn deref(&self) -> &Read<'a> {
@@ -222,7 +224,7 @@ impl<'a> Deref for Write<'a> {
     }
 }
 
-impl DerefMut for Write<'_> {
+impl<C> DerefMut for Write<'_, C> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.read
     }

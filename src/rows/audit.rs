@@ -1,0 +1,150 @@
+//! Lines of the audit log: what a person or their script changed, before and after.
+//!
+//! A line never shows a secret. Of long texts and chats it shows only the length.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::domain::printable::excerpt;
+use crate::domain::{Credential, CredentialId};
+
+/// A person or script that acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// As people call them.
+    pub name: String,
+    /// What they showed; nothing at the control socket.
+    pub credential: Option<CredentialId>,
+}
+
+impl From<&Credential> for Actor {
+    fn from(credential: &Credential) -> Self {
+        Self { name: credential.name.clone(), credential: Some(credential.id.clone()) }
+    }
+}
+
+/// The columns of a row that people look at.
+pub type Fields = BTreeMap<&'static str, Shown>;
+
+/// A value, and how it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    Plain(Value),
+    /// Only that it is there.
+    Hidden(Option<String>),
+    /// Only its length.
+    Long(String),
+}
+
+/// A change of one row.
+#[derive(Debug)]
+pub struct Entry {
+    what: &'static str,
+    id: String,
+    action: &'static str,
+    before: Fields,
+    after: Fields,
+}
+
+impl Entry {
+    /// A change without columns.
+    pub const fn bare(action: &'static str, what: &'static str, id: String) -> Self {
+        Self { what, id, action, before: Fields::new(), after: Fields::new() }
+    }
+
+    /// A change between two states of a row, with the columns that differ. Returns `None` if none does.
+    pub fn between(
+        what: &'static str,
+        id: &impl ToString,
+        before: Option<Fields>,
+        after: Fields,
+    ) -> Option<Self> {
+        let action = if before.is_some() { "change" } else { "add" };
+        let (mut before, mut after) = (before.unwrap_or_default(), after);
+        let is_same = |name: &str, value: &Shown| after.get(name) == Some(value);
+        let same: Vec<&str> = before
+            .iter()
+            .filter(|(name, value)| is_same(name, value))
+            .map(|(name, _)| *name)
+            .collect();
+        for name in same {
+            before.remove(name);
+            after.remove(name);
+        }
+        let has_changed = !before.is_empty() || !after.is_empty();
+        has_changed.then(|| Self { what, id: id.to_string(), action, before, after })
+    }
+
+    /// Writes the line.
+    pub fn write(&self, actor: &Actor) {
+        let shown = |fields: &Fields| {
+            let fields = fields.iter().filter(|(_, value)| !value.is_nothing());
+            let fields: serde_json::Map<_, _> =
+                fields.map(|(name, value)| ((*name).to_owned(), value.to_json())).collect();
+            (!fields.is_empty()).then(|| Value::Object(fields).to_string())
+        };
+        tracing::info!(
+            target: "audit",
+            who = %actor.name, credential_id = actor.credential.as_ref().map(tracing::field::display),
+            action = self.action, what = self.what, id = %self.id, before = shown(&self.before),
+            after = shown(&self.after), "done by a person"
+        );
+    }
+}
+
+/// Longest text that is shown, in characters.
+const MAX_SHOWN: usize = 200;
+
+impl Shown {
+    /// Returns whether it is empty: a new row is shown without what it does not have.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Plain(value) => value.is_null() || *value == json!([]),
+            Self::Hidden(secret) => secret.is_none(),
+            Self::Long(text) => text.is_empty(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Plain(Value::String(text)) => excerpt(text, MAX_SHOWN).into(),
+            Self::Plain(value) => value.clone(),
+            Self::Hidden(_) => "(hidden)".into(),
+            Self::Long(text) => format!("({} characters)", text.chars().count()).into(),
+        }
+    }
+}
+
+/// A value that is shown as it is.
+pub fn plain(value: impl serde::Serialize) -> Shown {
+    Shown::Plain(serde_json::to_value(value).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_told_and_no_secret() {
+        let before = Fields::from([
+            ("name", plain("Ann")),
+            ("status", plain("active")),
+            ("passkey", Shown::Hidden(Some("hash of one".to_owned()))),
+            ("system_prompt", Shown::Long("secret plans".to_owned())),
+        ]);
+        let mut after = before.clone();
+        after.insert("name", plain("x".repeat(1000)));
+        after.insert("passkey", Shown::Hidden(Some("hash of another".to_owned())));
+        after.insert("system_prompt", Shown::Long("other plans".to_owned()));
+        let entry = Entry::between("agent", &"agt", Some(before.clone()), after).expect("a change");
+        let told: Vec<_> =
+            entry.after.iter().map(|(name, value)| (*name, value.to_json())).collect();
+        let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["name", "passkey", "system_prompt"]);
+        assert!(told[0].1.as_str().is_some_and(|name| name.chars().count() < 250), "{told:?}");
+        assert_eq!((&told[1].1, &told[2].1), (&json!("(hidden)"), &json!("(11 characters)")));
+        assert_eq!(entry.before["name"].to_json(), "Ann");
+        assert!(Entry::between("agent", &"agt", Some(before.clone()), before).is_none());
+    }
+}

@@ -1,0 +1,179 @@
+//! The transaction of a use case: it changes entities, and says who hears of that after the commit.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::domain::event::NewEvent;
+use crate::domain::totals::{Total, TotalKey};
+use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, TaskId, Timestamp};
+use crate::store::{Entity, StoreError, Write};
+
+use super::audit::{Actor, Entry};
+use super::events;
+
+/// A transaction that changes entities.
+pub type Transaction<'a> = Write<'a, Context>;
+
+/// Hears what a transaction published: after its commit and before its answer. It must not block.
+pub type Publish = Arc<dyn Fn(Published) + Send + Sync>;
+
+/// What a transaction knows of the outside, and what it is going to publish.
+#[derive(Debug, Clone)]
+pub struct Context {
+    now: Timestamp,
+    unique: String,
+    /// How many ids there are with each prefix.
+    n_ids: Vec<(&'static str, usize)>,
+    actor: Option<Actor>,
+    events: Vec<NewEvent>,
+    row_events: Vec<NewEvent>,
+    published: Published,
+}
+
+/// What a transaction published.
+#[derive(Debug, Clone, Default)]
+pub struct Published {
+    pub wakes: BTreeSet<Wake>,
+    /// Launches that have ended.
+    pub ended: Vec<(TotalKey, Total)>,
+}
+
+/// Somebody who may be waiting for a change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wake {
+    /// Whoever decides what is started and stopped.
+    Coordinators,
+    /// The agent of this key.
+    Agent(InstanceKey),
+    /// All agents with tasks in this project.
+    AgentsOf(ProjectId),
+    /// Whoever looks at this chat or mirrors it.
+    Chat(Assignment),
+    /// Whoever writes into the working directories of projects.
+    Directory(PathBuf),
+    /// Streams that were opened with this credential.
+    Credential(CredentialId),
+    /// Whoever ends what has run out of time.
+    Deadlines,
+    /// Whoever hands out events.
+    Events,
+    /// Whoever does what is owed for items of forges.
+    Forges,
+    /// Whoever compares items of forges with this task.
+    ForgeTask(TaskId),
+    /// Whoever compares items of forges with launches.
+    ForgeLaunches,
+}
+
+impl Context {
+    /// A transaction at `now`, in the name of `actor`. `unique` is a text that no other transaction has; ids begin
+    /// with it.
+    pub fn new(now: Timestamp, unique: String, actor: Option<Actor>) -> Self {
+        let published = Published { wakes: BTreeSet::new(), ended: Vec::new() };
+        let (events, row_events, n_ids) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now, unique, n_ids, actor, events, row_events, published }
+    }
+}
+
+impl Transaction<'_> {
+    /// Returns the time at which the use case began.
+    pub const fn now(&self) -> Timestamp {
+        self.context.now
+    }
+
+    /// Makes an id. The first of each kind is the text of the transaction, the next ones have a number, too.
+    pub fn new_id<T: FromStr>(&mut self, prefix: &'static str) -> T {
+        let Context { unique, n_ids, .. } = &mut self.context;
+        let place = n_ids.iter().position(|(known, _)| *known == prefix);
+        let place = place.unwrap_or_else(|| {
+            n_ids.push((prefix, 0));
+            n_ids.len() - 1
+        });
+        n_ids[place].1 += 1;
+        let text = match n_ids[place].1 {
+            1 => format!("{prefix}{unique}"),
+            n => format!("{prefix}{unique}-{n:04}"),
+        };
+        text.parse().ok().expect("a prefix and a unique text are an id")
+    }
+
+    /// Adds an event.
+    pub fn event(&mut self, event: NewEvent) {
+        self.context.events.push(event);
+    }
+
+    /// Adds the event with which a row tells of itself. It is left out if the use case has a more exact one: an event
+    /// that names the same task, or tells of a provider.
+    pub(super) fn row_event(&mut self, event: NewEvent) {
+        self.context.row_events.push(event);
+    }
+
+    pub fn wake(&mut self, wake: Wake) {
+        self.context.published.wakes.insert(wake);
+    }
+
+    /// Counts a launch that has ended.
+    pub fn count_ended(&mut self, total: Option<(TotalKey, Total)>) {
+        self.context.published.ended.extend(total);
+    }
+
+    /// Writes what `entry` returns to the audit log after the commit, if a person acts.
+    pub(super) fn audit(
+        &mut self,
+        entry: impl FnOnce(&mut Self) -> Result<Option<Entry>, StoreError>,
+    ) -> Result<(), StoreError> {
+        if let Some(actor) = self.context.actor.clone()
+            && let Some(entry) = entry(self)?
+        {
+            self.after_commit(move || entry.write(&actor));
+        }
+        Ok(())
+    }
+
+    /// Writes an entity that was read in this transaction, or a new one.
+    ///
+    /// # Errors
+    /// [`StoreError::Outdated`] if the row was written since it was read, or if a new one exists.
+    pub(super) fn replace<E: Entity>(
+        &mut self,
+        entity: &E,
+        id: &impl ToString,
+    ) -> Result<(), StoreError> {
+        if self.put(entity)? {
+            Ok(())
+        } else {
+            Err(StoreError::Outdated { what: E::NAME, id: id.to_string() })
+        }
+    }
+
+    /// Writes the events, and returns what is to be published after the commit.
+    pub(super) fn finish(&mut self) -> Result<Published, StoreError> {
+        let mut all = std::mem::take(&mut self.context.events);
+        let is_said = |event: &NewEvent| all.iter().any(|said| says_more(said, event));
+        let more: Vec<NewEvent> = std::mem::take(&mut self.context.row_events)
+            .into_iter()
+            .filter(|event| !is_said(event))
+            .collect();
+        all.extend(more);
+        for event in &all {
+            events::add(self, event)?;
+        }
+        if !all.is_empty() {
+            self.wake(Wake::Events);
+        }
+        Ok(std::mem::take(&mut self.context.published))
+    }
+}
+
+/// Returns whether `event` of a use case says more than `of_row`.
+fn says_more(event: &NewEvent, of_row: &NewEvent) -> bool {
+    match of_row.kind {
+        "task.changed" => event.task == of_row.task,
+        kind if kind.starts_with("provider.") => {
+            event.kind.starts_with("provider.") || event.kind == "person.resume"
+        }
+        _ => false,
+    }
+}
