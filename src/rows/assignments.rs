@@ -22,6 +22,12 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
     tx.rows("assignment", sql, &[], read)
 }
 
+/// Returns whether the agent works in the project.
+pub fn exists(tx: &mut Read<'_>, assignment: &Assignment) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM assignments WHERE project_id = ?1 AND agent_id = ?2";
+    tx.exists(sql, &values(assignment))
+}
+
 /// Adds an assignment. One that exists stays.
 pub fn add(tx: &mut Transaction<'_>, assignment: &Assignment) -> Result<(), StoreError> {
     let sql = "INSERT INTO assignments (project_id, agent_id) VALUES (?1, ?2) \

@@ -1,8 +1,10 @@
 //! Accounts behind providers: parked by what their agents run into, tried by the next start, released by a person.
 
 use crate::domain::account::Parked;
+use crate::domain::account::Parking;
 use crate::domain::event::NewEvent;
 use crate::domain::{Account, Launch, LaunchState, Refusal, Timestamp};
+use crate::rows::{Transaction, accounts};
 use crate::store::{Change, Commit, StoreError};
 
 use super::{Service, ServiceError};
@@ -109,4 +111,39 @@ pub(super) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
             None => tracing::info!(provider = ai_type, "account is parked no more"),
         }
     }
+}
+
+/// Notes what a launch that has just come to this state says of its account.
+pub(super) fn note_state(
+    tx: &mut Transaction<'_>,
+    launch: &Launch,
+    parking: Parking,
+) -> Result<(), StoreError> {
+    let says_something = match launch.state {
+        LaunchState::Running { .. } => true,
+        // A launch that has authenticated said so then.
+        LaunchState::Ended { .. } => {
+            launch.authenticated_at.is_none() || launch.activity.failure.is_some()
+        }
+        LaunchState::Starting { .. } | LaunchState::Stopping { .. } | LaunchState::Ending => false,
+    };
+    if !says_something {
+        return Ok(());
+    }
+    let before = accounts::get(tx, &launch.ai_type)?;
+    let after = before.clone().after(launch, tx.now(), parking);
+    if after != before {
+        let event = accounts::event(&after, tx.now());
+        tx.event(NewEvent { launch: Some(launch.id.clone()), ..event });
+        put(tx, &after)?;
+    }
+    Ok(())
+}
+
+/// Writes an account, and logs it after the commit.
+pub(super) fn put(tx: &mut Transaction<'_>, account: &Account) -> Result<(), StoreError> {
+    accounts::put(tx, account)?;
+    let account = account.clone();
+    tx.after_commit(move || log_accounts(std::iter::once(&account)));
+    Ok(())
 }

@@ -68,3 +68,15 @@ impl Service {
         }
     }
 }
+
+impl Activities {
+    /// Returns the launch with what coordinators reported of it.
+    pub(super) fn with_newest(&self, launch: Launch) -> Launch {
+        match self.lock().get(&launch.id) {
+            Some(newest) if launch.is_open() => {
+                Launch { activity: newest.clone().after(launch.activity.clone()), ..launch }
+            }
+            _ => launch,
+        }
+    }
+}

@@ -10,8 +10,10 @@ use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::{Presenter, SessionEndReason, Transport};
 use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
 
-use super::{Service, ServiceError};
-use crate::store::Expect;
+use super::{Inputs, Service, ServiceError};
+use crate::domain::LaunchId;
+use crate::rows::{Transaction, launches, sessions};
+use crate::store::{Expect, Read, StoreError};
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]
@@ -89,6 +91,53 @@ impl Activity {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seen>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the launch of `caller` as it is now: what an agent does counts only while its session is open, and not for a
+/// launch that has ended.
+///
+/// # Errors
+/// As [`Service::identify`].
+pub(super) fn fence(tx: &mut Read<'_>, caller: &Caller) -> Result<Launch, ServiceError> {
+    latest(tx, caller).map(|(launch, _)| launch)
+}
+
+/// Returns the launch and the session of `caller` as they are now.
+///
+/// # Errors
+/// As [`Service::identify`].
+pub(super) fn latest(
+    tx: &mut Read<'_>,
+    caller: &Caller,
+) -> Result<(Launch, Session), ServiceError> {
+    let session = sessions::get(tx, &caller.session.id)?.ok_or(Refusal::InvalidSession)?;
+    session.check_open()?;
+    let launch = launches::get(tx, &caller.launch.id)?.ok_or(Refusal::InvalidSession)?;
+    if launch.is_open() { Ok((launch, session)) } else { Err(Refusal::SessionEnded.into()) }
+}
+
+impl Inputs {
+    /// Returns the session with the time of its last call.
+    pub(super) fn with_last_call(&self, session: Session) -> Session {
+        let last_seen_at = self.calls.last_seen(&session.id).unwrap_or(session.last_seen_at);
+        Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
+    }
+
+    /// Ends the sessions of a launch that are open.
+    pub(super) fn end_sessions(
+        &self,
+        tx: &mut Transaction<'_>,
+        launch: &LaunchId,
+        reason: SessionEndReason,
+    ) -> Result<(), StoreError> {
+        for session in sessions::list_of_launch(tx, launch)? {
+            if session.ended.is_none() {
+                let ended = session.end(reason, tx.now());
+                sessions::put(tx, &self.with_last_call(ended))?;
+            }
+        }
+        Ok(())
     }
 }
 

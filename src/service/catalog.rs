@@ -9,6 +9,8 @@ use crate::domain::limits::{self, Limit};
 use crate::domain::printable::excerpt;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
+use crate::rows::{agents, assignments, projects};
+use crate::store::Read;
 use crate::store::{Change, Commit};
 
 use super::history::check_seen;
@@ -245,6 +247,38 @@ impl Service {
             }));
         }
         Ok(changes)
+    }
+}
+
+/// # Errors
+/// `AgentNotFound`.
+pub(super) fn agent(tx: &mut Read<'_>, id: &AgentId) -> Result<Agent, ServiceError> {
+    let agent = agents::get(tx, id)?;
+    Ok(agent.ok_or_else(|| Refusal::AgentNotFound { agent: id.clone() })?)
+}
+
+/// # Errors
+/// `ProjectNotFound`.
+pub(super) fn project(tx: &mut Read<'_>, id: &ProjectId) -> Result<Project, ServiceError> {
+    let project = projects::get(tx, id)?;
+    Ok(project.ok_or_else(|| Refusal::ProjectNotFound { project: id.clone() })?)
+}
+
+/// # Errors
+/// `AgentNotFound`, `ProjectNotFound`, and `NotAssigned` for an agent that does not belong to the project.
+pub(super) fn check_assignable(
+    tx: &mut Read<'_>,
+    assignee: Option<&AgentId>,
+    id: &ProjectId,
+) -> Result<(), ServiceError> {
+    let Some(assignee) = assignee else { return Ok(()) };
+    agent(tx, assignee)?;
+    project(tx, id)?;
+    let assignment = Assignment { project: id.clone(), agent: assignee.clone() };
+    if assignments::exists(tx, &assignment)? {
+        Ok(())
+    } else {
+        Err(Refusal::NotAssigned { agent: assignee.clone(), project: id.clone() }.into())
     }
 }
 

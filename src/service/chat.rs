@@ -9,7 +9,8 @@ use crate::domain::{
     Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose,
     Session, StopReason, Timestamp,
 };
-use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, StoreError};
+use crate::rows::{messages, pairs, sessions};
+use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, Read, StoreError};
 
 use super::conversation::message_event;
 use super::creations::Creation;
@@ -188,6 +189,42 @@ impl Service {
             self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
         Ok(newest.first().map(|message| message.seq))
     }
+}
+
+/// Returns the number up to which an agent that logged out of its chat has read.
+pub(super) fn read_by_leaver(
+    tx: &mut Read<'_>,
+    before: &Launch,
+    after: &Launch,
+) -> Result<Option<i64>, StoreError> {
+    let was_there =
+        after.key.purpose == Purpose::Chat && matches!(before.state, LaunchState::Running { .. });
+    if !was_there || after.stop_reason != Some(StopReason::LoggedOut) {
+        return Ok(None);
+    }
+    let sessions = sessions::list_of_launch(tx, &after.id)?;
+    Ok(sessions.iter().map(|session| session.handed_out).max())
+}
+
+/// Returns what people said that is not answered yet, as much as fits into one answer.
+pub(super) fn pending(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Message>, StoreError> {
+    let (after, sender) = (Some(pairs::get(tx, key)?.read_up_to), Some(Sender::User));
+    let unread = MessageFilter { after, sender, ..visible(key, MAX_PENDING) };
+    let mut pending = messages::list(tx, &unread)?;
+    let contents = pending.iter().map(|message| message.content.as_str());
+    pending.truncate(n_fitting(contents, PENDING_BYTES));
+    Ok(pending)
+}
+
+/// Returns the number of the newest message of a person after `read_up_to`.
+pub(super) fn newest_unread_after(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+    read_up_to: i64,
+) -> Result<Option<i64>, StoreError> {
+    let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
+    let newest = MessageFilter { after, sender, end, ..visible(key, 1) };
+    Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

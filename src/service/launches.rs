@@ -1,14 +1,17 @@
 //! What belongs to a change of a launch, whichever use case makes it: its sessions and executions end with its process, and
 //! its key remembers how it went.
 
+use crate::domain::chat::after_end;
 use crate::domain::event::NewEvent;
 use crate::domain::launch::LaunchEvent;
 use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, LaunchState, Purpose, Timestamp};
+use crate::domain::totals::of_ended;
+use crate::domain::{Launch, LaunchState, Outcome, Purpose, Timestamp};
+use crate::rows::{Transaction, executions, launches, pairs, startable};
 use crate::store::{Change, Commit, StoreError};
 
-use super::Service;
 use super::told::of_pair;
+use super::{Inputs, Service, accounts, chat, notices};
 
 impl Service {
     /// What makes of `before` what it is after `event`; nothing if the event is old news or impossible.
@@ -117,6 +120,108 @@ impl Service {
         }
         changes.push(Change::Launch(after));
         Ok(Commit { expect, changes })
+    }
+}
+
+impl Inputs {
+    /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.
+    pub(super) fn happen(
+        &self,
+        tx: &mut Transaction<'_>,
+        before: &Launch,
+        events: &[LaunchEvent],
+    ) -> Result<Option<Launch>, StoreError> {
+        let mut after = None;
+        for event in events {
+            let launch = after.clone();
+            let launch = launch.unwrap_or_else(|| self.activities.with_newest(before.clone()));
+            match launch.on(event) {
+                Ok(launch) => after = Some(launch),
+                Err(impossible) => {
+                    tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
+                }
+            }
+        }
+        match after {
+            Some(after) => self.advance(tx, before, after).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes what `before` has become, with what ends together with it, and returns it.
+    fn advance(
+        &self,
+        tx: &mut Transaction<'_>,
+        before: &Launch,
+        mut after: Launch,
+    ) -> Result<Launch, StoreError> {
+        if after == *before {
+            return Ok(after);
+        }
+        let is_over = |launch: &Launch| {
+            matches!(launch.state, LaunchState::Ending | LaunchState::Ended { .. })
+        };
+        // Before the agent came in there is no session, and no work.
+        if after.authenticated_at.is_some() && !is_over(before) && is_over(&after) {
+            self.end_sessions(tx, &after.id, SessionEndReason::ProcessExited)?;
+        }
+        let read_up_to = chat::read_by_leaver(tx, before, &after)?;
+        if let LaunchState::Ended { outcome, at } = after.state.clone() {
+            notices::settle(tx, before)?;
+            after.n_notices = 0;
+            self.remember_end(tx, &after, &outcome, at, read_up_to.unwrap_or(0))?;
+        } else if let Some(read_up_to) = read_up_to {
+            let record = pairs::get(tx, &after.key)?;
+            if record.read_up_to < read_up_to {
+                pairs::put(tx, &record.answered(read_up_to))?;
+            }
+        }
+        if before.state.as_str() != after.state.as_str() {
+            accounts::note_state(tx, &after, self.settings.parking)?;
+            tx.event(launches::event(&after, tx.now()));
+            tx.count_ended(of_ended(&after));
+        }
+        launches::put(tx, &after)?;
+        Ok(after)
+    }
+
+    /// Ends the work of a launch, and notes with its key how it went.
+    fn remember_end(
+        &self,
+        tx: &mut Transaction<'_>,
+        launch: &Launch,
+        outcome: &Outcome,
+        at: Timestamp,
+        read_up_to: i64,
+    ) -> Result<(), StoreError> {
+        if launch.authenticated_at.is_some() {
+            for mut execution in executions::list_of_launch(tx, &launch.id)? {
+                execution.ended_at = execution.ended_at.or(Some(at));
+                execution.outcome = Some(outcome.clone());
+                (execution.usage, execution.failure) =
+                    (launch.activity.usage, launch.activity.failure);
+                executions::put(tx, &execution)?;
+            }
+        }
+        let before = pairs::get(tx, &launch.key)?.answered(read_up_to);
+        let was_suspended = before.suspended_since.is_some();
+        let limit = self.settings.start_limit;
+        let record = match launch.key.purpose {
+            Purpose::Task => {
+                let leaves_work = launch.task.is_some()
+                    || startable::of_key(tx, &launch.key)?.waiting_since.is_some();
+                let verdict = launch.verdict(outcome, leaves_work);
+                before.after_end(verdict, launch.claimed_at, at, limit)
+            }
+            Purpose::Chat => {
+                let unread = chat::newest_unread_after(tx, &launch.key, before.read_up_to)?;
+                after_end(before, launch, outcome, unread, at, limit)
+            }
+        };
+        if record.suspended_since.is_some() && !was_suspended {
+            tx.event(NewEvent::of_pair("pair.suspended", tx.now(), &record.key));
+        }
+        pairs::put(tx, &record)
     }
 }
 

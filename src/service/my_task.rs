@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
 use crate::domain::{Execution, InstanceKey, Launch, Task, TaskGraph, TaskStatus, Usage};
-use crate::store::{Change, Commit, TaskFilter};
+use crate::rows::{Transaction, executions, launches, tasks};
+use crate::store::{Change, Commit, Read, StoreError, TaskFilter};
 
 use super::{Caller, Service, ServiceError};
 
@@ -116,4 +117,57 @@ impl Service {
         }
         changes
     }
+}
+
+/// Returns the tasks in progress of an agent in its project.
+pub(super) fn in_progress(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Task>, StoreError> {
+    let filter = TaskFilter {
+        project: Some(key.project.clone()),
+        assignee: Some(key.agent.clone()),
+        status: Some(TaskStatus::InProgress),
+        ..TaskFilter::default()
+    };
+    tasks::list(tx, &filter)
+}
+
+/// Begins the work of a launch on a task. It is not stored yet.
+pub(super) fn new_execution(tx: &mut Transaction<'_>, launch: &Launch, task: &TaskId) -> Execution {
+    Execution {
+        id: tx.new_id(ExecutionId::PREFIX),
+        launch: launch.id.clone(),
+        task: task.clone(),
+        key: launch.key.clone(),
+        started_at: tx.now(),
+        ended_at: None,
+        result: None,
+        summary: None,
+        next_steps: None,
+        progress: None,
+        findings: None,
+        outcome: None,
+        usage: Usage::default(),
+        failure: None,
+        revision: 0,
+    }
+}
+
+/// Gives a task to a launch: a new execution, unless `earlier` is there, and the task on the launch.
+pub(super) fn bind(
+    tx: &mut Transaction<'_>,
+    launch: Launch,
+    task: &TaskId,
+    earlier: Option<Execution>,
+) -> Result<Execution, StoreError> {
+    let execution = match earlier {
+        Some(earlier) => earlier,
+        None => {
+            let new = new_execution(tx, &launch, task);
+            executions::put(tx, &new)?;
+            new
+        }
+    };
+    if launch.task.as_ref() != Some(task) {
+        launches::put(tx, &Launch { task: Some(task.clone()), ..launch })?;
+    }
+    Ok(execution)
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::domain::launch::LaunchEvent;
 use crate::domain::notice::{Meaning, NoticeKind, WorkChange};
 use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose};
-use crate::store::{Change, StoreError};
+use crate::rows::{Transaction, launches, notices};
+use crate::store::{Change, Read, StoreError};
 
-use super::{Caller, Service, ServiceError};
+use super::{Caller, Inputs, Service, ServiceError};
 
 impl Service {
     /// What `caller` was told and hasn't dealt with. They count as read from now on.
@@ -166,6 +167,98 @@ impl Service {
         let open = self.open_notices_of(&launch.id).await?;
         Ok(open.into_iter().map(|notice| Change::Notice(notice.settled(self.now()))).collect())
     }
+}
+
+/// Returns the notices of a launch that are not settled.
+pub(super) fn open_of(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Notice>, StoreError> {
+    let mut notices = notices::list_of_launch(tx, launch)?;
+    notices.retain(Notice::is_open);
+    Ok(notices)
+}
+
+/// Settles the open notices of a launch: its agent has reported, or is gone.
+pub(super) fn settle(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> {
+    if launch.n_notices > 0 {
+        for notice in open_of(tx, &launch.id)? {
+            notices::put(tx, &notice.settled(tx.now()), &launch.key)?;
+        }
+    }
+    Ok(())
+}
+
+impl Inputs {
+    /// Tells the agents at work what has changed for them: all but that of `by`, which made the changes.
+    pub(super) fn tell_agents(
+        &self,
+        tx: &mut Transaction<'_>,
+        news: &[WorkChange],
+        by: Option<&LaunchId>,
+    ) -> Result<(), StoreError> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        for launch in launches::list_open(tx)? {
+            if by == Some(&launch.id) {
+                continue;
+            }
+            match launch.key.purpose {
+                Purpose::Chat => {
+                    if news.iter().any(|change| change.ends_chat(&launch)) {
+                        let (at, patience) = (tx.now(), self.settings.linger);
+                        self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, patience }])?;
+                    }
+                }
+                Purpose::Task => {
+                    let meanings = news.iter().filter_map(|change| change.means(&launch));
+                    tell(tx, launch.clone(), meanings.collect())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the notices for an agent. Of two about the same, the newer one counts.
+fn tell(
+    tx: &mut Transaction<'_>,
+    launch: Launch,
+    meanings: Vec<Meaning>,
+) -> Result<(), StoreError> {
+    if meanings.is_empty() {
+        return Ok(());
+    }
+    let (open, now) = (open_of(tx, &launch.id)?, tx.now());
+    let mut all = open.clone();
+    for meaning in meanings {
+        for notice in all.iter_mut().filter(|notice| is_superseded(notice, &meaning)) {
+            *notice = notice.clone().settled(now);
+        }
+        if let Meaning::Tell { task, action, demand } = meaning {
+            let (id, launch) = (tx.new_id(NoticeId::PREFIX), launch.id.clone());
+            let (read_at, settled_at, revision) = (None, None, 0);
+            let created_at = now;
+            all.push(Notice {
+                id,
+                launch,
+                task,
+                action,
+                demand,
+                created_at,
+                read_at,
+                settled_at,
+                revision,
+            });
+        }
+    }
+    for notice in all.iter().filter(|notice| !open.contains(notice)) {
+        notices::put(tx, notice, &launch.key)?;
+    }
+    let n_notices = all.iter().filter(|notice| notice.is_open()).count();
+    let n_notices = u32::try_from(n_notices).unwrap_or(u32::MAX);
+    if launch.n_notices != n_notices {
+        launches::put(tx, &Launch { n_notices, ..launch })?;
+    }
+    Ok(())
 }
 
 /// Whether what is told now, or taken back, stands in the place of `notice`.

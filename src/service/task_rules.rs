@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
+use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, change};
-use crate::domain::{Task, TaskGraph, Timestamp};
-use crate::store::{Change, Expect, StoreError, TaskFilter};
+use crate::domain::{Task, TaskGraph, TaskStatus, Timestamp};
+use crate::rows::{Transaction, tasks};
+use crate::store::{Change, Expect, Read, StoreError, TaskFilter};
 
 use super::creations::TASK_CREATED;
 use super::told::of_task;
@@ -133,6 +136,169 @@ impl Service {
         }
         Ok(below)
     }
+}
+
+/// A task that was changed, and what that means for agents.
+pub(super) struct Changed {
+    pub(super) task: Task,
+    pub(super) news: Vec<WorkChange>,
+}
+
+/// Makes a task what it is to be, with what follows for others. Writes nothing if it is so already.
+///
+/// # Errors
+/// The refusals of [`change`].
+pub(super) fn change_task(
+    tx: &mut Transaction<'_>,
+    before: Option<&Task>,
+    after: &Task,
+    actor: Actor<'_>,
+) -> Result<Changed, ServiceError> {
+    let graph = graph_around(tx, &[(before, after)])?;
+    let changed = change(before, after, actor, &graph, tx.now())?;
+    let task = changed.first().unwrap_or(after).clone();
+    let keeps_status = |task: &Task| {
+        before.is_some_and(|before| before.id == task.id && before.status == task.status)
+    };
+    let mut news = Vec::new();
+    for task in changed {
+        let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
+        let event = (!keeps_status(&task)).then(|| tasks::event(kind, &task, tx.now()));
+        news.extend(write_task(tx, task, event)?);
+    }
+    Ok(Changed { task, news })
+}
+
+/// Moves a task to another status. Only a blocked task has a reason.
+///
+/// # Errors
+/// As [`change_task`].
+pub(super) fn move_task(
+    tx: &mut Transaction<'_>,
+    task: &Task,
+    to: TaskStatus,
+    reason: Option<&str>,
+    actor: Actor<'_>,
+) -> Result<Changed, ServiceError> {
+    let reason = reason.map(str::to_owned).or_else(|| task.blocked_reason.clone());
+    let blocked_reason = reason.filter(|_| to == TaskStatus::Blocked);
+    change_task(tx, Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor)
+}
+
+/// Writes a task with its event, and returns what that means for agents. A new task means nothing.
+pub(super) fn write_task(
+    tx: &mut Transaction<'_>,
+    task: Task,
+    event: Option<NewEvent>,
+) -> Result<Option<WorkChange>, StoreError> {
+    let before = if task.revision > 0 { tasks::get(tx, &task.id)? } else { None };
+    tasks::put(tx, &task)?;
+    if let Some(event) = event {
+        tx.event(event);
+    }
+    let (before, after) = (before.filter(|before| *before != task).map(Box::new), Box::new(task));
+    Ok(before.map(|before| WorkChange::Task { before, after }))
+}
+
+/// Returns the tasks of `wishes` as they are to be, and around them what [`change`] looks at.
+pub(super) fn graph_around(
+    tx: &mut Read<'_>,
+    wishes: &[Wish<'_>],
+) -> Result<TaskGraph, StoreError> {
+    let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
+    for (before, after) in wishes {
+        add_above(tx, &mut graph, after)?;
+        let is_shaped = |before: &Task| {
+            before.parent == after.parent && before.dependencies == after.dependencies
+        };
+        if !before.is_some_and(is_shaped) {
+            add_all_that_is_waited_for(tx, &mut graph, after)?;
+        } else if before.is_some_and(|before| before.status != after.status) {
+            for dependency in &after.dependencies {
+                add(tx, &mut graph, dependency)?;
+            }
+            for part in tasks_below(tx, &after.id, |part| part.status.is_open())? {
+                insert_new(&mut graph, part);
+            }
+        }
+    }
+    Ok(graph)
+}
+
+/// Returns these tasks, and all that they are part of.
+pub(super) fn graph_above(tx: &mut Read<'_>, tasks: &[Task]) -> Result<TaskGraph, StoreError> {
+    let mut graph: TaskGraph = tasks.iter().cloned().collect();
+    for task in tasks {
+        add_above(tx, &mut graph, task)?;
+    }
+    Ok(graph)
+}
+
+fn add_above(tx: &mut Read<'_>, graph: &mut TaskGraph, task: &Task) -> Result<(), StoreError> {
+    let (mut next, mut seen) = (task.parent.clone(), BTreeSet::new());
+    while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
+        next = add(tx, graph, &id)?.and_then(|parent| parent.parent);
+    }
+    Ok(())
+}
+
+fn add_all_that_is_waited_for(
+    tx: &mut Read<'_>,
+    graph: &mut TaskGraph,
+    task: &Task,
+) -> Result<(), StoreError> {
+    let (mut open, mut seen) = (vec![task.id.clone()], BTreeSet::new());
+    while let Some(id) = open.pop() {
+        if !seen.insert(id.clone()) {
+            continue;
+        }
+        let Some(waiting) = add(tx, graph, &id)? else {
+            continue;
+        };
+        open.extend(waiting.dependencies);
+        for part in parts_of(tx, &id)? {
+            open.push(part.id.clone());
+            insert_new(graph, part);
+        }
+    }
+    for dependency in &task.dependencies {
+        if let Some(dependency) = add(tx, graph, dependency)? {
+            add_above(tx, graph, &dependency)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the task with this id, from the graph or else from the store. The graph has it then.
+fn add(tx: &mut Read<'_>, graph: &mut TaskGraph, id: &TaskId) -> Result<Option<Task>, StoreError> {
+    if let Some(known) = graph.find(id) {
+        return Ok(Some(known.clone()));
+    }
+    let found = tasks::get(tx, id)?;
+    graph.extend(found.clone());
+    Ok(found)
+}
+
+fn parts_of(tx: &mut Read<'_>, parent: &TaskId) -> Result<Vec<Task>, StoreError> {
+    tasks::list(tx, &TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() })
+}
+
+/// Returns the subtasks of a task, and at every depth those of each one that `is_entered`. Each comes before its own.
+pub(super) fn tasks_below(
+    tx: &mut Read<'_>,
+    id: &TaskId,
+    is_entered: impl Fn(&Task) -> bool,
+) -> Result<Vec<Task>, StoreError> {
+    let mut below = parts_of(tx, id)?;
+    let mut n_looked_at = 0;
+    while let Some(task) = below.get(n_looked_at) {
+        if is_entered(task) {
+            let parts = parts_of(tx, &task.id)?;
+            below.extend(parts);
+        }
+        n_looked_at += 1;
+    }
+    Ok(below)
 }
 
 fn insert_new(graph: &mut TaskGraph, task: Task) {

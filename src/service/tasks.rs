@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 
+use crate::domain::Timestamp;
+use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::Actor;
 use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, TaskStatus};
-use crate::store::{Change, Commit, TaskFilter};
+use crate::rows::{Transaction, pairs};
+use crate::store::{Change, Commit, StoreError, TaskFilter};
 
-use super::catalog::edited;
+use super::catalog::{check_assignable, edited, project};
 use super::history::check_seen;
-use super::task_rules::TaskChange;
+use super::task_rules::{TaskChange, change_task};
 use super::told::of_pair;
 use super::{Service, ServiceError};
 
@@ -206,6 +209,63 @@ impl Service {
         }
         Ok(changes)
     }
+}
+
+/// Ends the hold and the back-off of the pair of a task that a person set in progress, for each purpose.
+pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
+    if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
+        for purpose in [Purpose::Task, Purpose::Chat] {
+            let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
+            let record = pairs::get(tx, &key)?;
+            let released = record.clone().released();
+            if released != record {
+                tx.event(NewEvent::of_pair("pair.released", tx.now(), &key));
+                pairs::put(tx, &released)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl NewTask {
+    /// Returns the task, which is not stored yet.
+    ///
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub(super) fn to_task(&self, id: TaskId, now: Timestamp) -> Result<Task, Refusal> {
+        Ok(Task {
+            id,
+            project: self.project.clone(),
+            parent: self.parent.clone(),
+            title: limits::TITLE.take(&self.title)?.into_owned(),
+            description: limits::DESCRIPTION.take(&self.description)?.into_owned(),
+            status: self.status,
+            priority: self.priority,
+            assignee: self.assignee.clone(),
+            dependencies: each_once(&self.dependencies),
+            blocked_reason: None,
+            created_at: now,
+            status_since: now,
+            revision: 0,
+        })
+    }
+}
+
+/// Makes a task in the name of a person. In progress, it lets its pair start again.
+///
+/// # Errors
+/// `ProjectNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned`.
+pub(super) fn create_task(
+    tx: &mut Transaction<'_>,
+    id: TaskId,
+    new: &NewTask,
+) -> Result<Task, ServiceError> {
+    project(tx, &new.project)?;
+    check_assignable(tx, new.assignee.as_ref(), &new.project)?;
+    let task = new.to_task(id, tx.now())?;
+    let task = change_task(tx, None, &task, Actor::Person)?.task;
+    release_for(tx, &task)?;
+    Ok(task)
 }
 
 /// The ids in their order, without those that came before.
