@@ -1,5 +1,7 @@
 //! How many questions are answered, and what a cycle costs that finds nothing to do.
 
+#[path = "../tests/it/rows.rs"]
+mod rows;
 mod support;
 
 use std::path::Path;
@@ -17,8 +19,8 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
-use agent_coordinator::store::{Change, Commit};
 use anyhow::{Result, ensure};
+use rows::Row;
 use serde_json::json;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
@@ -139,10 +141,10 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
 /// Pairs, each with a task.
 async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Path) -> Result<()> {
     let at = Timestamp::from_millis(1_700_000_000_000);
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<Row> = Vec::new();
     for agent in 0..N_AGENTS {
         let id = format!("agt_{agent}").parse()?;
-        changes.push(Change::Agent(Agent {
+        changes.push(Row::Agent(Agent {
             id,
             name: "an agent".to_owned(),
             ai_type: DEFAULT_AI_TYPE.to_owned(),
@@ -155,7 +157,7 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
     }
     for project in 0..n_pairs / N_AGENTS {
         let id = format!("prj_{project}");
-        changes.push(Change::Project(Project {
+        changes.push(Row::Project(Project {
             id: id.parse()?,
             name: "a project".to_owned(),
             working_directory: directory.to_owned(),
@@ -165,11 +167,9 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
         }));
         for agent in 0..N_AGENTS {
             let (agent, project) = (format!("agt_{agent}"), id.as_str());
-            changes.push(Change::Assign(Assignment {
-                project: project.parse()?,
-                agent: agent.parse()?,
-            }));
-            changes.push(Change::Task(Task {
+            changes
+                .push(Row::Assign(Assignment { project: project.parse()?, agent: agent.parse()? }));
+            changes.push(Row::Task(Task {
                 id: format!("tsk_{project}_{agent}").parse()?,
                 project: project.parse()?,
                 parent: None,
@@ -190,7 +190,7 @@ async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Pat
             }));
         }
     }
-    store.commit(Commit { expect: Vec::new(), changes }).await?;
+    rows::write(store, changes).await?;
     Ok(())
 }
 

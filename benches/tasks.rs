@@ -1,5 +1,7 @@
 //! What an agent and a coordinator wait for when there are very many tasks.
 
+#[path = "../tests/it/rows.rs"]
+mod rows;
 mod support;
 
 use std::path::Path;
@@ -9,8 +11,8 @@ use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE,
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
 use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{Change, Commit};
 use anyhow::{Result, ensure};
+use rows::Row;
 use serde_json::{Value, json};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
@@ -117,7 +119,7 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     let at = Timestamp::from_millis(1_700_000_000_000);
     let passkey = PasskeyHash::new(&Secret::new("key"), [7; 16]);
     let agents = (0..N_AGENTS).map(|n| {
-        anyhow::Ok(Change::Agent(Agent {
+        anyhow::Ok(Row::Agent(Agent {
             id: agent_id(n).parse()?,
             name: "an agent".to_owned(),
             ai_type: DEFAULT_AI_TYPE.to_owned(),
@@ -130,7 +132,7 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     });
     let mut changes = agents.collect::<Result<Vec<_>>>()?;
     for project in 0..N_PROJECTS {
-        changes.push(Change::Project(Project {
+        changes.push(Row::Project(Project {
             id: project_id(project).parse()?,
             name: "a project".to_owned(),
             working_directory: folder.to_owned(),
@@ -139,15 +141,15 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
             revision: 0,
         }));
         for agent in 0..N_AGENTS {
-            changes.push(Change::Assign(Assignment {
+            changes.push(Row::Assign(Assignment {
                 project: project_id(project).parse()?,
                 agent: agent_id(agent).parse()?,
             }));
             for n in 0..n_tasks {
-                changes.push(Change::Task(task(project, agent, n, at)?));
+                changes.push(Row::Task(task(project, agent, n, at)?));
             }
         }
-        store.commit(Commit { expect: Vec::new(), changes: std::mem::take(&mut changes) }).await?;
+        rows::write(&store, std::mem::take(&mut changes)).await?;
     }
     store.close().await;
     Ok(())

@@ -1,7 +1,7 @@
 //! Use cases: what can be asked of the server, one file each, and who may ask it.
 //!
-//! A use case reads facts from the store, lets `domain` decide, and makes one commit. If the facts changed meanwhile it reads
-//! and decides again. Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
+//! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes. Front doors (`mcp`,
+//! `rest`, `coordinator`) call this module and nothing below it.
 
 mod accounts;
 mod activities;
@@ -51,7 +51,6 @@ mod task_rules;
 mod task_status;
 mod tasks;
 pub mod throttle;
-mod told;
 mod totals;
 mod upkeep;
 mod waiting;
@@ -111,7 +110,7 @@ use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::adapter::SqliteStore;
 use crate::rows::{Context, Publish, Transaction};
-use crate::store::{Commit, CommitError, Read, StoreError};
+use crate::store::{Read, StoreError};
 use waiting::Waiting;
 use world::World;
 
@@ -214,13 +213,7 @@ pub enum ServiceError {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others changed the same thing again and again.
-    #[error("the same thing was changed by others too often; try again")]
-    Contended,
 }
-
-/// How often a decision is made anew because its facts had changed.
-const MAX_ATTEMPTS: usize = 16;
 
 impl Service {
     pub fn new(
@@ -363,29 +356,6 @@ impl Service {
         F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
     {
         self.store.query(body)
-    }
-
-    /// Reads, decides and commits until the facts hold still.
-    ///
-    /// Not cancel-safe in its effect: when the future is dropped the commit may have been made or not. If it was, everybody whom it
-    /// concerns is told.
-    async fn transact<T, F, A>(&self, attempt: A) -> Result<T, ServiceError>
-    where
-        A: Fn() -> F + Send,
-        F: Future<Output = Result<(Commit, T), ServiceError>> + Send,
-    {
-        for _ in 0..MAX_ATTEMPTS {
-            let (commit, answer) = attempt().await?;
-            if commit.changes.is_empty() {
-                return Ok(answer);
-            }
-            match self.commit(commit).await {
-                Ok(()) => return Ok(answer),
-                Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
-            }
-        }
-        Err(ServiceError::Contended)
     }
 }
 

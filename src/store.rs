@@ -1,9 +1,7 @@
-//! The store: all state that outlives a process, behind one trait.
+//! The store: transactions on the database that holds all state that outlives a process.
 //!
-//! Reads are plain questions. Writes are whole commits: rows as they are to be, each naming the revision it was made from, so
-//! that a decision taken on outdated facts conflicts instead of overwriting. Nobody but `service` calls this module, and the
-//! rules are not here: a backend compares revisions and keeps one open launch per key. It doesn't even ask whether the id in a
-//! row exists.
+//! A transaction is one closure. [`Engine`] runs it, in a group with others, and answers after the commit. Entities are in
+//! `rows`, and rules are in `domain`: this module knows tables only by the SQL that it is given.
 
 mod db;
 mod engine;
@@ -19,100 +17,12 @@ pub use transaction::{Entity, Read, Write};
 
 use futures::future::BoxFuture;
 
-use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
-use crate::domain::event::NewEvent;
-use crate::domain::id::{AgentId, ItemId, LaunchId, ProjectId, TaskId};
-use crate::domain::{
-    Account, Agent, Credential, CredentialId, Execution, ForgeItem, InstanceKey, ItemKey, Launch,
-    Message, Notice, PairRecord, Project, Purpose, Session, Task, TaskStatus, Timestamp,
-};
+use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::{Purpose, TaskStatus};
 
 /// The answer to a read.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
-
-/// One transaction: all of it, or nothing.
-///
-/// Expectations are looked at first, then changes are made, each in the given order; the first that fails is the answer. Of
-/// one change the revision counts before the key of its launch. Later changes see the earlier ones of the same commit.
-#[derive(Debug, Clone, Default)]
-pub struct Commit {
-    /// What must be true besides the revisions of the changed rows.
-    pub expect: Vec<Expect>,
-    pub changes: Vec<Change>,
-}
-
-/// A condition of a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expect {
-    /// No launch of this key is open.
-    NoOpenLaunch(InstanceKey),
-    /// The task still has this revision (0: it doesn't exist), although the commit doesn't change it.
-    TaskAt(TaskId, i64),
-    /// The launch still has this revision (0: it doesn't exist), although the commit doesn't change it.
-    LaunchAt(LaunchId, i64),
-    /// The record of the key still has this revision (0: nothing is remembered), although the commit doesn't change it.
-    PairAt(InstanceKey, i64),
-    /// Nothing was said in this chat after the message with this number.
-    NoMessageAfter(Assignment, i64),
-    /// New agents are being started.
-    NotPaused,
-    /// Nobody here works on this item of a forge.
-    NoOpenItem(ItemKey),
-}
-
-/// A row as it is to be. Its `revision` is the one it was made from (0: it must not exist yet); the store counts it up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    Agent(Agent),
-    Project(Project),
-    /// Repeating it changes nothing.
-    Assign(Assignment),
-    /// Repeating it changes nothing.
-    Unassign(Assignment),
-    Task(Task),
-    Launch(Launch),
-    Session(Session),
-    Execution(Execution),
-    Notice(Notice),
-    /// A new message; the store gives it its number, whatever `seq` says. There is no other with its id.
-    Message(Message),
-    /// The end of what the agent of a launch printed, kept where its output itself is not. The newest counts; of launches, the
-    /// newest thousand by their ids, which grow with time.
-    OutputTail(LaunchId, String),
-    Pair(PairRecord),
-    Account(Account),
-    Credential(Credential),
-    /// Whether it exists or not.
-    ForgetCredential(CredentialId),
-    /// At most one open one of each item.
-    ForgeItem(ForgeItem),
-    /// One that has ended; one that is open, or unknown, stays as it is.
-    ForgetItem(ItemId),
-    /// No new starts since then, or starts again.
-    Pause(Option<Timestamp>),
-    Event(NewEvent),
-    /// An ended launch with its sessions, notices, executions and kept output is forgotten; one that is open, or unknown, stays as
-    /// it is.
-    ForgetLaunch(LaunchId),
-    /// Events up to this number are forgotten.
-    ForgetEvents(i64),
-    /// The messages of a chat up to this number are forgotten.
-    ForgetMessages(Assignment, i64),
-}
-
-/// Why a commit wasn't made.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    /// Something the decision was based on has changed: read again, decide again.
-    #[error("{what} `{id}` has changed meanwhile")]
-    Outdated { what: &'static str, id: String },
-    /// The key has an open launch: the last guard against a double start.
-    #[error("{key} has an open launch")]
-    OpenLaunch { key: InstanceKey },
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// The store can't answer.
 #[derive(Debug, thiserror::Error)]

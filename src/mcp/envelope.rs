@@ -528,7 +528,7 @@ pub(super) fn refused(
 ) -> CallToolResult {
     let (code, hint) = match error {
         ServiceError::Refused(refusal) => (refusal.code(), refusal.hint()),
-        ServiceError::Store(_) | ServiceError::Contended => {
+        ServiceError::Store(_) => {
             tracing::error!(error = %ErrorChain(error), "tool call failed");
             (
                 "unavailable",

@@ -90,9 +90,6 @@ impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Refused(refusal) => refusal.into(),
-            ServiceError::Contended => {
-                Self::new(StatusCode::CONFLICT, "contended", error.to_string())
-            }
             ServiceError::Store(_) => {
                 tracing::error!(error = %ErrorChain(&error), "request failed");
                 Self::new(

@@ -1,7 +1,7 @@
-//! Whole commits on top of the entities, for use cases that are not closures yet.
+//! The database with its entities: transactions of use cases, and plain questions.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
@@ -18,8 +18,8 @@ use crate::domain::{
     Message, Notice, PairFacts, PairRecord, Project, Session, Task, Timestamp,
 };
 use crate::store::{
-    Answer, Change, Commit, CommitError, Counts, Engine, Entity, Expect, HistoryFilter,
-    LaunchFilter, MessageFilter, OpenError, Read, Settings, StoreError, TaskFilter, open,
+    Answer, Counts, Engine, HistoryFilter, LaunchFilter, MessageFilter, OpenError, Read, Settings,
+    StoreError, TaskFilter, open,
 };
 
 use super::{
@@ -123,165 +123,8 @@ impl SqliteStore {
     }
 }
 
-/// Whole commits publish for themselves.
-fn nobody() -> Context {
-    Context::new(Timestamp::from_millis(0), String::new(), None)
-}
-
-/// Does something once, whichever run of the closure is the one that counts.
-type Once = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
-
-fn apply(tx: &mut Transaction<'_>, commit: &Commit) -> Result<(), CommitError> {
-    for expect in &commit.expect {
-        check(tx, expect)?;
-    }
-    for change in &commit.changes {
-        make(tx, change)?;
-    }
-    Ok(())
-}
-
-fn make(tx: &mut Transaction<'_>, change: &Change) -> Result<(), CommitError> {
-    match change {
-        Change::Agent(agent) => put(tx, agent, &agent.id)?,
-        Change::Project(project) => put_project(tx, project)?,
-        Change::Assign(assignment) => assignments::add(tx, assignment)?,
-        Change::Unassign(assignment) => assignments::remove(tx, assignment)?,
-        Change::Task(task) => put(tx, task, &task.id)?,
-        Change::Launch(launch) => put_launch(tx, launch)?,
-        Change::Session(session) => put(tx, session, &session.id)?,
-        Change::Execution(execution) => put(tx, execution, &execution.id)?,
-        Change::Notice(notice) => put(tx, notice, &notice.id)?,
-        Change::Message(message) => {
-            if messages::get(tx, &message.id)?.is_some() {
-                return Err(outdated("message", &message.id));
-            }
-            messages::add(tx, message)?;
-        }
-        Change::OutputTail(launch, tail) => output_tails::put(tx, launch, tail)?,
-        Change::Pair(pair) => put(tx, pair, &pair.key)?,
-        Change::Account(account) => put(tx, account, &account.ai_type)?,
-        Change::Credential(credential) => put(tx, credential, &credential.id)?,
-        Change::ForgeItem(item) => put_item(tx, item)?,
-        Change::ForgetItem(id) => forge_items::forget(tx, id)?,
-        Change::ForgetCredential(id) => credentials::forget(tx, id)?,
-        Change::Pause(since) => pauses::set(tx, *since)?,
-        Change::Event(event) => events::add(tx, event)?,
-        Change::ForgetLaunch(id) => launches::forget(tx, id)?,
-        Change::ForgetEvents(up_to) => events::forget(tx, *up_to)?,
-        Change::ForgetMessages(chat, up_to) => messages::forget(tx, chat, *up_to)?,
-    }
-    Ok(())
-}
-
-fn put<E: Entity>(
-    tx: &mut Transaction<'_>,
-    row: &E,
-    id: &impl ToString,
-) -> Result<(), CommitError> {
-    if tx.put(row)? { Ok(()) } else { Err(outdated(E::NAME, id)) }
-}
-
-fn put_project(tx: &mut Transaction<'_>, project: &Project) -> Result<(), CommitError> {
-    if project.working_directory.to_str().is_none() {
-        let source = format!("the working directory of project `{}` is not UTF-8", project.id);
-        return Err(StoreError::Unavailable { action: "write to", source: source.into() }.into());
-    }
-    put(tx, project, &project.id)
-}
-
-/// The revision counts before the key.
-fn put_launch(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), CommitError> {
-    let is_taken = |tx: &mut Transaction<'_>| -> Result<bool, StoreError> {
-        let others = "SELECT 1 FROM launches WHERE agent_id = ?1 AND project_id = ?2 \
-            AND purpose = ?3 AND state <> 'ended' AND id <> ?4";
-        let [agent, project, purpose] = super::key_values(&launch.key);
-        tx.exists(others, &[agent, project, purpose, launch.id.as_str().into()])
-    };
-    let found = launches::get(tx, &launch.id)?.map_or(0, |found| found.revision);
-    if found != launch.revision {
-        return Err(outdated("launch", &launch.id));
-    }
-    if launch.is_open() && is_taken(tx)? {
-        return Err(CommitError::OpenLaunch { key: launch.key.clone() });
-    }
-    put(tx, launch, &launch.id)
-}
-
-fn put_item(tx: &mut Transaction<'_>, item: &ForgeItem) -> Result<(), CommitError> {
-    if item.is_open()
-        && forge_items::find_open(tx, &item.key)?.is_some_and(|open| open.id != item.id)
-    {
-        return Err(outdated("forge item", &item.key));
-    }
-    put(tx, item, &item.id)
-}
-
-fn check(tx: &mut Transaction<'_>, expect: &Expect) -> Result<(), CommitError> {
-    let is_met = match expect {
-        Expect::NoOpenLaunch(key) => {
-            if launches::is_open(tx, key)? {
-                return Err(CommitError::OpenLaunch { key: key.clone() });
-            }
-            true
-        }
-        Expect::TaskAt(id, revision) => {
-            tasks::get(tx, id)?.map_or(0, |task| task.revision) == *revision
-        }
-        Expect::LaunchAt(id, revision) => {
-            launches::get(tx, id)?.map_or(0, |launch| launch.revision) == *revision
-        }
-        Expect::PairAt(key, revision) => pairs::get(tx, key)?.revision == *revision,
-        Expect::NoMessageAfter(chat, seq) => !messages::has_after(tx, chat, *seq)?,
-        Expect::NotPaused => pauses::since(tx)?.is_none(),
-        Expect::NoOpenItem(key) => forge_items::find_open(tx, key)?.is_none(),
-    };
-    if is_met {
-        return Ok(());
-    }
-    Err(match expect {
-        Expect::NoOpenLaunch(key) => CommitError::OpenLaunch { key: key.clone() },
-        Expect::TaskAt(id, _) => outdated("task", id),
-        Expect::LaunchAt(id, _) => outdated("launch", id),
-        Expect::PairAt(key, _) => outdated("pair", key),
-        Expect::NoMessageAfter(chat, _) => outdated("chat", chat),
-        Expect::NotPaused => outdated("pause", &""),
-        Expect::NoOpenItem(key) => outdated("forge item", key),
-    })
-}
-
-fn outdated(what: &'static str, id: &impl ToString) -> CommitError {
-    CommitError::Outdated { what, id: id.to_string() }
-}
-
 /// Reads are plain questions. Nothing happens before a future is polled, and dropping it is harmless.
 impl SqliteStore {
-    /// Makes `commit`, durably, or says why not. After `Ok` every read sees it.
-    pub fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
-        Box::pin(self.engine.write_with(nobody(), move |tx| apply(tx, &commit)))
-    }
-
-    /// Makes `commit`, then calls `publish`: after the commit and before the answer, also if no caller waits any more.
-    /// `publish` must not block.
-    pub fn commit_then(
-        &self,
-        commit: Commit,
-        publish: impl FnOnce() + Send + 'static,
-    ) -> BoxFuture<'_, Result<(), CommitError>> {
-        let publish: Once = Arc::new(Mutex::new(Some(Box::new(publish))));
-        Box::pin(self.engine.write_with(nobody(), move |tx| {
-            apply(tx, &commit)?;
-            let publish = Arc::clone(&publish);
-            tx.after_commit(move || {
-                let publish = publish.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(publish) = publish {
-                    publish();
-                }
-            });
-            Ok(())
-        }))
-    }
-
     pub fn agent<'a>(&'a self, id: &'a AgentId) -> Answer<'a, Option<Agent>> {
         let id = id.to_owned();
         self.read(move |tx| agents::get(tx, &id))

@@ -53,7 +53,7 @@ fn tell(
     let name = format!("{agent} in {project}");
     tx.audit(|_| Ok(Some(Entry::bare(action, "assignment", name))))?;
     let (project, agent) = (Some(project.clone()), Some(agent.clone()));
-    tx.row_event(NewEvent { project, agent, ..NewEvent::new(kind, tx.now()) });
+    tx.row_event(NewEvent { agent, project, ..NewEvent::new(kind, tx.now()) });
     tx.wake(Wake::Coordinators);
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004; contract.md "Passkey and ticket").
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
@@ -8,15 +7,15 @@ use crate::domain::authentication::{Facts, Grant, Proof, decide, is_limited};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, TokenHash};
-use crate::domain::session::{Presenter, SessionEndReason, Transport};
+use crate::domain::session::{Presenter, SessionEndReason};
 use crate::domain::{
-    Agent, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session, Timestamp,
+    Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, Timestamp,
 };
-use crate::store::{Change, Commit, Expect};
+use crate::rows::{Transaction, agents, launches, pairs, projects, sessions, startable};
+use crate::store::Read;
 use crate::telemetry::counters;
 
-use super::launches::launch_event;
-use super::{Service, ServiceError};
+use super::{Inputs, Service, ServiceError, accounts};
 
 /// A session was opened.
 #[derive(Debug, Clone)]
@@ -50,48 +49,28 @@ impl Service {
         presenter: Presenter<'_>,
     ) -> Result<Authenticated, ServiceError> {
         self.check_transport(presenter)?;
-        let is_counted = &AtomicBool::new(false);
-        self.transact(|| async move {
-            let (agent, ticketed, project) = (
-                self.store.agent(agent_id).await?,
-                self.store.launch_by_ticket(&passkey.token_hash()).await?,
-                self.store.project(project_id).await?,
-            );
-            let pair = |purpose| InstanceKey::new(agent_id.clone(), project_id.clone(), purpose);
-            let of_task = self.store.pair_facts(&pair(Purpose::Task)).await?;
-            let of_chat = self.store.pair_facts(&pair(Purpose::Chat)).await?;
-            let mut open = Vec::new();
-            for found in [&of_task.open, &of_chat.open].into_iter().flatten() {
-                open.extend(self.store.launch(&found.id).await?.filter(Launch::is_open));
-            }
-            let proof = proof(agent.as_ref(), ticketed, passkey);
-            let is_limited = is_limited(&proof);
-            let grant = decide(&Facts {
-                agent_id,
-                project_id,
-                agent: agent.as_ref(),
-                project: project.as_ref(),
-                is_assigned: of_chat.is_assigned,
-                proof,
-                presented_by: presenter.launch,
-                open: &open,
-                is_chat_wanted: of_chat.record.wanted_since.is_some(),
-            })?;
-            let (Some(agent), Some(project)) = (agent, project) else {
-                return Err(Refusal::InvalidCredentials.into());
-            };
-            if is_limited && !is_counted.load(Ordering::Relaxed) {
-                if !self.session_rate.take(agent_id, project_id) {
-                    let (agent, project) = (agent_id.clone(), project_id.clone());
-                    return Err(Refusal::TooManySessions { agent, project }.into());
-                }
-                is_counted.store(true, Ordering::Relaxed);
-            }
-            self.open_session(grant, presenter.transport, of_chat.record, agent, project).await
+        let attempt = Attempt {
+            agent: agent_id.clone(),
+            passkey: passkey.clone(),
+            project: project_id.clone(),
+            presented_by: presenter.launch.cloned(),
+        };
+        // Whoever shows a wrong passkey doesn't get as far as the only thread that writes.
+        let first = attempt.clone();
+        let is_limited = self.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
+        if is_limited && !self.session_rate.take(agent_id, project_id) {
+            let (agent, project) = (agent_id.clone(), project_id.clone());
+            return Err(Refusal::TooManySessions { agent, project }.into());
+        }
+        let token = self.world.new_token(presenter.transport.session_token_prefix());
+        let (inputs, guidance) = (self.inputs(), self.guidance());
+        self.write(move |tx| {
+            let entered = attempt.enter(tx)?;
+            open_session(tx, &inputs, entered, token.clone(), guidance)
         })
         .await
         .inspect_err(|_| {
-            if is_counted.load(Ordering::Relaxed) {
+            if is_limited {
                 self.session_rate.give_back(agent_id, project_id);
             }
         })
@@ -104,70 +83,114 @@ impl Service {
             crash_point::reach(CrashPoint::Authenticated);
         })
     }
+}
 
-    async fn open_session(
-        &self,
-        grant: Grant,
-        transport: Transport,
-        of_chat: PairRecord,
-        agent: Agent,
-        project: Project,
-    ) -> Result<(Commit, Authenticated), ServiceError> {
-        let now = self.now();
-        let token = self.world.new_token(transport.session_token_prefix());
-        let (before, expect) = match grant {
-            Grant::On(launch) => (*launch, Vec::new()),
-            Grant::OnNewLaunch(purpose) => {
-                let key = InstanceKey { purpose, ..of_chat.key.clone() };
-                let deadline = now + self.settings().start_timeout;
-                let id = self.world.new_id(LaunchId::PREFIX);
-                let launch = Launch::claimed(id, key.clone(), agent.ai_type, now, deadline);
-                (launch, vec![Expect::NoOpenLaunch(key)])
-            }
-        };
-        let session =
-            new_session(self.world.new_id(SessionId::PREFIX), &before, token.token_hash(), now);
-        let event = LaunchEvent::Authenticated { session: session.id.clone(), at: now };
-        let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
+/// A call of `authenticate`.
+#[derive(Clone)]
+struct Attempt {
+    agent: AgentId,
+    passkey: Secret,
+    project: ProjectId,
+    presented_by: Option<LaunchId>,
+}
 
-        let mut changes = Vec::new();
-        for earlier in self.store.sessions_of(&launch.id).await? {
-            if earlier.ended.is_none() {
-                changes.push(Change::Session(earlier.end(SessionEndReason::Superseded, now)));
+/// An agent that may open a session.
+struct Entered {
+    grant: Grant,
+    agent: Agent,
+    project: Project,
+    is_chat_wanted: bool,
+    /// The session counts for the limit of sessions.
+    is_limited: bool,
+}
+
+impl Attempt {
+    /// Decides whether the agent may come in.
+    ///
+    /// # Errors
+    /// The refusals of [`decide`].
+    fn enter(&self, tx: &mut Read<'_>) -> Result<Entered, ServiceError> {
+        let agent = agents::get(tx, &self.agent)?;
+        let ticketed = launches::find_by_ticket(tx, &self.passkey.token_hash())?;
+        let project = projects::get(tx, &self.project)?;
+        let key = |purpose| InstanceKey::new(self.agent.clone(), self.project.clone(), purpose);
+        let of_task = startable::of_key(tx, &key(Purpose::Task))?;
+        let of_chat = startable::of_key(tx, &key(Purpose::Chat))?;
+        let mut open = Vec::new();
+        for found in [&of_task.open, &of_chat.open].into_iter().flatten() {
+            open.extend(launches::get(tx, &found.id)?);
+        }
+        let proof = proof(agent.as_ref(), ticketed, &self.passkey);
+        let is_limited = is_limited(&proof);
+        let is_chat_wanted = of_chat.record.wanted_since.is_some();
+        let grant = decide(&Facts {
+            agent_id: &self.agent,
+            project_id: &self.project,
+            agent: agent.as_ref(),
+            project: project.as_ref(),
+            is_assigned: of_chat.is_assigned,
+            proof,
+            presented_by: self.presented_by.as_ref(),
+            open: &open,
+            is_chat_wanted,
+        })?;
+        match (agent, project) {
+            (Some(agent), Some(project)) => {
+                Ok(Entered { grant, agent, project, is_chat_wanted, is_limited })
             }
+            _ => Err(Refusal::InvalidCredentials.into()),
         }
-        let answer = Authenticated {
-            session_token: token,
-            expires_in: self.session_lifetime(&launch),
-            agent_name: agent.name,
-            project_name: project.name,
-            system_prompt: agent.system_prompt,
-            instruction: self.guidance().authenticated(launch.key.purpose),
-            purpose: launch.key.purpose,
-            working_directory: project.working_directory,
-            launch: launch.id.clone(),
-            session: session.id.clone(),
-            waited: (launch.is_kept() && before.authenticated_at.is_none())
-                .then(|| now.since(before.claimed_at)),
-        };
-        if launch.key.purpose == Purpose::Chat && of_chat.wanted_since.is_some() {
-            changes.push(Change::Pair(of_chat.unwanted()));
-        }
-        changes.extend(self.account_changes(&launch, now).await?);
-        changes.push(Change::Event(launch_event(&launch, now)));
-        changes.push(Change::Launch(launch));
-        changes.push(Change::Session(session));
-        Ok((Commit { expect, changes }, answer))
     }
+}
 
-    /// A kept session lives as long as its process, at most the maximum.
-    fn session_lifetime(&self, launch: &Launch) -> Duration {
-        if launch.is_kept() {
-            self.settings().session_maximum
+fn open_session(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    entered: Entered,
+    token: Secret,
+    guidance: Guidance,
+) -> Result<Authenticated, ServiceError> {
+    let Entered { grant, agent, project, is_chat_wanted, .. } = entered;
+    let (settings, now) = (&inputs.settings, tx.now());
+    let before = match grant {
+        Grant::On(launch) => *launch,
+        Grant::OnNewLaunch(purpose) => {
+            let key = InstanceKey::new(agent.id, project.id, purpose);
+            let deadline = now + settings.start_timeout;
+            Launch::claimed(tx.new_id(LaunchId::PREFIX), key, agent.ai_type, now, deadline)
+        }
+    };
+    let session = new_session(tx.new_id(SessionId::PREFIX), &before, token.token_hash(), now);
+    let event = LaunchEvent::Authenticated { session: session.id.clone(), at: now };
+    let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
+    inputs.end_sessions(tx, &launch.id, SessionEndReason::Superseded)?;
+    if launch.key.purpose == Purpose::Chat && is_chat_wanted {
+        let record = pairs::get(tx, &launch.key)?;
+        pairs::put(tx, &record.unwanted())?;
+    }
+    accounts::note_state(tx, &launch, settings.parking)?;
+    tx.event(launches::event(&launch, now));
+    launches::put(tx, &launch)?;
+    sessions::put(tx, &session)?;
+    Ok(Authenticated {
+        session_token: token,
+        // A kept session lives as long as its process.
+        expires_in: if launch.is_kept() {
+            settings.session_maximum
         } else {
-            self.settings().session_default
-        }
-    }
+            settings.session_default
+        },
+        agent_name: agent.name,
+        project_name: project.name,
+        system_prompt: agent.system_prompt,
+        instruction: guidance.authenticated(launch.key.purpose),
+        purpose: launch.key.purpose,
+        working_directory: project.working_directory,
+        waited: (launch.is_kept() && before.authenticated_at.is_none())
+            .then(|| now.since(before.claimed_at)),
+        launch: launch.id,
+        session: session.id,
+    })
 }
 
 pub(super) fn proof(agent: Option<&Agent>, ticketed: Option<Launch>, passkey: &Secret) -> Proof {

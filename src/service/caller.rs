@@ -13,7 +13,7 @@ use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, Sess
 use super::{Inputs, Service, ServiceError};
 use crate::domain::LaunchId;
 use crate::rows::{Transaction, launches, sessions};
-use crate::store::{Expect, Read, StoreError};
+use crate::store::{Read, StoreError};
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]
@@ -196,33 +196,6 @@ impl Service {
         }
     }
 
-    /// The launch of `caller` as it is now, with the condition that it stays so: what an agent does counts only while its session
-    /// is open, and not for a launch that ended meanwhile.
-    ///
-    /// # Errors
-    /// As [`Service::identify`].
-    pub(super) async fn fence(
-        &self,
-        caller: &Caller,
-    ) -> Result<(Launch, Vec<Expect>), ServiceError> {
-        let (launch, _) = self.latest(caller).await?;
-        let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
-        Ok((launch, expect))
-    }
-
-    /// The launch and the session of `caller` as they are now.
-    ///
-    /// # Errors
-    /// As [`Service::identify`].
-    pub(super) async fn latest(&self, caller: &Caller) -> Result<(Launch, Session), ServiceError> {
-        let sessions = self.store.sessions_of(&caller.launch.id).await?;
-        let session = sessions.into_iter().find(|session| session.id == caller.session.id);
-        let session = session.ok_or(Refusal::InvalidSession)?;
-        session.check_open()?;
-        let launch = self.store.launch(&caller.launch.id).await?.ok_or(Refusal::InvalidSession)?;
-        if launch.is_open() { Ok((launch, session)) } else { Err(Refusal::SessionEnded.into()) }
-    }
-
     /// Checks that agents are served over the transport of a call.
     ///
     /// # Errors
@@ -270,12 +243,6 @@ impl Service {
         }
         self.activity.touch(&caller.session.id, now);
         Ok(())
-    }
-
-    /// Returns the session with the time of its last call. The stored time may be older: it is written behind.
-    pub(super) fn with_last_call(&self, session: Session) -> Session {
-        let last_seen_at = self.activity.last_seen(&session.id).unwrap_or(session.last_seen_at);
-        Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
     }
 
     /// A session follows the process of its launch; only where there is none of ours does silence end it.

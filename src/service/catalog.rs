@@ -1,17 +1,18 @@
-//! Whom people have work and where: agents, projects, assignments. Each call is one commit.
+//! Whom people have work and where: agents, projects, assignments. Each call is one transaction.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use crate::domain::Timestamp;
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::limits::{self, Limit};
+use crate::domain::notice::WorkChange;
 use crate::domain::printable::excerpt;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
-use crate::rows::{agents, assignments, projects};
+use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::Read;
-use crate::store::{Change, Commit};
 
 use super::history::check_seen;
 use super::{Service, ServiceError};
@@ -62,13 +63,13 @@ impl Service {
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
-        let id = &id;
-        self.transact(|| async move {
-            if self.store.agent(id).await?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("agent {id}")).into());
+        let agent = edit.of(self.new_agent(id), self.world.new_salt())?;
+        self.write(move |tx| {
+            if agents::get(tx, &agent.id)?.is_some() {
+                return Err(Refusal::AlreadyExists(format!("agent {}", agent.id)).into());
             }
-            let agent = self.edited_agent(self.new_agent(id.clone()), edit)?;
-            Ok((Commit { expect: Vec::new(), changes: vec![Change::Agent(agent.clone())] }, agent))
+            agents::put(tx, &agent)?;
+            Ok(agent.clone())
         })
         .await
     }
@@ -76,14 +77,17 @@ impl Service {
     /// # Errors
     /// `AgentNotFound`, the refusals of [`limits`].
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
-        self.transact(|| async move {
-            let before = self.agent(id).await?;
-            check_seen("Agent", id, edit.seen, before.revision)?;
-            let agent = self.edited_agent(before.clone(), edit)?;
-            let mut changes =
-                if agent == before { Vec::new() } else { vec![Change::Agent(agent.clone())] };
-            self.tell_agents(&mut changes, None).await?;
-            Ok((Commit { expect: Vec::new(), changes }, agent))
+        let (id, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
+        let salt = self.world.new_salt();
+        self.write(move |tx| {
+            let before = agent(tx, &id)?;
+            check_seen("Agent", &id, edit.seen, before.revision)?;
+            let after = edit.of(before.clone(), salt)?;
+            if after != before {
+                agents::put(tx, &after)?;
+                inputs.tell_agents(tx, news_of_agent(&before, &after).as_slice(), None)?;
+            }
+            Ok(after)
         })
         .await
     }
@@ -130,29 +134,6 @@ impl Service {
         }
     }
 
-    /// # Errors
-    /// The refusals of [`limits`].
-    pub(super) fn edited_agent(&self, agent: Agent, edit: &AgentEdit) -> Result<Agent, Refusal> {
-        limits::PASSKEY.take_optional(edit.passkey.as_ref().map(Secret::reveal))?;
-        let passkey = match (&edit.passkey, agent.passkey) {
-            (Some(new), Some(old)) if old.is_of(new) => Some(old),
-            (Some(new), _) => Some(PasskeyHash::new(new, self.world.new_salt())),
-            (None, old) => old,
-        };
-        Ok(Agent {
-            name: edited(limits::NAME, edit.name.as_deref(), agent.name)?,
-            ai_type: edited(limits::AI_TYPE, edit.ai_type.as_deref(), agent.ai_type)?,
-            system_prompt: edited(
-                limits::SYSTEM_PROMPT,
-                edit.system_prompt.as_deref(),
-                agent.system_prompt,
-            )?,
-            passkey,
-            status: edit.status.unwrap_or(agent.status),
-            ..agent
-        })
-    }
-
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
         let assignments = self.store.assignments().await?;
         let projects = self.store.projects().await?;
@@ -177,15 +158,14 @@ impl Service {
         edit: &ProjectEdit,
     ) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.world.new_id(ProjectId::PREFIX));
-        let id = &id;
-        self.transact(|| async move {
-            if self.store.project(id).await?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("project {id}")).into());
+        let (new, edit) = (edited_project(new_project(id, self.now()), edit)?, edit.clone());
+        self.write(move |tx| {
+            if projects::get(tx, &new.id)?.is_some() {
+                return Err(Refusal::AlreadyExists(format!("project {}", new.id)).into());
             }
-            let project = edited_project(self.new_project(id.clone()), edit)?;
-            let mut changes = vec![Change::Project(project)];
-            changes.extend(self.assignment_changes(id, edit).await?);
-            Ok((Commit { expect: Vec::new(), changes }, id.clone()))
+            projects::put(tx, &new)?;
+            edit.assign(tx, &new.id)?;
+            Ok(new.id.clone())
         })
         .await
     }
@@ -197,16 +177,17 @@ impl Service {
         id: &ProjectId,
         edit: &ProjectEdit,
     ) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let (before, _) = self.project(id).await?;
-            check_seen("Project", id, edit.seen, before.revision)?;
-            let project = edited_project(before.clone(), edit)?;
-            let mut changes = self.assignment_changes(id, edit).await?;
-            if project != before {
-                changes.push(Change::Project(project));
+        let (id, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
+        self.write(move |tx| {
+            let before = project(tx, &id)?;
+            check_seen("Project", &id, edit.seen, before.revision)?;
+            let after = edited_project(before.clone(), &edit)?;
+            let mut news = edit.assign(tx, &id)?;
+            if after != before {
+                projects::put(tx, &after)?;
+                news.extend(news_of_project(&before, &after));
             }
-            self.tell_agents(&mut changes, None).await?;
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok(inputs.tell_agents(tx, &news, None)?)
         })
         .await
     }
@@ -215,39 +196,79 @@ impl Service {
     pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
         Ok(self.store.assignments().await?)
     }
+}
 
-    pub(super) fn new_project(&self, id: ProjectId) -> Project {
-        Project {
-            name: id.to_string(),
-            id,
-            working_directory: PathBuf::new(),
-            status: ProjectStatus::Active,
-            created_at: self.now(),
-            revision: 0,
-        }
+/// Returns a project with the defaults.
+pub(super) fn new_project(id: ProjectId, now: Timestamp) -> Project {
+    Project {
+        name: id.to_string(),
+        id,
+        working_directory: PathBuf::new(),
+        status: ProjectStatus::Active,
+        created_at: now,
+        revision: 0,
     }
+}
 
-    async fn assignment_changes(
+impl AgentEdit {
+    /// Returns the agent as it is to be. A new passkey is hashed with `salt`.
+    ///
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub(super) fn of(&self, agent: Agent, salt: [u8; 16]) -> Result<Agent, Refusal> {
+        limits::PASSKEY.take_optional(self.passkey.as_ref().map(Secret::reveal))?;
+        let passkey = match (&self.passkey, agent.passkey) {
+            (Some(new), Some(old)) if old.is_of(new) => Some(old),
+            (Some(new), _) => Some(PasskeyHash::new(new, salt)),
+            (None, old) => old,
+        };
+        Ok(Agent {
+            name: edited(limits::NAME, self.name.as_deref(), agent.name)?,
+            ai_type: edited(limits::AI_TYPE, self.ai_type.as_deref(), agent.ai_type)?,
+            system_prompt: edited(
+                limits::SYSTEM_PROMPT,
+                self.system_prompt.as_deref(),
+                agent.system_prompt,
+            )?,
+            passkey,
+            status: self.status.unwrap_or(agent.status),
+            ..agent
+        })
+    }
+}
+
+impl ProjectEdit {
+    /// Adds and removes the agents of a project. Returns what that means for agents.
+    ///
+    /// # Errors
+    /// `AgentNotFound`.
+    fn assign(
         &self,
+        tx: &mut Transaction<'_>,
         project: &ProjectId,
-        edit: &ProjectEdit,
-    ) -> Result<Vec<Change>, ServiceError> {
-        let mut changes = Vec::new();
-        for agent in &edit.assign {
-            self.agent(agent).await?;
-            changes.push(Change::Assign(Assignment {
-                project: project.clone(),
-                agent: agent.clone(),
-            }));
+    ) -> Result<Vec<WorkChange>, ServiceError> {
+        let assignment = |id: &AgentId| Assignment { project: project.clone(), agent: id.clone() };
+        for id in &self.assign {
+            agent(tx, id)?;
+            assignments::add(tx, &assignment(id))?;
         }
-        for agent in &edit.unassign {
-            changes.push(Change::Unassign(Assignment {
-                project: project.clone(),
-                agent: agent.clone(),
-            }));
+        for id in &self.unassign {
+            assignments::remove(tx, &assignment(id))?;
         }
-        Ok(changes)
+        Ok(self.unassign.iter().map(|id| WorkChange::Unassigned(assignment(id))).collect())
     }
+}
+
+/// Returns what a change of an agent means for agents at work.
+pub(super) fn news_of_agent(before: &Agent, after: &Agent) -> Option<WorkChange> {
+    let (agent, status) = (after.id.clone(), after.status);
+    (before.status != status).then_some(WorkChange::Agent { agent, status })
+}
+
+/// Returns what a change of a project means for agents at work.
+pub(super) fn news_of_project(before: &Project, after: &Project) -> Option<WorkChange> {
+    let (project, status) = (after.id.clone(), after.status);
+    (before.status != status).then_some(WorkChange::Project { project, status })
 }
 
 /// # Errors

@@ -2,16 +2,14 @@
 //!
 //! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::domain::chat::{Sender, after_end, n_fitting, said};
+use crate::domain::chat::{Sender, n_fitting, said};
 use crate::domain::{
-    Assignment, InstanceKey, Launch, LaunchState, Message, MessageId, Outcome, PairRecord, Purpose,
-    Session, StopReason, Timestamp,
+    InstanceKey, Launch, LaunchState, Message, MessageId, PairRecord, Purpose, Session, StopReason,
 };
 use crate::rows::{messages, pairs, sessions};
-use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter, Read, StoreError};
+use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
+use super::caller::latest;
 use super::conversation::message_event;
 use super::creations::Creation;
 use super::{Caller, Service, ServiceError};
@@ -40,24 +38,22 @@ impl Service {
     /// # Errors
     /// As [`Service::identify`].
     pub async fn hand_out(&self, caller: &Caller) -> Result<Pending, ServiceError> {
-        let key = &caller.session.key;
-        self.transact(|| async move {
-            let (launch, session) = self.latest(caller).await?;
-            let expect = vec![Expect::LaunchAt(launch.id.clone(), launch.revision)];
-            let pending = self.pending(key).await?;
+        let (caller, inputs) = (caller.clone(), self.inputs());
+        self.write(move |tx| {
+            let key = &caller.session.key;
+            let (_, session) = latest(tx, &caller)?;
+            let pending = pending(tx, key)?;
             let before = pending.first().map(|message| message.seq);
             let earlier =
                 MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
-            let context = self.store.messages(&earlier).await?;
-            let context = newest_fitting(context, CONTEXT_BYTES);
+            let context = newest_fitting(messages::list(tx, &earlier)?, CONTEXT_BYTES);
             let handed_out =
                 pending.last().map_or(0, |message| message.seq).max(session.handed_out);
-            let changes = if handed_out == session.handed_out {
-                Vec::new()
-            } else {
-                vec![Change::Session(Session { handed_out, ..session })]
-            };
-            Ok((Commit { expect, changes }, Pending { pending, context }))
+            if handed_out != session.handed_out {
+                let session = Session { handed_out, ..session };
+                sessions::put(tx, &inputs.with_last_call(session))?;
+            }
+            Ok(Pending { pending, context })
         })
         .await
     }
@@ -69,125 +65,56 @@ impl Service {
     /// `Invalid` for a content that is none; `TooManyMessages`; as [`Service::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
-        let content = self.redacted(&content);
-        let content = content.as_ref();
-        let key = &caller.session.key;
-        let reserved = &Mutex::new(None);
-        let id = self.transact(|| async move {
-            // An attempt that conflicted gives its own back.
-            lock(reserved).take();
-            let (launch, session) = self.latest(caller).await?;
-            let record = self.store.pair(key).await?;
-            // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
-            let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
-            let last = self
-                .store
-                .messages(&MessageFilter { sender, end, ..visible(key, 1) })
-                .await?
-                .into_iter()
-                .next();
-            if let Some(last) = last.filter(|last| is_repeated(last, content, &session, &record)) {
-                return Ok((Commit::default(), last.id));
-            }
-            let reservation = self.reserve(&launch, Creation::Message, 1).await?;
-            *lock(reserved) = Some(reservation);
-            let message = Message {
-                seq: 0,
-                id: self.world.new_id(MessageId::PREFIX),
-                agent: key.agent.clone(),
-                project: key.project.clone(),
-                sender: Sender::Agent,
-                content: content.to_owned(),
-                created_at: self.now(),
-                is_visible: true,
-            };
-            let id = message.id.clone();
-            self.chat_goes_on(&launch.id);
-            let expect = vec![Expect::LaunchAt(launch.id, launch.revision)];
-            let mut changes =
-                vec![Change::Event(message_event(&message)), Change::Message(message)];
-            let answered = record.clone().answered(session.handed_out);
-            if answered != record {
-                changes.push(Change::Pair(answered));
-            }
-            Ok((Commit { expect, changes }, id))
-        });
-        let id = id.await?;
-        if let Some(reservation) = lock(reserved).take() {
+        let content = self.redacted(&content).into_owned();
+        // Refused only after it is known not to be a repetition.
+        let (reservation, refusal) = match self.reserve(&caller.launch, Creation::Message, 1).await
+        {
+            Ok(reservation) => (Some(reservation), None),
+            Err(ServiceError::Refused(refusal)) => (None, Some(refusal)),
+            Err(error) => return Err(error),
+        };
+        self.chat_goes_on(&caller.launch.id);
+        let caller = caller.clone();
+        let (id, is_new) = self
+            .write(move |tx| {
+                let key = &caller.session.key;
+                let (_, session) = latest(tx, &caller)?;
+                let record = pairs::get(tx, key)?;
+                // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
+                let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
+                let last = MessageFilter { sender, end, ..visible(key, 1) };
+                let last = messages::list(tx, &last)?.into_iter().next();
+                if let Some(last) =
+                    last.filter(|last| is_repeated(last, &content, &session, &record))
+                {
+                    return Ok((last.id, false));
+                }
+                if let Some(refusal) = refusal.clone() {
+                    return Err(refusal.into());
+                }
+                let message = Message {
+                    seq: 0,
+                    id: tx.new_id(MessageId::PREFIX),
+                    agent: key.agent.clone(),
+                    project: key.project.clone(),
+                    sender: Sender::Agent,
+                    content: content.clone(),
+                    created_at: tx.now(),
+                    is_visible: true,
+                };
+                tx.event(message_event(&message));
+                messages::add(tx, &message)?;
+                let answered = record.clone().answered(session.handed_out);
+                if answered != record {
+                    pairs::put(tx, &answered)?;
+                }
+                Ok((message.id, true))
+            })
+            .await?;
+        if let Some(reservation) = reservation.filter(|_| is_new) {
             reservation.keep();
         }
         Ok(id)
-    }
-
-    /// Up to which message the agent of a chat has read when it logs out: it has seen what it was given. `None` where it does
-    /// not: who is on its way out is only told to go, and an answer that was lost isn't given to it again.
-    pub(super) async fn read_by_leaver(
-        &self,
-        before: &Launch,
-        after: &Launch,
-    ) -> Result<Option<i64>, StoreError> {
-        let was_there = after.key.purpose == Purpose::Chat
-            && matches!(before.state, LaunchState::Running { .. });
-        if !was_there || after.stop_reason != Some(StopReason::LoggedOut) {
-            return Ok(None);
-        }
-        let sessions = self.store.sessions_of(&after.id).await?;
-        Ok(sessions.iter().map(|session| session.handed_out).max())
-    }
-
-    /// What is remembered of a chat whose launch ended, and what must hold still for it: a message that comes in between is
-    /// unread, too.
-    pub(super) async fn chat_record_after(
-        &self,
-        record: PairRecord,
-        launch: &Launch,
-        outcome: &Outcome,
-        at: Timestamp,
-    ) -> Result<(PairRecord, Expect), StoreError> {
-        let InstanceKey { agent, project, .. } = &launch.key;
-        let newest =
-            MessageFilter { end: ChatEnd::Newest, only_visible: false, ..visible(&launch.key, 1) };
-        let newest = self.store.messages(&newest).await?.first().map_or(0, |message| message.seq);
-        let seen = Expect::NoMessageAfter(
-            Assignment { project: project.clone(), agent: agent.clone() },
-            newest,
-        );
-        let unread = self.newest_unread_after(&launch.key, record.read_up_to).await?;
-        Ok((after_end(record, launch, outcome, unread, at, self.settings().start_limit), seen))
-    }
-
-    /// What the agent of a chat hasn't answered, as much as is given at once.
-    async fn pending(&self, key: &InstanceKey) -> Result<Vec<Message>, StoreError> {
-        let (after, sender) = (Some(self.store.pair(key).await?.read_up_to), Some(Sender::User));
-        let mut pending = self
-            .store
-            .messages(&MessageFilter { after, sender, ..visible(key, MAX_PENDING) })
-            .await?;
-        pending.truncate(n_fitting(
-            pending.iter().map(|message| message.content.as_str()),
-            PENDING_BYTES,
-        ));
-        Ok(pending)
-    }
-
-    /// The number of the newest message that the agent of a chat would be given now. What follows when these are answered is not
-    /// news before.
-    pub(super) async fn newest_pending(
-        &self,
-        key: &InstanceKey,
-    ) -> Result<Option<i64>, StoreError> {
-        Ok(self.pending(key).await?.last().map(|message| message.seq))
-    }
-
-    async fn newest_unread_after(
-        &self,
-        key: &InstanceKey,
-        read_up_to: i64,
-    ) -> Result<Option<i64>, StoreError> {
-        let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
-        let newest =
-            self.store.messages(&MessageFilter { after, sender, end, ..visible(key, 1) }).await?;
-        Ok(newest.first().map(|message| message.seq))
     }
 }
 
@@ -225,10 +152,6 @@ pub(super) fn newest_unread_after(
     let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
     let newest = MessageFilter { after, sender, end, ..visible(key, 1) };
     Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether this is what the agent said last, in this very session, and nothing that it was given waits for an answer.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use crate::domain::session::SessionEndReason;
 use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Launch, LaunchState, Session, SessionId, Timestamp};
-use crate::store::{Change, Commit};
+use crate::domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
+use crate::rows::{launches, sessions};
 
 use super::clocks::{Look, Subject};
 use super::coordination::log_end;
@@ -96,7 +96,7 @@ impl Service {
             self.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
         });
         if is_too_old || idle > self.settings().session_default {
-            self.expire_session(launch, self.now()).await?;
+            self.expire_session(&launch.id).await?;
         }
         Ok(())
     }
@@ -127,47 +127,42 @@ impl Service {
         )
     }
 
-    async fn expire_session(&self, launch: &Launch, now: Timestamp) -> Result<(), ServiceError> {
-        let ended = self
-            .transact(|| async move {
-                let Some(before) = self.store.launch(&launch.id).await? else {
-                    return Ok((Commit::default(), None));
+    async fn expire_session(&self, launch: &LaunchId) -> Result<(), ServiceError> {
+        let (id, inputs) = (launch.clone(), self.inputs());
+        let after = self
+            .write(move |tx| {
+                let Some(launch) = launches::get(tx, &id)?.filter(Launch::is_open) else {
+                    return Ok(None);
                 };
-                let event = LaunchEvent::SessionExpired { at: now };
-                let mut commit = self.commit_by(&before, &event, now).await?;
-                for change in &mut commit.changes {
-                    if let Change::Session(session) = change {
-                        session.ended = Some((now, SessionEndReason::Expired));
-                    }
-                }
-                let after = before.on(&event).ok().filter(|_| !commit.changes.is_empty());
-                Ok((commit, after))
+                inputs.end_sessions(tx, &launch.id, SessionEndReason::Expired)?;
+                Ok(inputs.happen(tx, &launch, &[LaunchEvent::SessionExpired { at: tx.now() }])?)
             })
             .await?;
-        ended.iter().for_each(log_end);
+        after.iter().for_each(log_end);
         Ok(())
     }
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {
         let open = self.store.open_sessions().await?;
-        let seen: Vec<Session> = open
+        let seen: Vec<(SessionId, Timestamp)> = open
             .iter()
             .filter_map(|session| {
                 let last_seen_at = self.activity.last_seen(&session.id)?;
-                (last_seen_at > session.last_seen_at)
-                    .then(|| Session { last_seen_at, ..session.clone() })
+                (last_seen_at > session.last_seen_at).then(|| (session.id.clone(), last_seen_at))
             })
             .collect();
-        for session in seen {
-            // A session that ended meanwhile keeps what its end wrote.
-            let commit = Commit { expect: Vec::new(), changes: vec![Change::Session(session)] };
-            match self.store.commit(commit).await {
-                Ok(()) | Err(crate::store::CommitError::Outdated { .. }) => {}
-                Err(crate::store::CommitError::Store(error)) => return Err(error.into()),
-                Err(crate::store::CommitError::OpenLaunch { .. }) => {
-                    return Err(ServiceError::Contended);
+        if !seen.is_empty() {
+            self.write(move |tx| {
+                for (id, last_seen_at) in &seen {
+                    // A session that ended meanwhile keeps what its end wrote.
+                    let session = sessions::get(tx, id)?.filter(|session| session.ended.is_none());
+                    if let Some(session) = session {
+                        sessions::put(tx, &Session { last_seen_at: *last_seen_at, ..session })?;
+                    }
                 }
-            }
+                Ok(())
+            })
+            .await?;
         }
         let is_open = |id: &SessionId| open.iter().any(|session| session.id == *id);
         self.activity.keep_only(is_open);

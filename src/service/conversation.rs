@@ -13,12 +13,14 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::{
-    Assignment, InstanceKey, Launch, LaunchId, LaunchState, Message, PairFacts, Purpose, Refusal,
+    Assignment, InstanceKey, LaunchState, Message, PairFacts, Purpose, Refusal, Timestamp,
 };
-use crate::store::{Change, ChatEnd, Commit, Expect, MessageFilter};
+use crate::rows::{Transaction, launches, messages, pairs, startable};
+use crate::store::{ChatEnd, MessageFilter, Read};
 
 use super::chat::visible;
 use super::coordination::log_end;
+use super::operate::check_known;
 use super::{Service, ServiceError};
 
 /// How many sessions of an agent in a project are open, by purpose.
@@ -58,29 +60,25 @@ impl Service {
         project: &ProjectId,
     ) -> Result<(), ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        self.transact(|| async {
-            let facts = self.store.pair_facts(&key).await?;
+        let opening = self.guidance().chat_started();
+        self.write(move |tx| {
+            let facts = startable::of_key(tx, &key)?;
             check_may_chat(&facts)?;
-            let (is_coming, is_there) = (is_open(&facts), listens(&facts));
-            let expect = vec![self.hold_still(&facts).await?];
-            let now = self.now();
-            let record = facts.record.clone().released();
-            let record = if is_there { record } else { record.wanted(now) };
-            let mut changes = Vec::new();
-            if !is_coming && facts.record.wanted_since.is_none() {
-                let content = self.guidance().chat_started().to_owned();
+            if !is_open(&facts) && facts.record.wanted_since.is_none() {
                 let opening = Message {
                     sender: Sender::System,
                     is_visible: false,
-                    ..self.new_message(None, &key, content)
+                    ..new_message(tx, None, &key, opening.to_owned())
                 };
-                changes.push(Change::Message(opening));
-                changes.push(Change::Event(self.chat_event("chat.started", &key)));
+                messages::add(tx, &opening)?;
+                tx.event(chat_event("chat.started", tx.now(), &key));
             }
+            let record = facts.record.clone().released();
+            let record = if listens(&facts) { record } else { record.wanted(tx.now()) };
             if record != facts.record {
-                changes.push(Change::Pair(record));
+                pairs::put(tx, &record)?;
             }
-            Ok((Commit { expect, changes }, ()))
+            Ok(())
         })
         .await
     }
@@ -91,34 +89,29 @@ impl Service {
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
     pub async fn end_chat(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
-        let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        self.check_known(agent, project).await?;
+        let of = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+        let inputs = self.inputs();
         let ended = self
-            .transact(|| async {
-                // All in one commit, or a launch that ends in between wants somebody back for what it leaves unread.
-                let facts = self.store.pair_facts(&key).await?;
-                let (Commit { mut expect, mut changes }, ended) = match &facts.open {
-                    Some(open) => self.told_that_chat_ended(&open.id).await?,
-                    None => Default::default(),
-                };
-                expect.push(self.hold_still(&facts).await?);
-                // After the launch: its end and the wish that it leaves are one commit, so that who sees the end sees the wish.
-                let record = self.store.pair(&key).await?;
-                let is_wanted = record.wanted_since.is_some();
-                // A launch without a process is over at once, and what is remembered of it is written then.
-                let written = changes.iter_mut().find_map(|change| match change {
-                    Change::Pair(record) => Some(record),
-                    _ => None,
-                });
-                match written {
-                    Some(written) => *written = written.clone().unwanted(),
-                    None if is_wanted => changes.push(Change::Pair(record.unwanted())),
-                    None => expect.push(Expect::PairAt(key.clone(), record.revision)),
+            .write(move |tx| {
+                check_known(tx, &of.agent, &of.project)?;
+                let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
+                let mut after = None;
+                // With the wish, or a launch that ends in between wants somebody back for what it leaves unread.
+                if let Some(open) = startable::of_key(tx, &of)?.open
+                    && let Some(before) = launches::get(tx, &open.id)?
+                {
+                    let (at, patience) = (tx.now(), inputs.settings.linger);
+                    let event = LaunchEvent::ChatEnded { at, patience };
+                    after = inputs.happen(tx, &before, &[event])?;
+                }
+                let record = pairs::get(tx, &of)?;
+                if record.wanted_since.is_some() {
+                    pairs::put(tx, &record.unwanted())?;
                 }
                 if is_wanted {
-                    changes.push(Change::Event(self.chat_event("chat.ended", &key)));
+                    tx.event(chat_event("chat.ended", tx.now(), &of));
                 }
-                Ok((Commit { expect, changes }, ended))
+                Ok(after.filter(|after| !after.is_open()))
             })
             .await?;
         crash_point::reach(CrashPoint::StopWanted);
@@ -127,23 +120,6 @@ impl Service {
             log_end(&launch);
         }
         Ok(())
-    }
-
-    /// What makes a launch one whose chat people ended; the launch, if that is its end.
-    async fn told_that_chat_ended(
-        &self,
-        id: &LaunchId,
-    ) -> Result<(Commit, Option<Launch>), ServiceError> {
-        let Some(before) = self.store.launch(id).await? else {
-            return Ok(Default::default());
-        };
-        let now = self.now();
-        let event = LaunchEvent::ChatEnded { at: now, patience: self.settings().linger };
-        let Some(after) = self.after(&before, &[event]) else {
-            return Ok(Default::default());
-        };
-        let ended = (before.is_open() && !after.is_open()).then(|| after.clone());
-        Ok((self.commit_to(&before, after, now).await?, ended))
     }
 
     /// The sessions that are open now, of everyone who is assigned to the project.
@@ -184,30 +160,29 @@ impl Service {
         id: Option<&MessageId>,
         content: &str,
     ) -> Result<Message, ServiceError> {
-        let content = said(content)?;
-        let content = content.as_ref();
+        let content = said(content)?.into_owned();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        self.transact(|| async {
-            let facts = self.store.pair_facts(&key).await?;
+        // Before it is written: a chat that is about to end would not wait for it.
+        if let Some(open) = self.store.pair_facts(&key).await?.open {
+            self.chat_goes_on(&open.id);
+        }
+        let id = id.cloned();
+        self.write(move |tx| {
+            let facts = startable::of_key(tx, &key)?;
             check_may_chat(&facts)?;
-            if let Some(said) = self.said_before(id, &key, content).await? {
-                return Ok((Commit::default(), said));
+            if let Some(said) = said_before(tx, id.as_ref(), &key, &content)? {
+                return Ok(said);
             }
-            let message = self.new_message(id, &key, content.to_owned());
-            let mut expect = vec![self.hold_still(&facts).await?];
-            let mut changes =
-                vec![Change::Event(message_event(&message)), Change::Message(message.clone())];
-            if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
-                self.chat_goes_on(&open.id);
-            } else {
+            let message = new_message(tx, id.clone(), &key, content.clone());
+            tx.event(message_event(&message));
+            messages::add(tx, &message)?;
+            if !listens(&facts) {
                 let record = facts.record.clone().wanted(message.created_at);
-                if record == facts.record {
-                    expect.push(Expect::PairAt(key.clone(), record.revision));
-                } else {
-                    changes.push(Change::Pair(record));
+                if record != facts.record {
+                    pairs::put(tx, &record)?;
                 }
             }
-            Ok((Commit { expect, changes }, message))
+            Ok(message)
         })
         .await
     }
@@ -224,13 +199,13 @@ impl Service {
         page: &ChatPage,
         patience: Duration,
     ) -> Result<Conversation, ServiceError> {
-        self.check_known(agent, project).await?;
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let chat = Assignment { project: project.clone(), agent: agent.clone() };
         let mut news = self.waiting.watchers.listen(chat);
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(patience));
         loop {
-            let found = self.read_page(&key, page).await?;
+            let (of, page) = (key.clone(), page.clone());
+            let found = self.read(move |tx| read_page(tx, &of, &page)).await?;
             if !found.messages.is_empty() || patience.is_zero() || time_is_up.is_elapsed() {
                 return Ok(found);
             }
@@ -241,97 +216,83 @@ impl Service {
             }
         }
     }
+}
 
-    async fn read_page(
-        &self,
-        key: &InstanceKey,
-        page: &ChatPage,
-    ) -> Result<Conversation, ServiceError> {
-        let (after, before) = (
-            self.place_of(page.after.as_ref(), key).await?,
-            self.place_of(page.before.as_ref(), key).await?,
-        );
-        let end = if after.is_some() { ChatEnd::Oldest } else { ChatEnd::Newest };
-        let filter =
-            MessageFilter { after, before, end, ..visible(key, page.limit.saturating_add(1)) };
-        let mut messages = self.store.messages(&filter).await?;
-        let surplus = messages.len().saturating_sub(page.limit);
-        let next = match end {
-            ChatEnd::Oldest => {
-                messages.truncate(page.limit);
-                messages.last()
-            }
-            ChatEnd::Newest => {
-                messages.drain(..surplus);
-                messages.first()
-            }
-        };
-        let next = next.filter(|_| surplus > 0).map(|message| message.id.clone());
-        Ok(Conversation { messages, next })
-    }
-
-    async fn place_of(
-        &self,
-        id: Option<&MessageId>,
-        key: &InstanceKey,
-    ) -> Result<Option<i64>, ServiceError> {
-        let Some(id) = id else { return Ok(None) };
-        let message = self.store.message(id).await?.filter(|message| is_of(message, key));
-        Ok(Some(message.ok_or_else(|| Refusal::MessageNotFound { message: id.clone() })?.seq))
-    }
-
-    async fn said_before(
-        &self,
-        id: Option<&MessageId>,
-        key: &InstanceKey,
-        content: &str,
-    ) -> Result<Option<Message>, ServiceError> {
-        let Some(id) = id else { return Ok(None) };
-        match self.store.message(id).await? {
-            None => Ok(None),
-            Some(said)
-                if is_of(&said, key) && said.sender == Sender::User && said.content == content =>
-            {
-                Ok(Some(said))
-            }
-            Some(_) => Err(Refusal::AlreadyExists(format!("message {id}")).into()),
+fn read_page(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+    page: &ChatPage,
+) -> Result<Conversation, ServiceError> {
+    check_known(tx, &key.agent, &key.project)?;
+    let after = place_of(tx, page.after.as_ref(), key)?;
+    let before = place_of(tx, page.before.as_ref(), key)?;
+    let end = if after.is_some() { ChatEnd::Oldest } else { ChatEnd::Newest };
+    let filter = MessageFilter { after, before, end, ..visible(key, page.limit.saturating_add(1)) };
+    let mut messages = messages::list(tx, &filter)?;
+    let surplus = messages.len().saturating_sub(page.limit);
+    let next = match end {
+        ChatEnd::Oldest => {
+            messages.truncate(page.limit);
+            messages.last()
         }
-    }
-
-    /// What a decision relies on that looked at the open launch of a chat, or saw that there is none.
-    async fn hold_still(&self, facts: &PairFacts) -> Result<Expect, ServiceError> {
-        let Some(open) = &facts.open else {
-            return Ok(Expect::NoOpenLaunch(facts.key.clone()));
-        };
-        let launch = self.store.launch(&open.id).await?.filter(|launch| launch.state == open.state);
-        // Changed between two looks: a revision that no launch has, so that both are taken anew.
-        Ok(Expect::LaunchAt(open.id.clone(), launch.map_or(-1, |launch| launch.revision)))
-    }
-
-    fn new_message(&self, id: Option<&MessageId>, key: &InstanceKey, content: String) -> Message {
-        Message {
-            seq: 0,
-            id: id.cloned().unwrap_or_else(|| self.world.new_id(MessageId::PREFIX)),
-            agent: key.agent.clone(),
-            project: key.project.clone(),
-            sender: Sender::User,
-            content,
-            created_at: self.now(),
-            is_visible: true,
+        ChatEnd::Newest => {
+            messages.drain(..surplus);
+            messages.first()
         }
-    }
+    };
+    let next = next.filter(|_| surplus > 0).map(|message| message.id.clone());
+    Ok(Conversation { messages, next })
+}
 
-    fn chat_event(&self, kind: &'static str, key: &InstanceKey) -> NewEvent {
-        NewEvent {
-            at: self.now(),
-            kind,
-            agent: Some(key.agent.clone()),
-            project: Some(key.project.clone()),
-            launch: None,
-            task: None,
-            detail: None,
+fn place_of(
+    tx: &mut Read<'_>,
+    id: Option<&MessageId>,
+    key: &InstanceKey,
+) -> Result<Option<i64>, ServiceError> {
+    let Some(id) = id else { return Ok(None) };
+    let message = messages::get(tx, id)?.filter(|message| is_of(message, key));
+    Ok(Some(message.ok_or_else(|| Refusal::MessageNotFound { message: id.clone() })?.seq))
+}
+
+fn said_before(
+    tx: &mut Read<'_>,
+    id: Option<&MessageId>,
+    key: &InstanceKey,
+    content: &str,
+) -> Result<Option<Message>, ServiceError> {
+    let Some(id) = id else { return Ok(None) };
+    match messages::get(tx, id)? {
+        None => Ok(None),
+        Some(said)
+            if is_of(&said, key) && said.sender == Sender::User && said.content == content =>
+        {
+            Ok(Some(said))
         }
+        Some(_) => Err(Refusal::AlreadyExists(format!("message {id}")).into()),
     }
+}
+
+/// A message of a person that is not stored yet.
+fn new_message(
+    tx: &mut Transaction<'_>,
+    id: Option<MessageId>,
+    key: &InstanceKey,
+    content: String,
+) -> Message {
+    Message {
+        seq: 0,
+        id: id.unwrap_or_else(|| tx.new_id(MessageId::PREFIX)),
+        agent: key.agent.clone(),
+        project: key.project.clone(),
+        sender: Sender::User,
+        content,
+        created_at: tx.now(),
+        is_visible: true,
+    }
+}
+
+fn chat_event(kind: &'static str, at: Timestamp, key: &InstanceKey) -> NewEvent {
+    NewEvent { detail: None, ..NewEvent::of_pair(kind, at, key) }
 }
 
 /// The event that tells of a message, without what it says.

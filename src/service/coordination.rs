@@ -14,7 +14,7 @@ use crate::domain::plan::ProcessReport;
 use crate::domain::printable;
 use crate::domain::redact::Redactor;
 use crate::domain::{Candidate, Launch, LaunchFacts, LaunchState, Refusal, Timestamp};
-use crate::store::{Change, Commit};
+use crate::rows::{launches, output_tails};
 use crate::telemetry::counters;
 
 use super::{CoordinatorStatus, Service, ServiceError};
@@ -150,7 +150,7 @@ impl Service {
         }
     }
 
-    /// Takes what a coordinator says of a process, in its order and in one commit; old news and unknown launches change nothing.
+    /// Takes what a coordinator says of a process, in its order and in one transaction; old news and unknown launches change nothing.
     pub async fn report_process(
         &self,
         id: &LaunchId,
@@ -196,11 +196,8 @@ impl Service {
         let tail = printable::lines(&tail[from..]);
         let tail = Redactor::default().redact(tail.as_bytes());
         let tail = self.redacted(&String::from_utf8_lossy(&tail)).into_owned();
-        let change = Change::OutputTail(id.clone(), tail);
-        self.transact(|| async {
-            Ok((Commit { expect: Vec::new(), changes: vec![change.clone()] }, ()))
-        })
-        .await
+        let id = id.clone();
+        self.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
     }
 
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
@@ -238,22 +235,22 @@ impl Service {
         id: &LaunchId,
         events: &[LaunchEvent],
     ) -> Result<Option<Launch>, ServiceError> {
+        let (of, all, inputs) = (id.clone(), events.to_vec(), self.inputs());
         let (ended, started_after) = self
-            .transact(|| async move {
-                let Some(before) = self.store.launch(id).await? else {
-                    return Ok((Commit::default(), (None, None)));
+            .write(move |tx| {
+                let Some(before) = launches::get(tx, &of)? else {
+                    return Ok((None, None));
                 };
-                let Some(after) = self.after(&before, events) else {
-                    return Ok((Commit::default(), (None, None)));
+                let Some(after) = inputs.happen(tx, &before, &all)? else {
+                    return Ok((None, None));
                 };
-                let started_after = events.iter().find_map(|event| match event {
+                let started_after = all.iter().find_map(|event| match event {
                     LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
                         Some(at.since(before.claimed_at))
                     }
                     _ => None,
                 });
-                let ended = (before.is_open() && !after.is_open()).then(|| after.clone());
-                Ok((self.commit_to(&before, after, self.now()).await?, (ended, started_after)))
+                Ok(((before.is_open() && !after.is_open()).then_some(after), started_after))
             })
             .await?;
         if let Some(started_after) = started_after {

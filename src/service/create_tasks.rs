@@ -3,16 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::creation::CreationLimits;
+use crate::domain::event::NewEvent;
 use crate::domain::guidance::NewPlace;
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
 use crate::domain::task::{Actor, change};
-use crate::domain::{Priority, Refusal, Task, TaskStatus};
-use crate::store::{Change, Commit, TaskFilter};
+use crate::domain::{InstanceKey, Priority, Refusal, Task, TaskStatus};
+use crate::rows::{Transaction, tasks};
+use crate::store::Read;
+
+use super::caller::fence;
+use super::catalog::check_assignable;
 
 use super::creations::{Creation, TASK_CREATED};
-use super::task_rules::{Wish, written};
+use super::task_rules::{Wish, graph_around, parts_of, write_task};
 use super::{Caller, NewTask, Service, ServiceError};
 
 /// So many tasks are made at once.
@@ -54,66 +60,22 @@ impl Service {
         caller: &Caller,
         drafts: &[Draft],
     ) -> Result<Created, ServiceError> {
-        let key = &caller.session.key;
         let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
         let batch = Batch::new(drafts, &ids)?;
         let reservation = self.reserve(&caller.launch, Creation::Task, drafts.len()).await?;
+        let cleaned: Vec<Draft> = drafts
+            .iter()
+            .map(|draft| Draft {
+                title: self.redacted(&draft.title).into_owned(),
+                description: self.redacted(&limits::cleaned(&draft.description)).into_owned(),
+                ..draft.clone()
+            })
+            .collect();
+        let (caller, new_ids, settings) = (caller.clone(), ids.clone(), self.settings());
         let tasks = self
-            .transact(|| async {
-                let (_, mut expect) = self.fence(caller).await?;
-                let mut tasks = Vec::with_capacity(drafts.len());
-                for (draft, id) in drafts.iter().zip(&ids) {
-                    let is_for_now = batch.is_part_of_what_there_is(draft);
-                    let assignee =
-                        draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone()));
-                    let new = NewTask {
-                        id: None,
-                        project: key.project.clone(),
-                        title: self.redacted(&draft.title).into_owned(),
-                        description: self
-                            .redacted(&limits::cleaned(&draft.description))
-                            .into_owned(),
-                        status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
-                        priority: draft.priority,
-                        assignee,
-                        parent: draft
-                            .parent
-                            .as_deref()
-                            .map(|name| batch.resolve(draft, name))
-                            .transpose()?,
-                        dependencies: draft
-                            .dependencies
-                            .iter()
-                            .map(|name| batch.resolve(draft, name))
-                            .collect::<Result<_, _>>()?,
-                    };
-                    self.check_assignable(new.assignee.as_ref(), &key.project)
-                        .await
-                        .map_err(|error| batch.told_of(draft, error))?;
-                    tasks.push(
-                        self.new_task(id.clone(), &new)
-                            .map_err(|refusal| batch.refusal_of(draft, refusal))?,
-                    );
-                }
-                let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();
-                let graph = self.graph_around(&wishes).await?;
-                let now = self.now();
-                let mut made = Vec::with_capacity(tasks.len());
-                for (draft, task) in drafts.iter().zip(&tasks) {
-                    let of_task = change(None, task, Actor::Agent(&key.agent), &graph, now);
-                    made.extend(of_task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
-                }
-                self.check_number_of_subtasks(&tasks).await?;
-                let (looked_at, mut changes) = written(&wishes, made, &graph, now);
-                for change in &mut changes {
-                    if let Change::Event(event) = change
-                        && event.kind == TASK_CREATED
-                    {
-                        event.launch = Some(caller.launch.id.clone());
-                    }
-                }
-                expect.extend(looked_at);
-                Ok((Commit { expect, changes }, tasks))
+            .write(move |tx| {
+                let batch = Batch::new(&cleaned, &new_ids)?;
+                create(tx, &caller, &batch, &cleaned, &new_ids, &settings.creation)
             })
             .await?;
         reservation.keep();
@@ -129,23 +91,60 @@ impl Service {
             instruction: self.guidance().tasks_created(place),
         })
     }
+}
 
-    /// Counts what each parent of `new` will have. A parent that is stored already is written with the new tasks, so no other
-    /// subtask is added at the same time.
-    async fn check_number_of_subtasks(&self, new: &[Task]) -> Result<(), ServiceError> {
-        let limits = self.settings().creation;
-        let mut n_new: BTreeMap<&TaskId, usize> = BTreeMap::new();
-        for parent in new.iter().filter_map(|task| task.parent.as_ref()) {
-            *n_new.entry(parent).or_default() += 1;
-        }
-        for (parent, n_new) in n_new {
-            let subtasks = TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() };
-            let is_stored = !new.iter().any(|task| task.id == *parent);
-            let n_subtasks = if is_stored { self.store.tasks(&subtasks).await?.len() } else { 0 };
-            limits.check_subtasks(parent, n_subtasks, n_new)?;
-        }
-        Ok(())
+/// Makes the tasks of a batch, or none.
+fn create(
+    tx: &mut Transaction<'_>,
+    caller: &Caller,
+    batch: &Batch<'_>,
+    drafts: &[Draft],
+    ids: &[TaskId],
+    limits: &CreationLimits,
+) -> Result<Vec<Task>, ServiceError> {
+    fence(tx, caller)?;
+    let key = &caller.session.key;
+    let mut tasks = Vec::with_capacity(drafts.len());
+    for (draft, id) in drafts.iter().zip(ids) {
+        let new = batch.new_task(draft, key)?;
+        check_assignable(tx, new.assignee.as_ref(), &key.project)
+            .map_err(|error| batch.told_of(draft, error))?;
+        let task = new.to_task(id.clone(), tx.now());
+        tasks.push(task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
     }
+    let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();
+    let graph = graph_around(tx, &wishes)?;
+    let mut made = Vec::with_capacity(tasks.len());
+    for (draft, task) in drafts.iter().zip(&tasks) {
+        let of_task = change(None, task, Actor::Agent(&key.agent), &graph, tx.now());
+        made.extend(of_task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
+    }
+    check_number_of_subtasks(tx, &tasks, limits)?;
+    for task in made {
+        let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
+        let launch = (task.revision == 0).then(|| caller.launch.id.clone());
+        let event = NewEvent { launch, ..tasks::event(kind, &task, tx.now()) };
+        write_task(tx, task, Some(event))?;
+    }
+    Ok(tasks)
+}
+
+/// Counts what each parent of `new` will have.
+fn check_number_of_subtasks(
+    tx: &mut Read<'_>,
+    new: &[Task],
+    limits: &CreationLimits,
+) -> Result<(), ServiceError> {
+    let mut n_new: BTreeMap<&TaskId, usize> = BTreeMap::new();
+    for parent in new.iter().filter_map(|task| task.parent.as_ref()) {
+        *n_new.entry(parent).or_default() += 1;
+    }
+    for (parent, n_new) in n_new {
+        let is_stored = !new.iter().any(|task| task.id == *parent);
+        let n_subtasks = if is_stored { parts_of(tx, parent)?.len() } else { 0 };
+        limits.check_subtasks(parent, n_subtasks, n_new)?;
+    }
+    Ok(())
 }
 
 /// Drafts by the names that they have among themselves.
@@ -175,6 +174,23 @@ impl<'a> Batch<'a> {
             }
         }
         Ok(Self { named })
+    }
+
+    /// Returns the task that a draft stands for, as its creator's: parts of what there is are todo, others wait for people.
+    fn new_task(&self, draft: &Draft, key: &InstanceKey) -> Result<NewTask, Refusal> {
+        let is_for_now = self.is_part_of_what_there_is(draft);
+        let resolve = |name: &String| self.resolve(draft, name);
+        Ok(NewTask {
+            id: None,
+            project: key.project.clone(),
+            title: draft.title.clone(),
+            description: draft.description.clone(),
+            status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
+            priority: draft.priority,
+            assignee: draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone())),
+            parent: draft.parent.as_ref().map(resolve).transpose()?,
+            dependencies: draft.dependencies.iter().map(resolve).collect::<Result<_, _>>()?,
+        })
     }
 
     fn resolve(&self, draft: &Draft, name: &str) -> Result<TaskId, Refusal> {
@@ -215,7 +231,7 @@ impl<'a> Batch<'a> {
     fn told_of(&self, draft: &Draft, error: ServiceError) -> ServiceError {
         match error {
             ServiceError::Refused(refusal) => self.refusal_of(draft, refusal).into(),
-            other => other,
+            other @ ServiceError::Store(_) => other,
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::domain::credential::{COOKIE_LIFE, CredentialKind, LINK_LIFE, LinkFaul
 use crate::domain::secret::OPERATOR_TOKEN_PREFIX;
 use crate::domain::{Credential, CredentialId, Refusal, Secret, Timestamp, limits};
 use crate::nudge::sleep_until;
-use crate::store::{Change, Commit, CommitError, StoreError};
+use crate::rows::{Transaction, credentials};
+use crate::store::StoreError;
 
 use super::{Service, ServiceError};
 
@@ -51,37 +52,13 @@ impl Service {
         role: Role,
         expires_at: Option<Timestamp>,
     ) -> Result<MadeCredential, ServiceError> {
-        let name = limits::NAME.take(name)?;
-        let made = self.new_credential(kind, &name, role, expires_at);
-        let changes = vec![Change::Credential(made.credential.clone())];
-        self.transact(|| async {
-            Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ()))
-        })
-        .await?;
-        Ok(made)
+        let name = limits::NAME.take(name)?.into_owned();
+        let secret = self.new_secret();
+        self.write(move |tx| Ok(add(tx, kind, &name, role, &secret, expires_at)?)).await
     }
 
-    fn new_credential(
-        &self,
-        kind: CredentialKind,
-        name: &str,
-        role: Role,
-        expires_at: Option<Timestamp>,
-    ) -> MadeCredential {
-        let secret = self.world.new_token(OPERATOR_TOKEN_PREFIX);
-        let credential = Credential {
-            id: self.world.new_id(CredentialId::PREFIX),
-            kind,
-            name: name.to_owned(),
-            role,
-            secret: secret.token_hash(),
-            created_at: self.now(),
-            expires_at,
-            last_used_at: None,
-            revoked_at: None,
-            revision: 0,
-        };
-        MadeCredential { credential, secret }
+    fn new_secret(&self) -> Secret {
+        self.world.new_token(OPERATOR_TOKEN_PREFIX)
     }
 
     /// What is wrong with a login link, if anything. Uses nothing up.
@@ -90,12 +67,7 @@ impl Service {
     /// `LinkNotValid`.
     pub async fn look_at_link(&self, link: &Secret) -> Result<Credential, ServiceError> {
         let found = self.store.credential_by_secret(&link.token_hash()).await?;
-        let fault =
-            found.as_ref().map_or(Some(LinkFault::Unknown), |link| link.link_fault(self.now()));
-        match (found, fault) {
-            (Some(link), None) => Ok(link),
-            (_, fault) => Err(Refusal::LinkNotValid(fault.unwrap_or(LinkFault::Unknown)).into()),
-        }
+        Ok(checked_link(found, self.now())?)
     }
 
     /// Uses a login link up: a cookie for it. Of two who use the same link at once, one gets in.
@@ -103,19 +75,15 @@ impl Service {
     /// # Errors
     /// `LinkNotValid`.
     pub async fn use_link(&self, link: &Secret) -> Result<MadeCredential, ServiceError> {
-        self.transact(|| async move {
-            let link = self.look_at_link(link).await?;
-            let now = self.now();
-            let made = self.new_credential(
-                CredentialKind::Cookie,
-                &link.name,
-                link.role,
-                Some(now + COOKIE_LIFE),
-            );
+        let (link, secret) = (link.token_hash(), self.new_secret());
+        self.write(move |tx| {
+            let (found, now) = (credentials::find_by_secret(tx, &link)?, tx.now());
+            let link = checked_link(found, now)?;
+            let (kind, expires_at) = (CredentialKind::Cookie, Some(now + COOKIE_LIFE));
+            let (name, role) = (link.name.clone(), link.role);
             let used = Credential { revoked_at: Some(now), last_used_at: Some(now), ..link };
-            let changes =
-                vec![Change::Credential(used), Change::Credential(made.credential.clone())];
-            Ok((Commit { expect: Vec::new(), changes }, made))
+            credentials::put(tx, &used)?;
+            Ok(add(tx, kind, &name, role, &secret, expires_at)?)
         })
         .await
     }
@@ -134,19 +102,27 @@ impl Service {
             return Ok(None);
         };
         if credential.is_new_use(now) {
-            let used = Credential { last_used_at: Some(now), ..credential.clone() };
-            match self
-                .commit(Commit { expect: Vec::new(), changes: vec![Change::Credential(used)] })
-                .await
-            {
-                // Another request of the same bearer has written it, or it was revoked just now: the next request will see.
-                Ok(()) | Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
+            match self.note_use(credential.id.clone()).await {
                 // Who can be let in is let in, also where nothing can be written.
-                Err(CommitError::Store(StoreError::Unavailable { .. })) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
+                Ok(()) | Err(ServiceError::Store(StoreError::Unavailable { .. })) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(Some(credential))
+    }
+
+    async fn note_use(&self, id: CredentialId) -> Result<(), ServiceError> {
+        self.write(move |tx| {
+            let now = tx.now();
+            // Another request of the same bearer may have noted it, or it was revoked just now:
+            // the next request will see.
+            let is_news = |found: &Credential| found.is_good(now) && found.is_new_use(now);
+            if let Some(found) = credentials::get(tx, &id)?.filter(is_news) {
+                credentials::put(tx, &Credential { last_used_at: Some(now), ..found })?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
@@ -175,17 +151,17 @@ impl Service {
     /// # Errors
     /// `CredentialNotFound`.
     pub async fn revoke_credential(&self, id: &CredentialId) -> Result<Credential, ServiceError> {
-        self.transact(|| async move {
-            let found = self.store.credential(id).await?;
+        let id = id.clone();
+        self.write(move |tx| {
+            let found = credentials::get(tx, &id)?;
             let before =
                 found.ok_or_else(|| Refusal::CredentialNotFound { credential: id.clone() })?;
-            let after = Credential {
-                revoked_at: Some(before.revoked_at.unwrap_or(self.now())),
-                ..before.clone()
-            };
-            let changes =
-                if after == before { Vec::new() } else { vec![Change::Credential(after.clone())] };
-            Ok((Commit { expect: Vec::new(), changes }, after))
+            let revoked_at = Some(before.revoked_at.unwrap_or(tx.now()));
+            let after = Credential { revoked_at, ..before.clone() };
+            if after != before {
+                credentials::put(tx, &after)?;
+            }
+            Ok(after)
         })
         .await
     }
@@ -193,13 +169,53 @@ impl Service {
     /// Forgets what has ended and nobody asks for any more.
     pub(super) async fn forget_credentials(&self) -> Result<(), ServiceError> {
         let now = self.now();
-        let all = self.store.credentials().await?;
-        let old = all.into_iter().filter(|credential| credential.is_forgettable(now));
-        let changes: Vec<Change> =
-            old.map(|credential| Change::ForgetCredential(credential.id)).collect();
-        self.transact(|| async {
-            Ok((Commit { expect: Vec::new(), changes: changes.clone() }, ()))
+        let mut old = self.store.credentials().await?;
+        old.retain(|credential| credential.is_forgettable(now));
+        if old.is_empty() {
+            return Ok(());
+        }
+        self.write(move |tx| {
+            for credential in &old {
+                credentials::forget(tx, &credential.id)?;
+            }
+            Ok(())
         })
         .await
+    }
+}
+
+/// Adds a credential with this secret.
+fn add(
+    tx: &mut Transaction<'_>,
+    kind: CredentialKind,
+    name: &str,
+    role: Role,
+    secret: &Secret,
+    expires_at: Option<Timestamp>,
+) -> Result<MadeCredential, StoreError> {
+    let credential = Credential {
+        id: tx.new_id(CredentialId::PREFIX),
+        kind,
+        name: name.to_owned(),
+        role,
+        secret: secret.token_hash(),
+        created_at: tx.now(),
+        expires_at,
+        last_used_at: None,
+        revoked_at: None,
+        revision: 0,
+    };
+    credentials::put(tx, &credential)?;
+    Ok(MadeCredential { credential, secret: secret.clone() })
+}
+
+/// Returns the link, unless something is wrong with it.
+fn checked_link(found: Option<Credential>, now: Timestamp) -> Result<Credential, Refusal> {
+    let Some(link) = found else {
+        return Err(Refusal::LinkNotValid(LinkFault::Unknown));
+    };
+    match link.link_fault(now) {
+        Some(fault) => Err(Refusal::LinkNotValid(fault)),
+        None => Ok(link),
     }
 }

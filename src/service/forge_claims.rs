@@ -12,13 +12,16 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::queue::{self, Capacity, Start, Turn};
 use crate::domain::forge::{ForgeItem, ItemState, Standing};
 use crate::domain::id::{AgentId, TaskId};
-use crate::domain::pair::{PairFacts, StartReason};
+use crate::domain::pair::{Backoff, PairFacts, StartReason};
 use crate::domain::plan::slots::Slots;
-use crate::domain::{InstanceKey, Launch, Purpose, TaskStatus};
+use crate::domain::{InstanceKey, Launch, Purpose, TaskStatus, Timestamp};
 use crate::nudge::sleep_until;
+use crate::rows::{agents, forge_items, launches, startable, tasks};
+use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
 use super::forge_waiting::{RepositoryKey, Served};
+use super::my_task::in_progress;
 use super::status::KnownLimits;
 use super::{NewItem, Service, ServiceError};
 
@@ -50,7 +53,7 @@ struct Pending {
 }
 
 impl Service {
-    /// Claims items as long as it is polled. Cancel-safe: each claim is one commit.
+    /// Claims items as long as it is polled. Cancel-safe: each claim is one transaction.
     pub async fn claim_waiting_items(&self) -> Infallible {
         let mut looks = self.forges.waiting.nudge.listen();
         let mut items = self.waiting.forges.listen();
@@ -152,41 +155,8 @@ impl Service {
     }
 
     async fn facts_of_claims(&self) -> Result<Facts, ServiceError> {
-        // Twice: a pair that starts or ends between these reads is in one of the two, and never taken for one that needs no slot.
-        let mut launches = self.store.open_launches().await?;
-        let items = self.store.open_forge_items().await?;
-        let startable = self.store.startable().await?;
-        let newest = self.store.open_launches().await?;
-        launches.retain(|launch| newest.iter().all(|newer| newer.id != launch.id));
-        launches.extend(newest);
-        let agents = self.store.agents().await?.into_iter();
-        let providers = agents.map(|agent| (agent.id, agent.ai_type)).collect();
-        let (mut over, mut with_further_work) = (BTreeSet::new(), BTreeSet::new());
-        for launch in launches.iter().filter(|launch| launch.report.is_some()) {
-            let Some(task) = &launch.task else { continue };
-            let is_over = self
-                .store
-                .task(task)
-                .await?
-                .is_none_or(|task| task.status != TaskStatus::InProgress);
-            if is_over {
-                over.insert(task.clone());
-            }
-            if !self.tasks_in_progress(&launch.key).await?.is_empty() {
-                with_further_work.insert(launch.key.clone());
-            }
-        }
         let (backoff, now) = (self.settings().backoff, self.now());
-        let mut kept = BTreeSet::new();
-        let is_active = |item: &&ForgeItem| item.state == ItemState::Active(Standing::Processing);
-        for key in items.iter().filter(is_active).map(key_of) {
-            let runs = launches.iter().any(|launch| launch.key == key);
-            // One read tells all of the pair: between those above its launch may have begun or ended.
-            if !runs && may_not_start(self.store.pair_facts(&key).await?.reason(backoff, now)) {
-                kept.insert(key);
-            }
-        }
-        Ok(Facts { items, launches, startable, providers, over, with_further_work, kept })
+        self.read(move |tx| Ok(Facts::of(tx, backoff, now)?)).await
     }
 
     /// Pairs whose agents work, or will without any further item. An item that was put aside keeps no agent from the next one.
@@ -286,6 +256,32 @@ impl Service {
 }
 
 impl Facts {
+    fn of(tx: &mut Read<'_>, backoff: Backoff, now: Timestamp) -> Result<Self, StoreError> {
+        let (items, launches) = (forge_items::list_open(tx)?, launches::list_open(tx)?);
+        let startable = startable::list(tx)?;
+        let agents = agents::list(tx)?.into_iter();
+        let providers = agents.map(|agent| (agent.id, agent.ai_type)).collect();
+        let (mut over, mut with_further_work) = (BTreeSet::new(), BTreeSet::new());
+        for launch in launches.iter().filter(|launch| launch.report.is_some()) {
+            let Some(task) = &launch.task else { continue };
+            if tasks::get(tx, task)?.is_none_or(|task| task.status != TaskStatus::InProgress) {
+                over.insert(task.clone());
+            }
+            if !in_progress(tx, &launch.key)?.is_empty() {
+                with_further_work.insert(launch.key.clone());
+            }
+        }
+        let mut kept = BTreeSet::new();
+        let is_active = |item: &&ForgeItem| item.state == ItemState::Active(Standing::Processing);
+        for key in items.iter().filter(is_active).map(key_of) {
+            let runs = launches.iter().any(|launch| launch.key == key);
+            if !runs && may_not_start(startable::of_key(tx, &key)?.reason(backoff, now)) {
+                kept.insert(key);
+            }
+        }
+        Ok(Self { items, launches, startable, providers, over, with_further_work, kept })
+    }
+
     fn start(&self, key: InstanceKey) -> Start {
         let ai_type = self.providers.get(&key.agent).cloned().unwrap_or_default();
         Start { key, ai_type }

@@ -1,6 +1,7 @@
 //! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is owed for it, until it is done.
 //!
-//! Each call is one commit, and repeating it changes nothing. What the forge says is judged by `domain::forge`.
+//! Each call is one transaction, and repeating it changes nothing. What the forge says is judged by
+//! `domain::forge`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,15 +14,16 @@ use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, Setback, StopC
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
-use crate::domain::{
-    Execution, InstanceKey, Launch, Priority, Purpose, Task, TaskStatus, Timestamp,
-};
+use crate::domain::{Execution, InstanceKey, Launch, Priority, Purpose, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
-use crate::store::{Change, Commit, Expect, StoreError, TaskFilter};
+use crate::rows::{Transaction, executions, forge_items, launches, tasks};
+use crate::store::{Read, StoreError};
 
-use super::task_rules::TaskChange;
-use super::told::bare;
-use super::{NewTask, Service, ServiceError};
+use super::catalog::check_assignable;
+use super::my_task::in_progress;
+use super::task_rules::{move_task, tasks_below};
+use super::tasks::{create_task, release_for};
+use super::{Inputs, NewTask, Service, ServiceError};
 
 /// An item that may become work.
 #[derive(Debug, Clone)]
@@ -87,28 +89,21 @@ impl Service {
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`.
     pub async fn take_item(&self, new: &NewItem) -> Result<Option<ForgeItem>, ServiceError> {
-        let id: ItemId = self.world.new_id(ItemId::PREFIX);
-        let task: TaskId = self.world.new_id(TaskId::PREFIX);
-        self.transact(|| async {
-            self.check_assignable(Some(&new.agent), &new.project).await?;
-            if self.store.open_forge_item(&new.key).await?.is_some() {
-                return Ok((Commit::default(), None));
+        let new = new.clone();
+        self.write(move |tx| {
+            check_assignable(tx, Some(&new.agent), &new.project)?;
+            if forge_items::find_open(tx, &new.key)?.is_some() {
+                return Ok(None);
             }
+            let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
             let (agent, project) = (new.agent.clone(), new.project.clone());
             let item = ForgeItem {
                 title: new.title.clone(),
                 url: new.url.clone(),
-                ..ForgeItem::new(
-                    id.clone(),
-                    task.clone(),
-                    new.key.clone(),
-                    agent,
-                    project,
-                    self.now(),
-                )
+                ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
             };
-            let expect = vec![Expect::NoOpenItem(new.key.clone())];
-            Ok((Commit { expect, changes: self.item_changes(None, item.clone()) }, Some(item)))
+            put_item(tx, None, &item)?;
+            Ok(Some(item))
         })
         .await
     }
@@ -119,7 +114,7 @@ impl Service {
         id: &ItemId,
         last_comment: u64,
     ) -> Result<Option<ForgeItem>, ServiceError> {
-        self.change_item(id, |item, _| {
+        self.change_item(id, move |item, _| {
             matches!(item.state, ItemState::Claiming { after_comment: None }).then(|| ForgeItem {
                 state: ItemState::Claiming { after_comment: Some(last_comment) },
                 ..item.clone()
@@ -138,120 +133,93 @@ impl Service {
         title: &str,
         description: &str,
     ) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.claiming(id).await? else {
-                return Ok((Commit::default(), ()));
+        let (id, title, description) = (id.clone(), title.to_owned(), description.to_owned());
+        self.write(move |tx| {
+            let Some(item) = find_open(tx, &id)?.filter(is_claiming) else {
+                return Ok(());
             };
             let new = NewTask {
                 id: Some(item.task.clone()),
                 project: item.project.clone(),
-                title: title.to_owned(),
-                description: description.to_owned(),
+                title: title.clone(),
+                description: description.clone(),
                 status: TaskStatus::InProgress,
                 priority: Priority::Medium,
                 assignee: Some(item.agent.clone()),
                 parent: None,
                 dependencies: Vec::new(),
             };
-            self.project(&new.project).await?;
-            self.check_assignable(new.assignee.as_ref(), &new.project).await?;
-            let task = self.new_task(item.task.clone(), &new)?;
-            let TaskChange { task, expect, mut changes } =
-                self.change_task(None, &task, Actor::Person).await?;
-            changes.extend(self.release_for(&task).await?);
-            changes.extend(self.item_changes(Some(&item), settle::won(&item)));
-            Ok((Commit { expect, changes }, ()))
+            create_task(tx, item.task.clone(), &new)?;
+            Ok(put_item(tx, Some(&item), &settle::won(&item))?)
         })
         .await
     }
 
     /// Leaves an item to whoever was first.
     pub async fn lose_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.claiming(id).await? else {
-                return Ok((Commit::default(), ()));
-            };
-            Ok((
-                Commit {
-                    expect: Vec::new(),
-                    changes: self.item_changes(Some(&item), settle::lost(&item)),
-                },
-                (),
-            ))
-        })
-        .await
+        let lost = |item: &ForgeItem, _| is_claiming(item).then(|| settle::lost(item));
+        self.change_item(id, lost).await.map(drop)
     }
 
-    /// Stops the work on an item: its task is cancelled and its agent ended, in one commit. What is owed for that comes when the
-    /// agent is gone ([`Service::settle_forge_items`]).
+    /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
+    /// What is owed for that comes when the agent is gone ([`Service::settle_forge_items`]).
     pub async fn stop_item(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), ()));
+        let (id, inputs) = (id.clone(), self.inputs());
+        self.write(move |tx| {
+            let Some(item) = find_open(tx, &id)? else {
+                return Ok(());
             };
-            let Some(after) = settle::stopping(&item, cause, self.now()) else {
-                return Ok((Commit::default(), ()));
+            let Some(after) = settle::stopping(&item, cause, tx.now()) else {
+                return Ok(());
             };
             // It is finished, and will be told as that.
-            if self
-                .store
-                .task(&item.task)
-                .await?
-                .is_some_and(|task| task.status == TaskStatus::Done)
-            {
-                return Ok((Commit::default(), ()));
+            if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
+                return Ok(());
             }
-            self.end_work_on(&item, after, cause).await
+            inputs.end_work_on(tx, &item, &after, cause)
         })
         .await
     }
 
     /// Pauses the work on an item: its task is blocked, and its agent told so.
     pub async fn pause_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), ()));
+        let (id, inputs) = (id.clone(), self.inputs());
+        self.write(move |tx| {
+            let Some(item) = find_open(tx, &id)? else {
+                return Ok(());
             };
             let Some(after) = settle::pausing(&item) else {
-                return Ok((Commit::default(), ()));
+                return Ok(());
             };
-            let task = self
-                .store
-                .task(&item.task)
-                .await?
-                .filter(|task| task.status == TaskStatus::InProgress);
-            let Some(task) = task else {
-                return Ok((Commit::default(), ()));
+            let task = tasks::get(tx, &item.task)?;
+            let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
+                return Ok(());
             };
-            let reason = Some(settle::PAUSE_REASON);
-            let moved = self.move_task(&task, TaskStatus::Blocked, reason, Actor::Person).await?;
-            let (mut expect, mut changes) = (moved.expect, moved.changes);
             // Who hasn't asked for it yet can't be told, and will find nothing to do.
-            let mut idle = self.launches_on(&item).await?;
+            let mut idle = launches_on(tx, &item)?;
             idle.retain(|launch| launch.task.is_none());
-            let stopped = self.stop_all(&idle, StopReason::Paused).await?;
-            expect.extend(stopped.expect);
-            changes.extend(stopped.changes);
-            self.tell_agents(&mut changes, None).await?;
-            changes.extend(self.item_changes(Some(&item), after));
-            Ok((Commit { expect, changes }, ()))
+            let reason = Some(settle::PAUSE_REASON);
+            let moved = move_task(tx, &task, TaskStatus::Blocked, reason, Actor::Person)?;
+            inputs.stop_all(tx, &idle, StopReason::Paused)?;
+            inputs.tell_agents(tx, &moved.news, None)?;
+            Ok(put_item(tx, Some(&item), &after)?)
         })
         .await
     }
 
     /// Goes on with a paused item, or stops it, by what the forge says of it now.
     pub async fn resume_item(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), ()));
+        let (id, inputs) = (id.clone(), self.inputs());
+        self.write(move |tx| {
+            let Some(item) = find_open(tx, &id)? else {
+                return Ok(());
             };
-            let resumed = settle::resumed(&item, judged, self.forge_texts(), self.now());
-            let Some(after) = resumed else {
-                return Ok((Commit::default(), ()));
+            let Some(after) = settle::resumed(&item, judged, inputs.forge_texts(), tx.now()) else {
+                return Ok(());
             };
             match judged {
-                Eligibility::Not(cause) => self.end_work_on(&item, after, cause).await,
-                Eligibility::Eligible => self.begin_again(&item, after).await,
+                Eligibility::Not(cause) => inputs.end_work_on(tx, &item, &after, cause),
+                Eligibility::Eligible => inputs.begin_again(tx, &item, &after),
             }
         })
         .await
@@ -259,40 +227,43 @@ impl Service {
 
     /// Ends what was paused for too long.
     pub async fn expire_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), ()));
+        let (id, inputs) = (id.clone(), self.inputs());
+        self.write(move |tx| {
+            let is_paused = |item: &ForgeItem| matches!(item.state, ItemState::Paused { .. });
+            let Some(item) = find_open(tx, &id)?.filter(is_paused) else {
+                return Ok(());
             };
-            if !matches!(item.state, ItemState::Paused { .. }) {
-                return Ok((Commit::default(), ()));
-            }
-            let last = self.store.executions_of_task(&item.task).await?.into_iter().next();
+            let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
             let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
-            let after = settle::expired(&item, work, self.forge_texts(), self.now());
-            self.end_work_on(&item, after, StopCause::Cancelled).await
+            let after = settle::expired(&item, work, inputs.forge_texts(), tx.now());
+            inputs.end_work_on(tx, &item, &after, StopCause::Cancelled)
         })
         .await
     }
 
     /// Tries again what was put aside: somebody asks for it at the forge.
     pub async fn retry_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), ()));
-            };
-            self.begin_again(&item, item.clone()).await
+        let (id, inputs) = (id.clone(), self.inputs());
+        self.write(move |tx| match find_open(tx, &id)? {
+            Some(item) => inputs.begin_again(tx, &item, &item),
+            None => Ok(()),
         })
         .await
     }
 
     /// Notes whether the forge knows the item. Answers whether it didn't before either.
     pub async fn note_missing(&self, id: &ItemId, is_missing: bool) -> Result<bool, ServiceError> {
-        let before = self.store.forge_item(id).await?.is_some_and(|item| item.is_missing);
-        let noted = |item: &ForgeItem, _| {
-            (item.is_missing != is_missing).then(|| ForgeItem { is_missing, ..item.clone() })
-        };
-        self.change_item(id, noted).await?;
-        Ok(before)
+        let id = id.clone();
+        self.write(move |tx| {
+            let Some(item) = forge_items::get(tx, &id)? else {
+                return Ok(false);
+            };
+            if item.is_open() && item.is_missing != is_missing {
+                put_item(tx, Some(&item), &ForgeItem { is_missing, ..item.clone() })?;
+            }
+            Ok(item.is_missing)
+        })
+        .await
     }
 
     /// Notes that the first thing that was owed is done, or given up with this reason.
@@ -302,9 +273,10 @@ impl Service {
         owed: &Owed,
         given_up: Option<&str>,
     ) -> Result<(), ServiceError> {
-        let is_done = |item: &ForgeItem, now| {
-            let is_first = item.owed.first() == Some(owed);
-            is_first.then(|| item.clone().done(given_up.map(str::to_owned), now))
+        let (owed, given_up) = (owed.clone(), given_up.map(str::to_owned));
+        let is_done = move |item: &ForgeItem, now| {
+            let is_first = item.owed.first() == Some(&owed);
+            is_first.then(|| item.clone().done(given_up.clone(), now))
         };
         self.change_item(id, is_done).await.map(drop)
     }
@@ -317,10 +289,10 @@ impl Service {
         setback: Setback,
         error: &str,
     ) -> Result<(), ServiceError> {
-        let failed = |item: &ForgeItem, now: Timestamp| {
-            let is_first = item.owed.first() == Some(owed);
-            is_first
-                .then(|| item.clone().failed(setback, error.to_owned(), now + item.delay(setback)))
+        let (owed, error) = (owed.clone(), error.to_owned());
+        let failed = move |item: &ForgeItem, now: Timestamp| {
+            let is_first = item.owed.first() == Some(&owed);
+            is_first.then(|| item.clone().failed(setback, error.clone(), now + item.delay(setback)))
         };
         self.change_item(id, failed).await.map(drop)
     }
@@ -329,7 +301,7 @@ impl Service {
     pub async fn hurry_forge_items(&self) -> Result<(), ServiceError> {
         let is_late = |item: &ForgeItem| item.retry_at.is_some();
         for item in self.forge_items().await?.iter().filter(|item| is_late(item)) {
-            let hurried = |item: &ForgeItem, _| {
+            let hurried = move |item: &ForgeItem, _| {
                 is_late(item).then(|| ForgeItem { retry_at: None, ..item.clone() })
             };
             self.change_item(&item.id, hurried).await?;
@@ -340,154 +312,130 @@ impl Service {
     async fn change_item(
         &self,
         id: &ItemId,
-        change: impl Fn(&ForgeItem, Timestamp) -> Option<ForgeItem> + Send + Sync,
+        change: impl Fn(&ForgeItem, Timestamp) -> Option<ForgeItem> + Send + 'static,
     ) -> Result<Option<ForgeItem>, ServiceError> {
-        let change = &change;
-        self.transact(|| async move {
-            let Some(item) = self.open_item(id).await? else {
-                return Ok((Commit::default(), None));
+        let id = id.clone();
+        self.write(move |tx| {
+            let Some(item) = find_open(tx, &id)? else {
+                return Ok(None);
             };
-            let Some(after) = change(&item, self.now()) else {
-                return Ok((Commit::default(), Some(item)));
+            let Some(after) = change(&item, tx.now()) else {
+                return Ok(Some(item));
             };
-            let changes = self.item_changes(Some(&item), after.clone());
-            Ok((Commit { expect: Vec::new(), changes }, Some(after)))
+            put_item(tx, Some(&item), &after)?;
+            Ok(Some(after))
         })
         .await
     }
+}
 
-    async fn open_item(&self, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
-        Ok(self.store.forge_item(id).await?.filter(ForgeItem::is_open))
-    }
-
-    async fn claiming(&self, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
-        let item = self.open_item(id).await?;
-        Ok(item.filter(|item| matches!(item.state, ItemState::Claiming { .. })))
-    }
-
-    /// The task cancelled, the agents that work on it ended, the item as it is then.
-    async fn end_work_on(
+impl Inputs {
+    /// Cancels the task of an item and ends the agents that work on it. The item becomes `after`.
+    fn end_work_on(
         &self,
+        tx: &mut Transaction<'_>,
         item: &ForgeItem,
-        after: ForgeItem,
+        after: &ForgeItem,
         cause: StopCause,
-    ) -> Result<(Commit, ()), ServiceError> {
-        let Commit { mut expect, mut changes } = match cause.stop_reason() {
-            Some(reason) => self.stop_all(&self.launches_on(item).await?, reason).await?,
-            None => Commit::default(),
-        };
-        if let Some(task) = self.store.task(&item.task).await?.filter(|task| task.status.is_open())
-        {
-            let moved = self.move_task(&task, TaskStatus::Cancelled, None, Actor::Person).await?;
-            expect.extend(moved.expect);
-            changes.extend(moved.changes);
-            self.tell_agents(&mut changes, None).await?;
+    ) -> Result<(), ServiceError> {
+        if let Some(reason) = cause.stop_reason() {
+            let launches = launches_on(tx, item)?;
+            self.stop_all(tx, &launches, reason)?;
         }
-        changes.extend(self.item_changes(Some(item), after));
-        Ok((Commit { expect, changes }, ()))
+        if let Some(task) = tasks::get(tx, &item.task)?.filter(|task| task.status.is_open()) {
+            let moved = move_task(tx, &task, TaskStatus::Cancelled, None, Actor::Person)?;
+            self.tell_agents(tx, &moved.news, None)?;
+        }
+        Ok(put_item(tx, Some(item), after)?)
     }
 
-    async fn stop_all(
+    fn stop_all(
         &self,
+        tx: &mut Transaction<'_>,
         launches: &[Launch],
         reason: StopReason,
-    ) -> Result<Commit, StoreError> {
-        let (mut all, now) = (Commit::default(), self.now());
-        let event = LaunchEvent::StopWanted { reason, at: now, patience: Duration::ZERO };
+    ) -> Result<(), StoreError> {
+        let event = LaunchEvent::StopWanted { reason, at: tx.now(), patience: Duration::ZERO };
         for launch in launches {
-            let stop = self.commit_by(launch, &event, now).await?;
-            all.expect.extend(stop.expect);
-            all.changes.extend(stop.changes);
+            self.happen(tx, launch, std::slice::from_ref(&event))?;
         }
-        Ok(all)
+        Ok(())
     }
 
-    async fn begin_again(
+    /// Sets the task of an item in progress again. The item becomes `after`.
+    fn begin_again(
         &self,
+        tx: &mut Transaction<'_>,
         item: &ForgeItem,
-        after: ForgeItem,
-    ) -> Result<(Commit, ()), ServiceError> {
-        let (mut expect, mut changes) = (Vec::new(), Vec::new());
-        if let Some(task) = self.store.task(&item.task).await? {
-            let TaskChange { task, expect: seen, changes: moved } =
-                self.move_task(&task, TaskStatus::InProgress, None, Actor::Person).await?;
-            expect.extend(seen);
-            changes.extend(moved);
-            changes.extend(self.release_for(&task).await?);
-            self.tell_agents(&mut changes, None).await?;
+        after: &ForgeItem,
+    ) -> Result<(), ServiceError> {
+        if let Some(task) = tasks::get(tx, &item.task)? {
+            let moved = move_task(tx, &task, TaskStatus::InProgress, None, Actor::Person)?;
+            release_for(tx, &moved.task)?;
+            self.tell_agents(tx, &moved.news, None)?;
         }
-        if after != *item {
-            changes.extend(self.item_changes(Some(item), after));
+        if after != item {
+            put_item(tx, Some(item), after)?;
         }
-        Ok((Commit { expect, changes }, ()))
-    }
-
-    /// The open launches that work on an item or a part of it, or may come to: with other work for them, those that asked for none yet don't.
-    pub(super) async fn launches_on(&self, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
-        let key = InstanceKey::new(item.agent.clone(), item.project.clone(), Purpose::Task);
-        let mut tasks: BTreeSet<TaskId> = BTreeSet::from([item.task.clone()]);
-        tasks.extend(self.tasks_below(&item.task, |_| true).await?.into_iter().map(|task| task.id));
-        let mut open = self.store.open_launches().await?;
-        open.retain(|launch| match &launch.task {
-            Some(task) => tasks.contains(task),
-            None => launch.key == key,
-        });
-        if open.iter().any(|launch| launch.task.is_none()) && self.has_other_work(item).await? {
-            open.retain(|launch| launch.task.is_some());
-        }
-        Ok(open)
-    }
-
-    async fn has_other_work(&self, item: &ForgeItem) -> Result<bool, StoreError> {
-        let filter = TaskFilter {
-            project: Some(item.project.clone()),
-            assignee: Some(item.agent.clone()),
-            status: Some(TaskStatus::InProgress),
-            ..TaskFilter::default()
-        };
-        Ok(self.store.tasks(&filter).await?.iter().any(|task: &Task| task.id != item.task))
-    }
-
-    /// The row, and the event that tells of its state if that is another.
-    pub(super) fn item_changes(&self, before: Option<&ForgeItem>, after: ForgeItem) -> Vec<Change> {
-        let mut changes = Vec::new();
-        if before.is_none_or(|before| before.state.as_str() != after.state.as_str()) {
-            let event = NewEvent {
-                agent: Some(after.agent.clone()),
-                project: Some(after.project.clone()),
-                task: Some(after.task.clone()),
-                detail: Some(format!("{} {}", after.key, after.state.as_str())),
-                ..bare(ITEM_EVENT, self.now())
-            };
-            changes.push(Change::Event(event));
-        }
-        changes.push(Change::ForgeItem(after));
-        changes
+        Ok(())
     }
 
     pub(super) fn forge_texts(&self) -> Texts {
-        Texts::new(self.settings().language)
+        Texts::new(self.settings.language)
     }
+}
+
+fn find_open(tx: &mut Read<'_>, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
+    Ok(forge_items::get(tx, id)?.filter(ForgeItem::is_open))
+}
+
+const fn is_claiming(item: &ForgeItem) -> bool {
+    matches!(item.state, ItemState::Claiming { .. })
+}
+
+/// Returns the open launches that work on an item or a part of it, or may come to. A launch that
+/// has not asked for work yet does not count if there is other work for it.
+pub(super) fn launches_on(tx: &mut Read<'_>, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
+    let key = InstanceKey::new(item.agent.clone(), item.project.clone(), Purpose::Task);
+    let below = tasks_below(tx, &item.task, |_| true)?;
+    let mut tasks: BTreeSet<TaskId> = below.into_iter().map(|task| task.id).collect();
+    tasks.insert(item.task.clone());
+    let mut open = launches::list_open(tx)?;
+    open.retain(|launch| match &launch.task {
+        Some(task) => tasks.contains(task),
+        None => launch.key == key,
+    });
+    if open.iter().any(|launch| launch.task.is_none())
+        && in_progress(tx, &key)?.iter().any(|task| task.id != item.task)
+    {
+        open.retain(|launch| launch.task.is_some());
+    }
+    Ok(open)
+}
+
+/// Writes an item, with an event and a line in the log if it comes to another state.
+pub(super) fn put_item(
+    tx: &mut Transaction<'_>,
+    before: Option<&ForgeItem>,
+    after: &ForgeItem,
+) -> Result<(), StoreError> {
+    if before.is_none_or(|before| before.state.as_str() != after.state.as_str()) {
+        let event = NewEvent {
+            agent: Some(after.agent.clone()),
+            project: Some(after.project.clone()),
+            task: Some(after.task.clone()),
+            detail: Some(format!("{} {}", after.key, after.state.as_str())),
+            ..NewEvent::new(ITEM_EVENT, tx.now())
+        };
+        tx.event(event);
+        let item = after.clone();
+        tx.after_commit(move || log_item(&item));
+    }
+    forge_items::put(tx, after)
 }
 
 /// What tells that an item has another state.
 const ITEM_EVENT: &str = "forge.item";
-
-/// The items that come to another state by these changes.
-pub(super) fn changed_items(changes: &[Change]) -> Vec<ForgeItem> {
-    let told: Vec<&TaskId> = changes
-        .iter()
-        .filter_map(|change| match change {
-            Change::Event(event) if event.kind == ITEM_EVENT => event.task.as_ref(),
-            _ => None,
-        })
-        .collect();
-    let is_told = |change: &Change| match change {
-        Change::ForgeItem(item) if told.contains(&&item.task) => Some(item.clone()),
-        _ => None,
-    };
-    changes.iter().filter_map(is_told).collect()
-}
 
 pub(super) fn log_item(item: &ForgeItem) {
     let (host, state, reason) =

@@ -8,20 +8,23 @@ use tokio::time::Instant;
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::settle::{Work, settle};
+use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{ForgeItem, ItemState};
 use crate::domain::id::ItemId;
-use crate::domain::{Task, TaskStatus};
+use crate::domain::{Task, TaskStatus, Timestamp};
 use crate::nudge::sleep_until;
-use crate::store::{Commit, CommitError, Expect};
+use crate::rows::{executions, forge_items, tasks};
+use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
+use super::forge_items::{launches_on, put_item};
 use super::{Service, ServiceError};
 
 /// After the store didn't answer.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Service {
-    /// Settles items as long as it is polled. Cancel-safe: each commit is whole.
+    /// Settles items as long as it is polled. Cancel-safe: each transaction is whole.
     pub async fn settle_forge_items(&self) -> Infallible {
         let work = &self.waiting.forge_work;
         let _interest = work.interest();
@@ -50,9 +53,8 @@ impl Service {
                     }
                     items
                 };
-                for item in items {
-                    let id = item.id.clone();
-                    if self.settle_item(item).await? {
+                for ForgeItem { id, .. } in items {
+                    if self.settle_item(id.clone()).await? {
                         waiting.insert(id);
                     } else {
                         waiting.remove(&id);
@@ -74,36 +76,63 @@ impl Service {
     }
 
     /// Settles an item by its task and its launches. Whether it waits for the end of one of these.
-    async fn settle_item(&self, item: ForgeItem) -> Result<bool, ServiceError> {
-        if matches!(item.state, ItemState::Claiming { .. } | ItemState::Ended(_)) {
-            return Ok(false);
+    async fn settle_item(&self, id: ItemId) -> Result<bool, ServiceError> {
+        let (inputs, now, wanted) = (self.inputs(), self.now(), id.clone());
+        let texts = inputs.forge_texts();
+        // Most looks change nothing: those take no time from the writer.
+        let look = self.read(move |tx| Ok(look_at(tx, &wanted, texts, now)?)).await?;
+        if look.change.is_none() {
+            return Ok(look.waits);
         }
-        let task = self.store.task(&item.task).await?;
-        if is_as_it_was(&item, task.as_ref()) {
-            return Ok(false);
+        let look = self
+            .write(move |tx| {
+                let now = tx.now();
+                let look = look_at(tx, &id, texts, now)?;
+                if let Some((before, after)) = &look.change {
+                    put_item(tx, Some(before), after)?;
+                }
+                Ok(look)
+            })
+            .await?;
+        if look.change.is_some() {
+            crash_point::reach(CrashPoint::ItemSettled);
         }
-        let is_alive = !self.launches_on(&item).await?.is_empty();
-        let last = self.store.executions_of_task(&item.task).await?.into_iter().next();
-        let work = Work { task: task.as_ref(), is_alive, last: last.as_ref() };
-        let Some(after) = settle(&item, work, self.forge_texts(), self.now()) else {
-            return Ok(is_alive);
-        };
-        let expect =
-            vec![Expect::TaskAt(item.task.clone(), task.as_ref().map_or(0, |task| task.revision))];
-        let waits = is_alive && !matches!(after.state, ItemState::Ended(_));
-        match self.commit(Commit { expect, changes: self.item_changes(Some(&item), after) }).await {
-            Ok(()) => {
-                crash_point::reach(CrashPoint::ItemSettled);
-                Ok(waits)
-            }
-            // Somebody else changed it: another look.
-            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
-                self.waiting.forge_work.again(&item.task);
-                Ok(true)
-            }
-            Err(CommitError::Store(error)) => Err(error.into()),
-        }
+        Ok(look.waits)
     }
+}
+
+/// What a look at an item finds.
+struct Look {
+    /// Whether it waits for the end of a launch.
+    waits: bool,
+    /// The item as it is, and as it is to be.
+    change: Option<(ForgeItem, ForgeItem)>,
+}
+
+fn look_at(
+    tx: &mut Read<'_>,
+    id: &ItemId,
+    texts: Texts,
+    now: Timestamp,
+) -> Result<Look, StoreError> {
+    let nothing = |waits| Look { waits, change: None };
+    let is_settled =
+        |item: &ForgeItem| matches!(item.state, ItemState::Claiming { .. } | ItemState::Ended(_));
+    let Some(item) = forge_items::get(tx, id)?.filter(|item| !is_settled(item)) else {
+        return Ok(nothing(false));
+    };
+    let task = tasks::get(tx, &item.task)?;
+    if is_as_it_was(&item, task.as_ref()) {
+        return Ok(nothing(false));
+    }
+    let is_alive = !launches_on(tx, &item)?.is_empty();
+    let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
+    let work = Work { task: task.as_ref(), is_alive, last: last.as_ref() };
+    let Some(after) = settle(&item, work, texts, now) else {
+        return Ok(nothing(is_alive));
+    };
+    let waits = is_alive && !matches!(after.state, ItemState::Ended(_));
+    Ok(Look { waits, change: Some((item, after)) })
 }
 
 /// Whether somebody works on it as before: most changes are of such.

@@ -28,7 +28,7 @@ impl Service {
 
     /// Returns an open session with the time of its last call. An ended session keeps the time that its end wrote.
     fn shown_session(&self, session: Session) -> Session {
-        if session.ended.is_none() { self.with_last_call(session) } else { session }
+        if session.ended.is_none() { self.inputs().with_last_call(session) } else { session }
     }
 
     /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.

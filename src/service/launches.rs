@@ -8,120 +8,11 @@ use crate::domain::session::SessionEndReason;
 use crate::domain::totals::of_ended;
 use crate::domain::{Launch, LaunchState, Outcome, Purpose, Timestamp};
 use crate::rows::{Transaction, executions, launches, pairs, startable};
-use crate::store::{Change, Commit, StoreError};
+use crate::store::StoreError;
 
-use super::told::of_pair;
 use super::{Inputs, Service, accounts, chat, notices};
 
-impl Service {
-    /// What makes of `before` what it is after `event`; nothing if the event is old news or impossible.
-    pub(super) async fn commit_by(
-        &self,
-        before: &Launch,
-        event: &LaunchEvent,
-        now: Timestamp,
-    ) -> Result<Commit, StoreError> {
-        match self.after(before, std::slice::from_ref(event)) {
-            Some(after) => self.commit_to(before, after, now).await,
-            None => Ok(Commit::default()),
-        }
-    }
-
-    /// What `before` is after these, one after the other; `None` if none of them can have happened.
-    pub(super) fn after(&self, before: &Launch, events: &[LaunchEvent]) -> Option<Launch> {
-        let mut after = None;
-        for event in events {
-            match after.clone().unwrap_or_else(|| self.with_activity(before.clone())).on(event) {
-                Ok(launch) => after = Some(launch),
-                Err(impossible) => {
-                    tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
-                }
-            }
-        }
-        after
-    }
-
-    /// What makes of `before` what it is to be.
-    pub(super) async fn commit_to(
-        &self,
-        before: &Launch,
-        after: Launch,
-        now: Timestamp,
-    ) -> Result<Commit, StoreError> {
-        let Commit { mut expect, mut changes } = Commit::default();
-        if after == *before {
-            return Ok(Commit { expect, changes });
-        }
-        let had_process = !matches!(before.state, LaunchState::Ending | LaunchState::Ended { .. });
-        // Before anybody came in there is no session, and no work.
-        let has_come_in = after.authenticated_at.is_some();
-        if had_process
-            && has_come_in
-            && matches!(after.state, LaunchState::Ending | LaunchState::Ended { .. })
-        {
-            for session in self.store.sessions_of(&after.id).await? {
-                if session.ended.is_none() {
-                    changes
-                        .push(Change::Session(session.end(SessionEndReason::ProcessExited, now)));
-                }
-            }
-        }
-        let mut after = after;
-        let read_up_to = self.read_by_leaver(before, &after).await?;
-        if let LaunchState::Ended { outcome, at } = &after.state {
-            changes.extend(self.settle_notices(before).await?);
-            after.n_notices = 0;
-            let executions = if has_come_in {
-                self.store.executions_of_launch(&after.id).await?
-            } else {
-                Vec::new()
-            };
-            for mut execution in executions {
-                execution.ended_at = execution.ended_at.or(Some(*at));
-                execution.outcome = Some(outcome.clone());
-                (execution.usage, execution.failure) =
-                    (after.activity.usage, after.activity.failure);
-                changes.push(Change::Execution(execution));
-            }
-            let record = self.store.pair(&after.key).await?.answered(read_up_to.unwrap_or(0));
-            let was_suspended = record.suspended_since.is_some();
-            let limit = self.settings().start_limit;
-            let record = match after.key.purpose {
-                Purpose::Task => {
-                    let leaves_work = after.task.is_some()
-                        || self.store.pair_facts(&after.key).await?.waiting_since.is_some();
-                    record.after_end(
-                        after.verdict(outcome, leaves_work),
-                        after.claimed_at,
-                        *at,
-                        limit,
-                    )
-                }
-                Purpose::Chat => {
-                    let (record, seen) =
-                        self.chat_record_after(record, &after, outcome, *at).await?;
-                    expect.push(seen);
-                    record
-                }
-            };
-            if record.suspended_since.is_some() && !was_suspended {
-                changes.push(Change::Event(of_pair("pair.suspended", now, &record.key)));
-            }
-            changes.push(Change::Pair(record));
-        } else if let Some(read_up_to) = read_up_to {
-            let record = self.store.pair(&after.key).await?;
-            if record.read_up_to < read_up_to {
-                changes.push(Change::Pair(record.answered(read_up_to)));
-            }
-        }
-        if before.state.as_str() != after.state.as_str() {
-            changes.extend(self.account_changes(&after, now).await?);
-            changes.push(Change::Event(launch_event(&after, now)));
-        }
-        changes.push(Change::Launch(after));
-        Ok(Commit { expect, changes })
-    }
-}
+impl Service {}
 
 impl Inputs {
     /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.
@@ -222,25 +113,5 @@ impl Inputs {
             tx.event(NewEvent::of_pair("pair.suspended", tx.now(), &record.key));
         }
         pairs::put(tx, &record)
-    }
-}
-
-/// The event that tells of the state a launch has come to.
-pub(super) fn launch_event(launch: &Launch, now: Timestamp) -> NewEvent {
-    let (kind, detail) = match &launch.state {
-        LaunchState::Starting { .. } => ("launch.starting", None),
-        LaunchState::Running { .. } => ("launch.running", None),
-        LaunchState::Stopping { reason, .. } => ("launch.stopping", Some(reason.to_string())),
-        LaunchState::Ending => ("launch.ending", None),
-        LaunchState::Ended { outcome, .. } => ("launch.ended", Some(outcome.to_string())),
-    };
-    NewEvent {
-        at: now,
-        kind,
-        agent: Some(launch.key.agent.clone()),
-        project: Some(launch.key.project.clone()),
-        launch: Some(launch.id.clone()),
-        task: launch.task.clone(),
-        detail,
     }
 }

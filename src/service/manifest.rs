@@ -1,5 +1,5 @@
-//! `apply`: agents, projects and tasks as a file lists them, in one commit. Applying it again changes nothing, and it takes
-//! nothing away: what the file doesn't list stays.
+//! `apply`: agents, projects and tasks as a file lists them, in one transaction. Applying it again changes nothing, and it
+//! takes nothing away: what the file doesn't list stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,16 +10,21 @@ use crate::config::manifest::Manifest;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
+use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, change};
 use crate::domain::{
-    Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus,
+    Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus, Timestamp,
 };
-use crate::store::{Change, Commit, Expect, TaskFilter};
+use crate::rows::{Transaction, agents, assignments, projects, tasks};
+use crate::store::{Read, StoreError};
 
-use super::catalog::{AgentEdit, ProjectEdit, edited_project};
-use super::task_rules::{Wish, written};
-use super::tasks::each_once;
-use super::{Service, ServiceError};
+use super::catalog::{
+    AgentEdit, ProjectEdit, edited_project, new_project, news_of_agent, news_of_project,
+};
+use super::creations::TASK_CREATED;
+use super::task_rules::{Wish, graph_around, write_task};
+use super::tasks::{each_once, release_for};
+use super::{Inputs, Service, ServiceError};
 
 /// What a manifest lists, without the places of its file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -179,15 +184,37 @@ impl From<&Manifest> for Wanted {
 }
 
 /// Everything there is, and will be: the entries of the manifest over those of the store.
+#[derive(Default)]
 struct Merged {
     agents: BTreeMap<AgentId, Agent>,
     projects: BTreeMap<ProjectId, Project>,
     members: BTreeSet<Assignment>,
     tasks: TaskGraph,
-    expect: Vec<Expect>,
-    changes: Vec<Change>,
+    changes: Changes,
     applied: Vec<Applied>,
     problems: Vec<EntryProblem>,
+}
+
+/// What is to be written.
+#[derive(Default)]
+struct Changes {
+    agents: Vec<Agent>,
+    projects: Vec<Project>,
+    assignments: Vec<Assignment>,
+    /// Each task that is different, as it is and as it is to be.
+    wishes: Vec<(Option<Task>, Task)>,
+    /// Those tasks, and others that change with them.
+    tasks: Vec<Task>,
+    /// What the agents at work are told, besides tasks.
+    news: Vec<WorkChange>,
+}
+
+/// An entry of the manifest, with the agent that it makes if there is none.
+#[derive(Clone)]
+struct AgentEntry {
+    new: Agent,
+    edit: AgentEdit,
+    salt: [u8; 16],
 }
 
 impl Service {
@@ -196,91 +223,113 @@ impl Service {
     /// # Errors
     /// Every problem at once: references that lead nowhere, cycles, tasks that can't be as they are wanted.
     pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
-        let applied = self
-            .transact(|| async move {
-                let mut merged = self.everything().await?;
-                self.merge_agents(wanted, &mut merged);
-                self.merge_projects(wanted, &mut merged);
-                self.merge_tasks(wanted, &mut merged).await?;
-                let commit = if merged.problems.is_empty() {
-                    self.tell_agents(&mut merged.changes, None).await?;
-                    Commit { expect: merged.expect, changes: merged.changes }
-                } else {
-                    Commit::default()
-                };
-                Ok((commit, (merged.applied, merged.problems)))
-            })
-            .await?;
-        match applied {
+        let agents: Vec<AgentEntry> =
+            wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
+        let (wanted, inputs) = (wanted.clone(), self.inputs());
+        let applied = self.write(move |tx| {
+            let mut merged = Merged::of(tx)?;
+            merged.merge_agents(&agents);
+            merged.merge_projects(&wanted, tx.now());
+            let now = tx.now();
+            merged.merge_tasks(tx, now, &wanted)?;
+            if merged.problems.is_empty() {
+                merged.changes.write(tx, &inputs)?;
+            }
+            Ok((merged.applied, merged.problems))
+        });
+        match applied.await? {
             (applied, problems) if problems.is_empty() => Ok(applied),
             (_, problems) => Err(ApplyError::Problems(problems)),
         }
     }
 
-    async fn everything(&self) -> Result<Merged, ServiceError> {
-        let agents = self.store.agents().await?;
-        let projects = self.store.projects().await?;
-        let tasks = self.store.tasks(&TaskFilter::default()).await?;
-        Ok(Merged {
-            agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(),
-            projects: projects.into_iter().map(|project| (project.id.clone(), project)).collect(),
-            members: self.store.assignments().await?.into_iter().collect(),
-            tasks: tasks.into_iter().collect(),
-            expect: Vec::new(),
-            changes: Vec::new(),
-            applied: Vec::new(),
-            problems: Vec::new(),
+    fn agent_entry(&self, entry: &WantedAgent) -> AgentEntry {
+        let edit = AgentEdit {
+            name: Some(entry.name.clone()),
+            ai_type: Some(entry.ai_type.clone()),
+            system_prompt: Some(entry.system_prompt.clone()),
+            passkey: entry.passkey.clone(),
+            status: Some(entry.status),
+            seen: None,
+        };
+        AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.world.new_salt() }
+    }
+}
+
+impl Changes {
+    fn write(self, tx: &mut Transaction<'_>, inputs: &Inputs) -> Result<(), ServiceError> {
+        let mut news = self.news;
+        for agent in &self.agents {
+            agents::put(tx, agent)?;
+        }
+        for project in &self.projects {
+            projects::put(tx, project)?;
+        }
+        for assignment in &self.assignments {
+            assignments::add(tx, assignment)?;
+        }
+        let is_new = |task: &Task| task.revision == 0;
+        for (_, task) in self.wishes.iter().filter(|(before, _)| before.is_none()) {
+            release_for(tx, task)?;
+        }
+        for task in self.tasks {
+            let keeps_status = self.wishes.iter().any(|(before, _)| {
+                before.as_ref().is_some_and(|b| b.id == task.id && b.status == task.status)
+            });
+            let kind = if is_new(&task) { TASK_CREATED } else { "task.status" };
+            let event = (!keeps_status).then(|| tasks::event(kind, &task, tx.now()));
+            news.extend(write_task(tx, task, event)?);
+        }
+        Ok(inputs.tell_agents(tx, &news, None)?)
+    }
+}
+
+impl Merged {
+    /// Agents, projects and assignments as they are. Of tasks it reads only those around the listed ones, later.
+    fn of(tx: &mut Read<'_>) -> Result<Self, StoreError> {
+        let agents = agents::list(tx)?.into_iter();
+        let projects = projects::list(tx)?.into_iter();
+        Ok(Self {
+            agents: agents.map(|agent| (agent.id.clone(), agent)).collect(),
+            projects: projects.map(|project| (project.id.clone(), project)).collect(),
+            members: assignments::list(tx)?.into_iter().collect(),
+            ..Self::default()
         })
     }
 
-    fn merge_agents(&self, wanted: &Wanted, merged: &mut Merged) {
+    fn merge_agents(&mut self, entries: &[AgentEntry]) {
         let mut seen = BTreeSet::new();
-        for entry in &wanted.agents {
-            if !seen.insert(&entry.id) {
-                merged.complain(
-                    "agents",
-                    entry.id.as_str(),
-                    None,
-                    "the agent is listed twice".to_owned(),
-                );
+        for AgentEntry { new, edit, salt } in entries {
+            let id = &new.id;
+            if !seen.insert(id) {
+                let problem = "the agent is listed twice".to_owned();
+                self.complain("agents", id.as_str(), None, problem);
                 continue;
             }
-            let before = merged.agents.get(&entry.id).cloned();
-            let edit = AgentEdit {
-                name: Some(entry.name.clone()),
-                ai_type: Some(entry.ai_type.clone()),
-                system_prompt: Some(entry.system_prompt.clone()),
-                passkey: entry.passkey.clone(),
-                status: Some(entry.status),
-                seen: None,
-            };
-            let base = before.clone().unwrap_or_else(|| self.new_agent(entry.id.clone()));
-            let after = match self.edited_agent(base, &edit) {
+            let before = self.agents.get(id).cloned();
+            let after = match edit.of(before.clone().unwrap_or_else(|| new.clone()), *salt) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    merged.complain(
-                        "agents",
-                        entry.id.as_str(),
-                        field_of(&refusal),
-                        refusal.to_string(),
-                    );
+                    let (field, problem) = (field_of(&refusal), refusal.to_string());
+                    self.complain("agents", id.as_str(), field, problem);
                     continue;
                 }
             };
             let what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
-                merged.changes.push(Change::Agent(after.clone()));
+                self.changes.agents.push(after.clone());
+                self.changes.news.extend(before.and_then(|b| news_of_agent(&b, &after)));
             }
-            merged.note("agent", entry.id.as_str(), what);
-            merged.agents.insert(entry.id.clone(), after);
+            self.note("agent", id.as_str(), what);
+            self.agents.insert(id.clone(), after);
         }
     }
 
-    fn merge_projects(&self, wanted: &Wanted, merged: &mut Merged) {
+    fn merge_projects(&mut self, wanted: &Wanted, now: Timestamp) {
         let mut seen = BTreeSet::new();
         for entry in &wanted.projects {
             if !seen.insert(&entry.id) {
-                merged.complain(
+                self.complain(
                     "projects",
                     entry.id.as_str(),
                     None,
@@ -288,30 +337,31 @@ impl Service {
                 );
                 continue;
             }
-            let before = merged.projects.get(&entry.id).cloned();
+            let before = self.projects.get(&entry.id).cloned();
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
                 working_directory: Some(entry.working_directory.clone()),
                 status: Some(entry.status),
                 ..ProjectEdit::default()
             };
-            let base = before.clone().unwrap_or_else(|| self.new_project(entry.id.clone()));
+            let base = before.clone().unwrap_or_else(|| new_project(entry.id.clone(), now));
             let after = match edited_project(base, &edit) {
                 Ok(after) => after,
                 Err(refusal) => {
                     let field = field_of(&refusal).or(Some(("working_directory", None)));
-                    merged.complain("projects", entry.id.as_str(), field, refusal.to_string());
+                    self.complain("projects", entry.id.as_str(), field, refusal.to_string());
                     continue;
                 }
             };
             let mut what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
-                merged.changes.push(Change::Project(after.clone()));
+                self.changes.projects.push(after.clone());
+                self.changes.news.extend(before.and_then(|b| news_of_project(&b, &after)));
             }
             for (index, agent) in entry.agents.iter().enumerate() {
-                if !merged.agents.contains_key(agent) {
+                if !self.agents.contains_key(agent) {
                     let field = Some(("agents", Some(index)));
-                    merged.complain(
+                    self.complain(
                         "projects",
                         entry.id.as_str(),
                         field,
@@ -320,25 +370,29 @@ impl Service {
                     continue;
                 }
                 let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
-                if merged.members.insert(assignment.clone()) {
-                    merged.changes.push(Change::Assign(assignment));
+                if self.members.insert(assignment.clone()) {
+                    self.changes.assignments.push(assignment);
                     if what == AppliedAs::Unchanged {
                         what = AppliedAs::Updated;
                     }
                 }
             }
-            merged.note("project", entry.id.as_str(), what);
-            merged.projects.insert(entry.id.clone(), after);
+            self.note("project", entry.id.as_str(), what);
+            self.projects.insert(entry.id.clone(), after);
         }
     }
 
-    async fn merge_tasks(&self, wanted: &Wanted, merged: &mut Merged) -> Result<(), ServiceError> {
-        let now = self.now();
+    fn merge_tasks(
+        &mut self,
+        tx: &mut Read<'_>,
+        now: Timestamp,
+        wanted: &Wanted,
+    ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
         let mut changed = Vec::new();
         for entry in &wanted.tasks {
             if !seen.insert(&entry.id) {
-                merged.complain(
+                self.complain(
                     "tasks",
                     entry.id.as_str(),
                     None,
@@ -349,7 +403,7 @@ impl Service {
             let (title, description) = match texts_of(entry) {
                 Ok(texts) => texts,
                 Err(refusal) => {
-                    merged.complain(
+                    self.complain(
                         "tasks",
                         entry.id.as_str(),
                         field_of(&refusal),
@@ -358,7 +412,7 @@ impl Service {
                     continue;
                 }
             };
-            let before = merged.tasks.find(&entry.id).cloned();
+            let before = tasks::get(tx, &entry.id)?;
             let base = before.clone().unwrap_or_else(|| Task {
                 id: entry.id.clone(),
                 project: entry.project.clone(),
@@ -385,50 +439,36 @@ impl Service {
                 ..base
             };
             let what = applied_as(before.as_ref(), &after);
-            merged.note("task", entry.id.as_str(), what);
-            merged.tasks.insert(after.clone());
+            self.note("task", entry.id.as_str(), what);
             if what != AppliedAs::Unchanged {
                 changed.push((before, after));
             }
         }
-        let mut released = BTreeSet::new();
-        let mut rows = Vec::new();
+        let wishes: Vec<Wish<'_>> =
+            changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
         // Once all are in, so that a task may name one that comes after it.
+        self.tasks = graph_around(tx, &wishes)?;
+        for id in changed.iter().flat_map(|(_, task)| &task.dependencies) {
+            if self.tasks.find(id).is_none() {
+                self.tasks.extend(tasks::get(tx, id)?);
+            }
+        }
         for (before, task) in &changed {
-            if !check_references(task, merged) {
+            if !check_references(task, self) {
                 continue;
             }
-            match change(before.as_ref(), task, Actor::Person, &merged.tasks, now) {
-                Ok(of_task) => rows.extend(of_task),
+            match change(before.as_ref(), task, Actor::Person, &self.tasks, now) {
+                Ok(of_task) => self.changes.tasks.extend(of_task),
                 Err(refusal) => {
                     let field = field_of_task(&refusal, before.as_ref(), task);
-                    merged.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
-                    continue;
-                }
-            }
-            if before.is_none() {
-                let release = self.release_for(task).await?;
-                if !release.is_empty()
-                    && released.insert((task.assignee.clone(), task.project.clone()))
-                {
-                    merged.changes.extend(release);
+                    self.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
                 }
             }
         }
-        let wishes: Vec<Wish<'_>> =
-            changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
-        // Only what the changed ones look at: a task that ends elsewhere is no reason to read everything anew.
-        let named =
-            changed.iter().flat_map(|(_, task)| task.parent.iter().chain(&task.dependencies));
-        let looked_at: TaskGraph = named.filter_map(|id| merged.tasks.find(id)).cloned().collect();
-        let (expect, rows) = written(&wishes, rows, &looked_at, now);
-        merged.expect.extend(expect);
-        merged.changes.extend(rows);
+        self.changes.wishes = changed;
         Ok(())
     }
-}
 
-impl Merged {
     fn note(&mut self, kind: &str, id: &str, what: AppliedAs) {
         self.applied.push(Applied { kind: kind.to_owned(), id: id.to_owned(), what });
     }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskGraph, TaskStatus, Usage};
-use crate::rows::{Transaction, executions, launches, tasks};
-use crate::store::{Change, Commit, Read, StoreError, TaskFilter};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage};
+use crate::rows::{Transaction, executions, launches, projects, tasks};
+use crate::store::{Read, StoreError, TaskFilter};
 
+use super::caller::fence;
+use super::task_rules::graph_above;
 use super::{Caller, Service, ServiceError};
 
 /// A task as its agent sees it.
@@ -24,16 +26,17 @@ pub struct MyTask {
 impl Service {
     /// The task of `caller`; `None` if nothing of its project that is assigned to it is in progress.
     pub async fn my_task(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
-        let key = &caller.session.key;
-        self.transact(|| async move {
-            let (launch, expect) = self.fence(caller).await?;
-            let in_progress = self.tasks_in_progress(key).await?;
-            let graph = self.graph_above(&in_progress).await?;
+        let caller = caller.clone();
+        self.write(move |tx| {
+            let key = &caller.session.key;
+            let launch = fence(tx, &caller)?;
+            let in_progress = in_progress(tx, key)?;
+            let graph = graph_above(tx, &in_progress)?;
             let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
-                return Ok((Commit::default(), None));
+                return Ok(None);
             };
-            let project = self.store.project(&key.project).await?;
-            let earlier = self.store.executions_of_task(&task.id).await?;
+            let project = projects::get(tx, &key.project)?;
+            let earlier = executions::list_of_task(tx, &task.id)?;
             let left_by = |is_mine: bool| {
                 let mut others = earlier.iter().filter(|execution| execution.launch != launch.id);
                 others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
@@ -46,9 +49,9 @@ impl Service {
                 context: left_by(true),
                 handoff: left_by(false),
             };
-            let is_recorded = earlier.iter().any(|execution| execution.launch == launch.id);
-            let changes = self.changes_to_bind(launch, task, is_recorded);
-            Ok((Commit { expect, changes }, Some(answer)))
+            let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
+            bind(tx, launch, &task.id, own)?;
+            Ok(Some(answer))
         })
         .await
     }
@@ -56,66 +59,6 @@ impl Service {
     /// What to tell an agent that asked for its task.
     pub fn task_instruction(&self, has_task: bool) -> &'static str {
         if has_task { self.guidance().task_given() } else { self.guidance().no_task() }
-    }
-
-    /// What an agent may work on in its project.
-    pub(super) async fn tasks_in_progress(
-        &self,
-        key: &InstanceKey,
-    ) -> Result<Vec<Task>, ServiceError> {
-        let filter = TaskFilter {
-            project: Some(key.project.clone()),
-            assignee: Some(key.agent.clone()),
-            status: Some(TaskStatus::InProgress),
-            ..TaskFilter::default()
-        };
-        Ok(self.store.tasks(&filter).await?)
-    }
-
-    /// `tasks` and what they are part of.
-    pub(super) async fn graph_above(&self, tasks: &[Task]) -> Result<TaskGraph, ServiceError> {
-        let mut graph: TaskGraph = tasks.iter().cloned().collect();
-        for task in tasks {
-            self.add_above(&mut graph, task).await?;
-        }
-        Ok(graph)
-    }
-
-    /// The record of a launch's work on a task, at its start.
-    pub(super) fn new_execution(&self, launch: &Launch, task: &TaskId) -> Execution {
-        Execution {
-            id: self.world.new_id(ExecutionId::PREFIX),
-            launch: launch.id.clone(),
-            task: task.clone(),
-            key: launch.key.clone(),
-            started_at: self.now(),
-            ended_at: None,
-            result: None,
-            summary: None,
-            next_steps: None,
-            progress: None,
-            findings: None,
-            outcome: None,
-            usage: Usage::default(),
-            failure: None,
-            revision: 0,
-        }
-    }
-
-    pub(super) fn changes_to_bind(
-        &self,
-        launch: Launch,
-        task: &Task,
-        is_recorded: bool,
-    ) -> Vec<Change> {
-        let mut changes = Vec::new();
-        if !is_recorded {
-            changes.push(Change::Execution(self.new_execution(&launch, &task.id)));
-        }
-        if launch.task.as_ref() != Some(&task.id) {
-            changes.push(Change::Launch(Launch { task: Some(task.id.clone()), ..launch }));
-        }
-        changes
     }
 }
 
@@ -158,13 +101,12 @@ pub(super) fn bind(
     task: &TaskId,
     earlier: Option<Execution>,
 ) -> Result<Execution, StoreError> {
-    let execution = match earlier {
-        Some(earlier) => earlier,
-        None => {
-            let new = new_execution(tx, &launch, task);
-            executions::put(tx, &new)?;
-            new
-        }
+    let execution = if let Some(earlier) = earlier {
+        earlier
+    } else {
+        let new = new_execution(tx, &launch, task);
+        executions::put(tx, &new)?;
+        new
     };
     if launch.task.as_ref() != Some(task) {
         launches::put(tx, &Launch { task: Some(task.clone()), ..launch })?;

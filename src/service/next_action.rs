@@ -10,9 +10,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
-use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId};
+use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId, TaskStatus};
+use crate::rows::tasks;
+use crate::store::{Read, StoreError};
 
-use super::{Caller, Service, ServiceError};
+use super::caller::latest;
+use super::my_task::in_progress;
+use super::task_rules::tasks_below;
+use super::{Caller, Service, ServiceError, chat, notices};
 
 /// What an agent is to do, in words and in fields.
 #[derive(Debug, Clone)]
@@ -114,65 +119,21 @@ impl Service {
         waited: Duration,
         hold: Duration,
     ) -> Result<Look, ServiceError> {
-        let (launch, session) = self.latest(caller).await?;
-        match launch.key.purpose {
-            Purpose::Task => self.look_at_task(&launch).await,
-            Purpose::Chat => {
-                self.look_at_chat(
-                    caller,
-                    &launch,
-                    &session,
-                    waited >= PATIENCE_WITH_ANSWERS.min(hold),
-                )
-                .await
+        let of = caller.clone();
+        let found = self.read(move |tx| Found::of(tx, &of)).await?;
+        match found {
+            Found::Task(step, about) => Ok(self.look_at_task(&step, about)),
+            Found::Chat { launch, session, unread } => {
+                let is_overdue = waited >= PATIENCE_WITH_ANSWERS.min(hold);
+                self.look_at_chat(caller, &launch, session.handed_out, unread, is_overdue).await
             }
         }
     }
 
-    /// The next step of a task agent, with the task that it is about.
-    pub(super) async fn task_step_of(
-        &self,
-        launch: &Launch,
-    ) -> Result<(TaskStep, Option<Task>), ServiceError> {
-        let notices = match launch.n_notices {
-            0 => Vec::new(),
-            _ => self.open_notices_of(&launch.id).await?,
-        };
-        let (task, subtasks) = match &launch.task {
-            None => (None, Vec::new()),
-            Some(id) => (
-                self.store.task(id).await?,
-                self.tasks_below(id, |part| part.status.is_open()).await?,
-            ),
-        };
-        let is_part = |other: &Task| subtasks.iter().any(|part| part.id == other.id);
-        let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && !is_part(other);
-        let in_progress = self.tasks_in_progress(&launch.key).await?;
-        let step = task_step(TaskFacts {
-            launch,
-            notices: &notices,
-            task: task.as_ref(),
-            subtasks: &subtasks,
-            unfinished: &self.unfinished_dependencies(&subtasks).await?,
-            has_other_task: in_progress
-                .iter()
-                .any(|other| launch.task.is_none() || is_other(other)),
-        });
-        let about = match &step {
-            TaskStep::Work(_) => task,
-            TaskStep::ExecuteSubtask(id) | TaskStep::StartSubtask(id) => {
-                subtasks.into_iter().find(|subtask| subtask.id == *id)
-            }
-            _ => None,
-        };
-        Ok((step, about))
-    }
-
-    async fn look_at_task(&self, launch: &Launch) -> Result<Look, ServiceError> {
-        let (step, about) = self.task_step_of(launch).await?;
+    fn look_at_task(&self, step: &TaskStep, about: Option<Task>) -> Look {
         let action = match step {
             TaskStep::WaitForSubtasks => {
-                return Ok(Look::Wait { action: "wait_for_subtasks", until: None });
+                return Look::Wait { action: "wait_for_subtasks", until: None };
             }
             TaskStep::GetNotifications => "get_notifications",
             TaskStep::GetMyTask => "get_my_task",
@@ -183,51 +144,29 @@ impl Service {
             TaskStep::LogOut => "logout",
             TaskStep::Exit => "exit",
         };
-        let instruction = self.guidance().next_of_task(&step);
-        let next = NextAction {
+        let instruction = self.guidance().next_of_task(step);
+        Look::Act(Box::new(NextAction {
             action,
             instruction,
             task: about,
             messages: Vec::new(),
             wait_seconds: None,
-        };
-        Ok(Look::Act(Box::new(next)))
-    }
-
-    /// Of what the subtasks depend on, what isn't done.
-    async fn unfinished_dependencies(
-        &self,
-        subtasks: &[Task],
-    ) -> Result<BTreeSet<TaskId>, ServiceError> {
-        let mut unfinished = BTreeSet::new();
-        let open = subtasks.iter().filter(|subtask| subtask.status.is_open());
-        let ids: BTreeSet<&TaskId> = open.flat_map(|subtask| &subtask.dependencies).collect();
-        for id in ids {
-            let is_done = self
-                .store
-                .task(id)
-                .await?
-                .is_none_or(|task| task.status == crate::domain::TaskStatus::Done);
-            if !is_done {
-                unfinished.insert(id.clone());
-            }
-        }
-        Ok(unfinished)
+        }))
     }
 
     async fn look_at_chat(
         &self,
         caller: &Caller,
         launch: &Launch,
-        session: &Session,
+        handed_out: i64,
+        unread: Option<i64>,
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
         let until_idle = self.chat_left(launch).await?;
-        let unread = self.newest_pending(&launch.key).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,
-            handed_out: session.handed_out,
+            handed_out,
             is_idle: until_idle.is_some_and(|left| left.is_zero()),
             is_overdue,
         });
@@ -251,4 +190,78 @@ impl Service {
             wait_seconds: None,
         })))
     }
+}
+
+/// What the next action of an agent depends on.
+enum Found {
+    /// The next step of a task agent, with the task that it is about.
+    Task(TaskStep, Option<Task>),
+    Chat {
+        launch: Box<Launch>,
+        session: Session,
+        /// The number of the newest message that waits for an answer.
+        unread: Option<i64>,
+    },
+}
+
+impl Found {
+    fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
+        let (launch, session) = latest(tx, caller)?;
+        if launch.key.purpose == Purpose::Task {
+            let (step, about) = task_step_of(tx, &launch)?;
+            return Ok(Self::Task(step, about));
+        }
+        let unread = chat::pending(tx, &launch.key)?.last().map(|message| message.seq);
+        Ok(Self::Chat { launch: Box::new(launch), session, unread })
+    }
+}
+
+/// Returns the next step of a task agent, with the task that it is about.
+pub(super) fn task_step_of(
+    tx: &mut Read<'_>,
+    launch: &Launch,
+) -> Result<(TaskStep, Option<Task>), StoreError> {
+    let notices = match launch.n_notices {
+        0 => Vec::new(),
+        _ => notices::open_of(tx, &launch.id)?,
+    };
+    let (task, subtasks) = match &launch.task {
+        None => (None, Vec::new()),
+        Some(id) => (tasks::get(tx, id)?, tasks_below(tx, id, |part| part.status.is_open())?),
+    };
+    let is_part = |other: &Task| subtasks.iter().any(|part| part.id == other.id);
+    let is_other = |other: &Task| Some(&other.id) != launch.task.as_ref() && !is_part(other);
+    let in_progress = in_progress(tx, &launch.key)?;
+    let step = task_step(TaskFacts {
+        launch,
+        notices: &notices,
+        task: task.as_ref(),
+        subtasks: &subtasks,
+        unfinished: &unfinished_dependencies(tx, &subtasks)?,
+        has_other_task: in_progress.iter().any(|other| launch.task.is_none() || is_other(other)),
+    });
+    let about = match &step {
+        TaskStep::Work(_) => task,
+        TaskStep::ExecuteSubtask(id) | TaskStep::StartSubtask(id) => {
+            subtasks.into_iter().find(|subtask| subtask.id == *id)
+        }
+        _ => None,
+    };
+    Ok((step, about))
+}
+
+/// Returns those dependencies of open subtasks that are not done.
+fn unfinished_dependencies(
+    tx: &mut Read<'_>,
+    subtasks: &[Task],
+) -> Result<BTreeSet<TaskId>, StoreError> {
+    let open = subtasks.iter().filter(|subtask| subtask.status.is_open());
+    let mut unfinished: BTreeSet<TaskId> =
+        open.flat_map(|subtask| subtask.dependencies.clone()).collect();
+    for id in unfinished.clone() {
+        if tasks::get(tx, &id)?.is_none_or(|task| task.status == TaskStatus::Done) {
+            unfinished.remove(&id);
+        }
+    }
+    Ok(unfinished)
 }

@@ -14,9 +14,12 @@ use crate::domain::session::Presenter;
 use crate::domain::{
     Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
 };
-use crate::store::{Change, Commit, LaunchFilter};
+use crate::rows::{assignments, executions, projects, startable, tasks};
+use crate::store::LaunchFilter;
 
 use super::authenticate::proof;
+use super::caller::fence;
+use super::my_task::{bind, in_progress};
 use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
 
 /// What a coordinator is to do about a pair.
@@ -185,12 +188,13 @@ impl Service {
         &self,
         caller: &Caller,
     ) -> Result<(PathBuf, Vec<Task>), ServiceError> {
-        let key = &caller.session.key;
-        let mut tasks = self.tasks_in_progress(key).await?;
+        let key = caller.session.key.clone();
+        let (project, mut tasks) = self
+            .read(move |tx| Ok((projects::get(tx, &key.project)?, in_progress(tx, &key)?)))
+            .await?;
         tasks.sort_by(|a, b| {
             (b.priority, a.created_at, &a.id).cmp(&(a.priority, b.created_at, &b.id))
         });
-        let project = self.store.project(&key.project).await?;
         Ok((project.map(|project| project.working_directory).unwrap_or_default(), tasks))
     }
 
@@ -203,10 +207,10 @@ impl Service {
         caller: &Caller,
         id: &TaskId,
     ) -> Result<Execution, ServiceError> {
-        let key = &caller.session.key;
-        self.transact(|| async move {
-            let (launch, expect) = self.fence(caller).await?;
-            let task = self.store.task(id).await?.filter(|task| task.project == key.project);
+        let (caller, id) = (caller.clone(), id.clone());
+        self.write(move |tx| {
+            let (launch, key) = (fence(tx, &caller)?, &caller.session.key);
+            let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
             let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
             if task.assignee.as_ref() != Some(&key.agent) {
                 return Err(Refusal::NotYourTask { task: task.id }.into());
@@ -219,29 +223,15 @@ impl Service {
                 return Err(Refusal::Invalid(problem).into());
             }
             if let Some(current) = launch.task.clone().filter(|current| *current != task.id) {
-                let is_open = self
-                    .store
-                    .task(&current)
-                    .await?
-                    .is_some_and(|t| t.status == TaskStatus::InProgress);
+                let is_open = tasks::get(tx, &current)?
+                    .is_some_and(|task| task.status == TaskStatus::InProgress);
                 if is_open {
                     return Err(Refusal::OtherTaskBegun { task: task.id, current }.into());
                 }
             }
-            let executions = self.store.executions_of_launch(&launch.id).await?;
+            let executions = executions::list_of_launch(tx, &launch.id)?;
             let earlier = executions.into_iter().find(|execution| execution.task == task.id);
-            let changes = self.changes_to_bind(launch, &task, earlier.is_some());
-            let execution = match earlier {
-                Some(earlier) => earlier,
-                None => changes
-                    .iter()
-                    .find_map(|change| match change {
-                        Change::Execution(execution) => Some(execution.clone()),
-                        _ => None,
-                    })
-                    .expect("an execution is begun where there was none"),
-            };
-            Ok((Commit { expect, changes }, execution))
+            Ok(bind(tx, launch, &task.id, earlier)?)
         })
         .await
     }
@@ -268,13 +258,16 @@ impl Service {
 
     /// The pairs of an agent for tasks, by project.
     async fn pairs_of(&self, agent: &AgentId) -> Result<Vec<PairFacts>, ServiceError> {
-        let mut pairs = Vec::new();
-        for assignment in self.store.assignments().await?.into_iter().filter(|a| a.agent == *agent)
-        {
-            let key = InstanceKey::new(assignment.agent, assignment.project, Purpose::Task);
-            pairs.push(self.store.pair_facts(&key).await?);
-        }
-        Ok(pairs)
+        let agent = agent.clone();
+        self.read(move |tx| {
+            let mut assignments = assignments::list(tx)?;
+            assignments.retain(|assignment| assignment.agent == agent);
+            let keys = assignments.into_iter().map(|assignment| {
+                InstanceKey::new(assignment.agent, assignment.project, Purpose::Task)
+            });
+            Ok(keys.map(|key| startable::of_key(tx, &key)).collect::<Result<_, _>>()?)
+        })
+        .await
     }
 }
 

@@ -4,10 +4,11 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{InstanceKey, Launch, Purpose, Refusal};
-use crate::store::{Change, Commit};
+use crate::domain::{InstanceKey, Launch, Purpose, Timestamp};
+use crate::rows::{Transaction, pairs, pauses};
+use crate::store::{Read, StoreError};
 
-use super::{Service, ServiceError, audit};
+use super::{Service, ServiceError, audit, catalog};
 
 /// Whom a person wants stopped or resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,42 +79,37 @@ impl Service {
     }
 
     async fn hold(&self, target: &StopTarget) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let now = self.now();
-            let mut changes = Vec::new();
-            match target {
+        let target = target.clone();
+        self.write(move |tx| {
+            let mut is_new = false;
+            match &target {
                 StopTarget::Pair { agent, project, .. } => {
-                    self.check_known(agent, project).await?;
+                    check_known(tx, agent, project)?;
                     for key in target.keys() {
-                        let record = self.store.pair(&key).await?;
+                        let record = pairs::get(tx, &key)?;
                         if record.held_since.is_none() {
-                            changes.push(Change::Pair(record.held(now)));
+                            pairs::put(tx, &record.held(tx.now()))?;
+                            is_new = true;
                         }
                     }
                 }
-                StopTarget::All => {
-                    if self.store.paused_since().await?.is_none() {
-                        changes.push(Change::Pause(Some(now)));
-                    }
-                }
+                StopTarget::All => is_new = pause(tx)?,
             }
-            if !changes.is_empty() {
-                changes.push(Change::Event(self.person_event("person.stop", target)));
+            if is_new {
+                tx.event(target.event("person.stop", tx.now()));
             }
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok(())
         })
         .await
     }
 
     /// Starts nothing more until `resume`; what runs goes on. Repeating it changes nothing.
     pub async fn pause(&self) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let mut changes = Vec::new();
-            if self.store.paused_since().await?.is_none() {
-                changes.push(Change::Pause(Some(self.now())));
-                changes.push(Change::Event(self.person_event("person.pause", &StopTarget::All)));
+        self.write(|tx| {
+            if pause(tx)? {
+                tx.event(StopTarget::All.event("person.pause", tx.now()));
             }
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok(())
         })
         .await
     }
@@ -136,57 +132,67 @@ impl Service {
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
     pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
-        self.transact(|| async move {
-            let mut changes = Vec::new();
-            match target {
+        let target = target.clone();
+        self.write(move |tx| {
+            let mut is_new = false;
+            match &target {
                 StopTarget::Pair { agent, project, .. } => {
-                    self.check_known(agent, project).await?;
+                    check_known(tx, agent, project)?;
                     for key in target.keys() {
-                        let record = self.store.pair(&key).await?;
+                        let record = pairs::get(tx, &key)?;
                         let released = record.clone().released();
                         if released != record {
-                            changes.push(Change::Pair(released));
+                            pairs::put(tx, &released)?;
+                            is_new = true;
                         }
                     }
                 }
                 StopTarget::All => {
-                    if self.store.paused_since().await?.is_some() {
-                        changes.push(Change::Pause(None));
+                    if pauses::since(tx)?.is_some() {
+                        pauses::set(tx, None)?;
+                        is_new = true;
                     }
                 }
             }
-            if !changes.is_empty() {
-                changes.push(Change::Event(self.person_event("person.resume", target)));
+            if is_new {
+                tx.event(target.event("person.resume", tx.now()));
             }
-            Ok((Commit { expect: Vec::new(), changes }, ()))
+            Ok(())
         })
         .await
     }
+}
 
-    pub(super) async fn check_known(
-        &self,
-        agent: &AgentId,
-        project: &ProjectId,
-    ) -> Result<(), ServiceError> {
-        if self.store.agent(agent).await?.is_none() {
-            return Err(Refusal::AgentNotFound { agent: agent.clone() }.into());
-        }
-        if self.store.project(project).await?.is_none() {
-            return Err(Refusal::ProjectNotFound { project: project.clone() }.into());
-        }
-        Ok(())
-    }
+/// # Errors
+/// `AgentNotFound`, `ProjectNotFound`.
+pub(super) fn check_known(
+    tx: &mut Read<'_>,
+    agent: &AgentId,
+    project: &ProjectId,
+) -> Result<(), ServiceError> {
+    catalog::agent(tx, agent)?;
+    catalog::project(tx, project)?;
+    Ok(())
+}
 
-    fn person_event(&self, kind: &'static str, target: &StopTarget) -> NewEvent {
-        let (agent, project) = match target {
-            StopTarget::Pair { agent, project, .. } => (Some(agent.clone()), Some(project.clone())),
-            StopTarget::All => (None, None),
-        };
-        NewEvent { at: self.now(), kind, agent, project, launch: None, task: None, detail: None }
+/// Pauses all starts, and returns whether that is new.
+fn pause(tx: &mut Transaction<'_>) -> Result<bool, StoreError> {
+    let is_new = pauses::since(tx)?.is_none();
+    if is_new {
+        pauses::set(tx, Some(tx.now()))?;
     }
+    Ok(is_new)
 }
 
 impl StopTarget {
+    fn event(&self, kind: &'static str, at: Timestamp) -> NewEvent {
+        let (agent, project) = match self {
+            Self::Pair { agent, project, .. } => (Some(agent.clone()), Some(project.clone())),
+            Self::All => (None, None),
+        };
+        NewEvent { agent, project, ..NewEvent::new(kind, at) }
+    }
+
     fn covers(&self, key: &InstanceKey) -> bool {
         match self {
             Self::All => true,

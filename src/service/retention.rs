@@ -1,10 +1,12 @@
-//! Forgetting what is old, in small commits, so that nobody waits long for the store. What may go is decided in
-//! [`crate::domain::retention`]. What agents printed is on their host, and their coordinator's to remove.
+//! Forgetting what is old, in small transactions, so that nobody waits long for the store. What may
+//! go is decided in [`crate::domain::retention`]. What agents printed is on their host, and their
+//! coordinator's to remove.
 
 use crate::domain::event::EventSpan;
-use crate::domain::retention::PastLaunch;
-use crate::domain::{InstanceKey, LaunchState, Purpose};
-use crate::store::{Change, Commit, CommitError, Expect};
+use crate::domain::retention::{PastLaunch, Retention};
+use crate::domain::{Assignment, InstanceKey, Purpose, Timestamp};
+use crate::rows::{Transaction, events, forge_items, launches, messages, pairs, tasks};
+use crate::store::{Read, StoreError};
 use crate::telemetry::counters;
 
 use super::{Service, ServiceError};
@@ -13,11 +15,11 @@ use super::{Service, ServiceError};
 const PAGE: usize = 100;
 /// Launches that go at one look, about: what is due meanwhile waits for it.
 const MAX_LAUNCHES: u64 = 1_000;
-/// Events of one commit; of messages it is all of a chat, which are few.
+/// Events of one transaction; of messages it is all of a chat, which are few.
 const MAX_EVENTS: i64 = 2_000;
 
 impl Service {
-    /// Forgets what is old and needed no more. Cancel-safe: each commit is whole.
+    /// Forgets what is old and needed no more. Cancel-safe: each transaction is whole.
     pub(super) async fn forget_the_past(&self) -> Result<(), ServiceError> {
         let n_launches = self.forget_launches().await?;
         let n_events = self.forget_events().await?;
@@ -36,18 +38,7 @@ impl Service {
             let before = retention.history_before(now);
             let page = self.store.past_launches(before, after.as_ref(), PAGE).await?;
             for past in page.iter().filter(|past| retention.lets_go(past, now)) {
-                // A task that is reopened in this moment keeps its memory.
-                let expect = past
-                    .newest_of
-                    .iter()
-                    .map(|work| Expect::TaskAt(work.task.clone(), work.revision));
-                let changes = vec![Change::ForgetLaunch(past.id.clone())];
-                match self.commit(Commit { expect: expect.collect(), changes }).await {
-                    Ok(()) => n_forgotten += 1,
-                    Err(CommitError::Store(error)) => return Err(error.into()),
-                    // The next time.
-                    Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {}
-                }
+                n_forgotten += u64::from(self.forget_launch(past.clone()).await?);
             }
             let is_last = page.len() < PAGE || n_forgotten >= MAX_LAUNCHES;
             after = page.into_iter().last();
@@ -56,6 +47,22 @@ impl Service {
                 return Ok(n_forgotten);
             }
         }
+    }
+
+    /// Forgets a launch, and says whether it did. A launch stays until the next time if one of its
+    /// tasks was changed in this moment: a task that is reopened keeps its memory.
+    async fn forget_launch(&self, past: PastLaunch) -> Result<bool, ServiceError> {
+        self.write(move |tx| {
+            for work in &past.newest_of {
+                let task = tasks::get(tx, &work.task)?;
+                if task.map_or(0, |task| task.revision) != work.revision {
+                    return Ok(false);
+                }
+            }
+            launches::forget(tx, &past.id)?;
+            Ok(true)
+        })
+        .await
     }
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
@@ -69,7 +76,7 @@ impl Service {
         let mut gone = oldest - 1;
         while gone < up_to {
             gone = up_to.min(gone + MAX_EVENTS);
-            self.forget(Change::ForgetEvents(gone)).await?;
+            self.write(move |tx| Ok(events::forget(tx, gone)?)).await?;
         }
         let n_forgotten = u64::try_from(up_to - oldest + 1).unwrap_or(0);
         counters::FORGOTTEN.add_many("event", n_forgotten);
@@ -81,14 +88,10 @@ impl Service {
         let past = self.store.past_forge_items(before, PAGE).await?;
         let n_forgotten = past.len() as u64;
         if !past.is_empty() {
-            let changes = past.into_iter().map(Change::ForgetItem).collect();
-            match self.commit(Commit { expect: Vec::new(), changes }).await {
-                Ok(()) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
-                Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
-                    return Err(ServiceError::Contended);
-                }
-            }
+            let forget = move |tx: &mut Transaction<'_>| {
+                Ok(past.iter().try_for_each(|id| forge_items::forget(tx, id))?)
+            };
+            self.write(forget).await?;
             counters::FORGOTTEN.add_many("forge_item", n_forgotten);
         }
         Ok(n_forgotten)
@@ -99,31 +102,38 @@ impl Service {
         let Some(before) = retention.chats_before(now) else {
             return Ok(0);
         };
-        let open = self.store.open_launches().await?;
         let mut n_chats = 0;
         for chat in self.store.chats().await? {
-            let key = InstanceKey::new(chat.agent.clone(), chat.project.clone(), Purpose::Chat);
-            let is_open = open.iter().any(|launch| {
-                launch.key == key && !matches!(launch.state, LaunchState::Ended { .. })
-            });
-            let last_old = self.store.last_message_before(&chat, before).await?;
-            let record = self.store.pair(&key).await?;
-            if let Some(up_to) = retention.messages_up_to(&record, is_open, last_old) {
-                self.forget(Change::ForgetMessages(chat, up_to)).await?;
+            let (look, wanted) = (retention.clone(), chat.clone());
+            let up_to = self.read(move |tx| Ok(messages_up_to(tx, &wanted, &look, before)?));
+            if up_to.await?.is_some() {
+                let retention = retention.clone();
+                let forget = self.write(move |tx| {
+                    // Somebody may have begun to wait for the agent.
+                    if let Some(up_to) = messages_up_to(tx, &chat, &retention, before)? {
+                        messages::forget(tx, &chat, up_to)?;
+                    }
+                    Ok(())
+                });
+                forget.await?;
                 n_chats += 1;
             }
         }
         counters::FORGOTTEN.add_many("chat", n_chats);
         Ok(n_chats)
     }
+}
 
-    async fn forget(&self, change: Change) -> Result<(), ServiceError> {
-        match self.commit(Commit { expect: Vec::new(), changes: vec![change] }).await {
-            Ok(()) => Ok(()),
-            Err(CommitError::Store(error)) => Err(error.into()),
-            Err(CommitError::Outdated { .. } | CommitError::OpenLaunch { .. }) => {
-                Err(ServiceError::Contended)
-            }
-        }
-    }
+/// Returns up to which number the messages of a chat may go, those from before `before`.
+fn messages_up_to(
+    tx: &mut Read<'_>,
+    chat: &Assignment,
+    retention: &Retention,
+    before: Timestamp,
+) -> Result<Option<i64>, StoreError> {
+    let key = InstanceKey::new(chat.agent.clone(), chat.project.clone(), Purpose::Chat);
+    let is_open = launches::is_open(tx, &key)?;
+    let last_old = messages::last_before(tx, chat, before)?;
+    let record = pairs::get(tx, &key)?;
+    Ok(retention.messages_up_to(&record, is_open, last_old))
 }

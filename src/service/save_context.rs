@@ -2,8 +2,10 @@
 
 use crate::domain::limits;
 use crate::domain::{Purpose, Refusal};
-use crate::store::{Change, Commit};
+use crate::rows::executions;
 
+use super::caller::fence;
+use super::my_task::new_execution;
 use super::{Caller, Service, ServiceError};
 
 /// What is to be kept; what is `None` stays as it was saved before.
@@ -25,39 +27,38 @@ impl Service {
         saved: &Progress,
     ) -> Result<&'static str, ServiceError> {
         let progress =
-            &self.redacted_taken(limits::PROGRESS.take_optional(saved.progress.as_deref())?);
+            self.redacted_taken(limits::PROGRESS.take_optional(saved.progress.as_deref())?);
         let findings =
-            &self.redacted_taken(limits::FINDINGS.take_optional(saved.findings.as_deref())?);
+            self.redacted_taken(limits::FINDINGS.take_optional(saved.findings.as_deref())?);
         let next_steps =
-            &self.redacted_taken(limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?);
-        if [progress, findings, next_steps].into_iter().all(Option::is_none) {
+            self.redacted_taken(limits::NEXT_STEPS.take_optional(saved.next_steps.as_deref())?);
+        if [&progress, &findings, &next_steps].into_iter().all(Option::is_none) {
             return Err(Refusal::Invalid(
                 "nothing to save: give progress, findings or next_steps".to_owned(),
             )
             .into());
         }
-        self.transact(|| async move {
-            let (launch, expect) = self.fence(caller).await?;
+        let (caller, guidance) = (caller.clone(), self.guidance());
+        self.write(move |tx| {
+            let launch = fence(tx, &caller)?;
             let task = launch.task.clone().filter(|_| launch.key.purpose == Purpose::Task);
             let task = task.ok_or(Refusal::NoTaskToSave)?;
-            let executions = self.store.executions_of_launch(&launch.id).await?;
+            let executions = executions::list_of_launch(tx, &launch.id)?;
             let before = executions.into_iter().find(|execution| execution.task == task);
-            let mut after = before.clone().unwrap_or_else(|| self.new_execution(&launch, &task));
+            let mut after = before.clone().unwrap_or_else(|| new_execution(tx, &launch, &task));
             for (kept, new) in [
-                (&mut after.progress, progress),
-                (&mut after.findings, findings),
-                (&mut after.next_steps, next_steps),
+                (&mut after.progress, &progress),
+                (&mut after.findings, &findings),
+                (&mut after.next_steps, &next_steps),
             ] {
                 if let Some(new) = new {
                     *kept = Some(new.clone());
                 }
             }
-            let changes = if before.as_ref() == Some(&after) {
-                Vec::new()
-            } else {
-                vec![Change::Execution(after)]
-            };
-            Ok((Commit { expect, changes }, self.guidance().context_saved()))
+            if before.as_ref() != Some(&after) {
+                executions::put(tx, &after)?;
+            }
+            Ok(guidance.context_saved())
         })
         .await
     }

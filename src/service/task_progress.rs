@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::Task;
 use crate::domain::id::TaskId;
-use crate::store::TaskFilter;
+use crate::rows::{executions, tasks};
+use crate::store::{Read, StoreError, TaskFilter};
 
+use super::task_rules::{graph_above, tasks_below};
 use super::{Caller, Service, ServiceError};
 
 /// A task and what is part of it.
@@ -19,42 +21,44 @@ impl Service {
     /// The tasks of `caller` in its project that are open, or that its launch has worked on: its top tasks, and what is its own of
     /// the tasks of others, by creation. Below them everything, whoever has it.
     pub async fn task_progress(&self, caller: &Caller) -> Result<Vec<TaskProgress>, ServiceError> {
-        let key = &caller.session.key;
-        let open = TaskFilter {
-            project: Some(key.project.clone()),
-            assignee: Some(key.agent.clone()),
-            only_open: true,
-            ..TaskFilter::default()
-        };
-        let mut mine = self.store.tasks(&open).await?;
-        let listed: BTreeSet<TaskId> = mine.iter().map(|task| task.id.clone()).collect();
-        for execution in self.store.executions_of_launch(&caller.launch.id).await? {
-            let worked_on = self.store.task(&execution.task).await?;
-            let is_mine = |task: &Task| {
-                task.assignee.as_ref() == Some(&key.agent) && !listed.contains(&task.id)
-            };
-            mine.extend(worked_on.filter(is_mine));
-        }
-        mine.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-        let graph = self.graph_above(&mine).await?;
-        let shown: BTreeSet<&TaskId> = mine.iter().map(|task| &task.id).collect();
-        let mut tops = Vec::new();
-        for task in &mine {
-            // It is shown with the one that it is part of.
-            if graph.ancestors(task).iter().any(|ancestor| shown.contains(&ancestor.id)) {
-                continue;
-            }
-            let mut by_parent: BTreeMap<TaskId, Vec<Task>> = BTreeMap::new();
-            for part in self.tasks_below(&task.id, |_| true).await? {
-                by_parent
-                    .entry(part.parent.clone().unwrap_or_else(|| task.id.clone()))
-                    .or_default()
-                    .push(part);
-            }
-            tops.push(TaskProgress::of(task.clone(), &mut by_parent));
-        }
-        Ok(tops)
+        let caller = caller.clone();
+        self.read(move |tx| Ok(progress(tx, &caller)?)).await
     }
+}
+
+fn progress(tx: &mut Read<'_>, caller: &Caller) -> Result<Vec<TaskProgress>, StoreError> {
+    let key = &caller.session.key;
+    let open = TaskFilter {
+        project: Some(key.project.clone()),
+        assignee: Some(key.agent.clone()),
+        only_open: true,
+        ..TaskFilter::default()
+    };
+    let mut mine = tasks::list(tx, &open)?;
+    let listed: BTreeSet<TaskId> = mine.iter().map(|task| task.id.clone()).collect();
+    for execution in executions::list_of_launch(tx, &caller.launch.id)? {
+        let worked_on = tasks::get(tx, &execution.task)?;
+        let is_mine =
+            |task: &Task| task.assignee.as_ref() == Some(&key.agent) && !listed.contains(&task.id);
+        mine.extend(worked_on.filter(is_mine));
+    }
+    mine.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    let graph = graph_above(tx, &mine)?;
+    let shown: BTreeSet<&TaskId> = mine.iter().map(|task| &task.id).collect();
+    let mut tops = Vec::new();
+    for task in &mine {
+        // It is shown with the one that it is part of.
+        if graph.ancestors(task).iter().any(|ancestor| shown.contains(&ancestor.id)) {
+            continue;
+        }
+        let mut by_parent: BTreeMap<TaskId, Vec<Task>> = BTreeMap::new();
+        for part in tasks_below(tx, &task.id, |_| true)? {
+            let parent = part.parent.clone().unwrap_or_else(|| task.id.clone());
+            by_parent.entry(parent).or_default().push(part);
+        }
+        tops.push(TaskProgress::of(task.clone(), &mut by_parent));
+    }
+    Ok(tops)
 }
 
 impl TaskProgress {

@@ -1,4 +1,4 @@
-//! What the rules of tasks look at, fetched, and what they say, as a commit. Whatever makes or changes a task comes through here.
+//! The steps of every change of a task: it reads what the rules look at, and writes what they say.
 
 use std::collections::BTreeSet;
 
@@ -6,137 +6,17 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::TaskId;
 use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, change};
-use crate::domain::{Task, TaskGraph, TaskStatus, Timestamp};
+use crate::domain::{Task, TaskGraph, TaskStatus};
 use crate::rows::{Transaction, tasks};
-use crate::store::{Change, Expect, Read, StoreError, TaskFilter};
+use crate::store::{Read, StoreError, TaskFilter};
 
 use super::creations::TASK_CREATED;
-use super::told::of_task;
 use super::{Service, ServiceError};
-
-/// A task as it will be, and what it takes.
-pub(super) struct TaskChange {
-    pub(super) task: Task,
-    pub(super) expect: Vec<Expect>,
-    pub(super) changes: Vec<Change>,
-}
 
 /// A task as it is, if it is, and as it is to be.
 pub(super) type Wish<'a> = (Option<&'a Task>, &'a Task);
 
-impl Service {
-    /// What it takes that a task becomes `after`; no changes if it is so already.
-    ///
-    /// # Errors
-    /// The refusals of [`change`].
-    pub(super) async fn change_task(
-        &self,
-        before: Option<&Task>,
-        after: &Task,
-        actor: Actor<'_>,
-    ) -> Result<TaskChange, ServiceError> {
-        let wish = (before, after);
-        let graph = self.graph_around(&[wish]).await?;
-        let now = self.now();
-        let changed = change(before, after, actor, &graph, now)?;
-        let task = changed.first().unwrap_or(after).clone();
-        let (expect, changes) = written(&[wish], changed, &graph, now);
-        Ok(TaskChange { task, expect, changes })
-    }
-
-    /// The tasks of `wishes` as they are to be, and around them what [`change`] looks at.
-    pub(super) async fn graph_around(&self, wishes: &[Wish<'_>]) -> Result<TaskGraph, StoreError> {
-        let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
-        for (before, after) in wishes {
-            self.add_above(&mut graph, after).await?;
-            let is_shaped = |before: &Task| {
-                before.parent == after.parent && before.dependencies == after.dependencies
-            };
-            if !before.is_some_and(is_shaped) {
-                self.add_all_that_is_waited_for(&mut graph, after).await?;
-            } else if before.is_some_and(|before| before.status != after.status) {
-                for dependency in &after.dependencies {
-                    self.add(&mut graph, dependency).await?;
-                }
-                for part in self.tasks_below(&after.id, |part| part.status.is_open()).await? {
-                    insert_new(&mut graph, part);
-                }
-            }
-        }
-        Ok(graph)
-    }
-
-    /// Adds what `task` is part of.
-    pub(super) async fn add_above(
-        &self,
-        graph: &mut TaskGraph,
-        task: &Task,
-    ) -> Result<(), StoreError> {
-        let (mut next, mut seen) = (task.parent.clone(), BTreeSet::new());
-        while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
-            next = self.add(graph, &id).await?.and_then(|parent| parent.parent);
-        }
-        Ok(())
-    }
-
-    async fn add_all_that_is_waited_for(
-        &self,
-        graph: &mut TaskGraph,
-        task: &Task,
-    ) -> Result<(), StoreError> {
-        let (mut open, mut seen) = (vec![task.id.clone()], BTreeSet::new());
-        while let Some(id) = open.pop() {
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            let Some(waiting) = self.add(graph, &id).await? else {
-                continue;
-            };
-            open.extend(waiting.dependencies);
-            let parts = TaskFilter { parent: Some(id), ..TaskFilter::default() };
-            for part in self.store.tasks(&parts).await? {
-                open.push(part.id.clone());
-                insert_new(graph, part);
-            }
-        }
-        for dependency in &task.dependencies {
-            if let Some(dependency) = self.add(graph, dependency).await? {
-                self.add_above(graph, &dependency).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The task with this id, from the graph or else from the store; the graph has it then.
-    async fn add(&self, graph: &mut TaskGraph, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        if let Some(known) = graph.find(id) {
-            return Ok(Some(known.clone()));
-        }
-        let found = self.store.task(id).await?;
-        graph.extend(found.clone());
-        Ok(found)
-    }
-
-    /// The subtasks of a task, and at every depth those of what is to be entered; each before its own.
-    pub(super) async fn tasks_below(
-        &self,
-        id: &TaskId,
-        is_entered: impl Fn(&Task) -> bool + Send,
-    ) -> Result<Vec<Task>, StoreError> {
-        let of =
-            |parent: &TaskId| TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() };
-        let mut below = self.store.tasks(&of(id)).await?;
-        let mut n_looked_at = 0;
-        while let Some(task) = below.get(n_looked_at) {
-            if is_entered(task) {
-                let parts = self.store.tasks(&of(&task.id)).await?;
-                below.extend(parts);
-            }
-            n_looked_at += 1;
-        }
-        Ok(below)
-    }
-}
+impl Service {}
 
 /// A task that was changed, and what that means for agents.
 pub(super) struct Changed {
@@ -279,7 +159,8 @@ fn add(tx: &mut Read<'_>, graph: &mut TaskGraph, id: &TaskId) -> Result<Option<T
     Ok(found)
 }
 
-fn parts_of(tx: &mut Read<'_>, parent: &TaskId) -> Result<Vec<Task>, StoreError> {
+/// Returns the direct subtasks of a task.
+pub(super) fn parts_of(tx: &mut Read<'_>, parent: &TaskId) -> Result<Vec<Task>, StoreError> {
     tasks::list(tx, &TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() })
 }
 
@@ -305,42 +186,4 @@ fn insert_new(graph: &mut TaskGraph, task: Task) {
     if graph.find(&task.id).is_none() {
         graph.insert(task);
     }
-}
-
-/// `changed` as rows with their events, on the condition that all else the rules looked at is still so.
-pub(super) fn written(
-    wishes: &[Wish<'_>],
-    changed: Vec<Task>,
-    graph: &TaskGraph,
-    now: Timestamp,
-) -> (Vec<Expect>, Vec<Change>) {
-    if changed.is_empty() {
-        return (Vec::new(), Vec::new());
-    }
-    let written: BTreeSet<TaskId> = changed.iter().map(|task| task.id.clone()).collect();
-    let joins =
-        |(before, after): &Wish<'_>| before.is_none_or(|before| before.parent != after.parent);
-    let joined: BTreeSet<&TaskId> = wishes
-        .iter()
-        .filter(|wish| joins(wish))
-        .filter_map(|(_, after)| after.parent.as_ref())
-        .collect();
-    let others = graph.tasks().filter(|task| task.revision > 0 && !written.contains(&task.id));
-    // A new parent is written as it is: who closes it at the same time has not seen its new part and must look again.
-    let (parents, others): (Vec<&Task>, Vec<&Task>) =
-        others.partition(|task| joined.contains(&task.id));
-    let expect =
-        others.into_iter().map(|task| Expect::TaskAt(task.id.clone(), task.revision)).collect();
-    let mut changes: Vec<Change> = parents.into_iter().cloned().map(Change::Task).collect();
-    for task in changed {
-        let is_as_before = |(before, _): &Wish<'_>| {
-            before.is_some_and(|before| before.id == task.id && before.status == task.status)
-        };
-        if !wishes.iter().any(is_as_before) {
-            let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
-            changes.push(Change::Event(of_task(kind, &task, now)));
-        }
-        changes.push(Change::Task(task));
-    }
-    (expect, changes)
 }

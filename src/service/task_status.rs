@@ -6,9 +6,11 @@ use crate::domain::limits;
 use crate::domain::next_action::TaskStep;
 use crate::domain::task::Actor;
 use crate::domain::{Refusal, Task, TaskStatus};
-use crate::store::Commit;
+use crate::rows::tasks;
 
-use super::task_rules::TaskChange;
+use super::caller::fence;
+use super::next_action::task_step_of;
+use super::task_rules::move_task;
 use super::{Caller, Service, ServiceError};
 
 /// A task after its status was set.
@@ -32,21 +34,18 @@ impl Service {
         to: TaskStatus,
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
-        let key = &caller.session.key;
         let reason = self.redacted_taken(limits::REASON.take_optional(reason)?);
-        let reason = reason.as_deref();
+        let (by, id, inputs) = (caller.clone(), id.clone(), self.inputs());
         let change = self
-            .transact(|| async move {
-                let task = self.store.task(id).await?.filter(|task| task.project == key.project);
+            .write(move |tx| {
+                let key = &by.session.key;
+                let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
-                let (_, mut expect) = self.fence(caller).await?;
-                let moved = self.move_task(&task, to, reason, Actor::Agent(&key.agent)).await?;
-                expect.extend(moved.expect);
-                let change =
-                    StatusChange { previous: task.status, task: moved.task, instruction: None };
-                let mut changes = moved.changes;
-                self.tell_agents(&mut changes, Some(&caller.launch.id)).await?;
-                Ok((Commit { expect, changes }, change))
+                fence(tx, &by)?;
+                let actor = Actor::Agent(&key.agent);
+                let moved = move_task(tx, &task, to, reason.as_deref(), actor)?;
+                inputs.tell_agents(tx, &moved.news, Some(&by.launch.id))?;
+                Ok(StatusChange { previous: task.status, task: moved.task, instruction: None })
             })
             .await?;
         let instruction = match change.task.status {
@@ -58,26 +57,13 @@ impl Service {
 
     /// What the agent is told after done; it agrees with what `get_next_action` answers next.
     async fn instruction_after_done(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
-        let (step, _) = self.task_step_of(&caller.launch).await?;
+        let launch = caller.launch.clone();
+        let (step, _) = self.read(move |tx| Ok(task_step_of(tx, &launch)?)).await?;
         Ok(match step {
             TaskStep::ReportCompleted(ReportResult::Success)
             | TaskStep::LogOut
             | TaskStep::Exit => self.guidance().all_work_done(),
             _ => self.guidance().work_remains(),
         })
-    }
-
-    /// What it takes to give a task another status; nothing if it has it.
-    pub(super) async fn move_task(
-        &self,
-        task: &Task,
-        to: TaskStatus,
-        reason: Option<&str>,
-        actor: Actor<'_>,
-    ) -> Result<TaskChange, ServiceError> {
-        let reason = reason.map(str::to_owned).or_else(|| task.blocked_reason.clone());
-        let blocked_reason = reason.filter(|_| to == TaskStatus::Blocked);
-        self.change_task(Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor)
-            .await
     }
 }

@@ -1,4 +1,4 @@
-//! The tasks that people keep. Each call is one commit.
+//! The tasks that people keep. Each call is one transaction.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,12 @@ use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::Actor;
 use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, TaskStatus};
-use crate::rows::{Transaction, pairs};
-use crate::store::{Change, Commit, StoreError, TaskFilter};
+use crate::rows::{Transaction, executions, pairs, tasks};
+use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, edited, project};
 use super::history::check_seen;
-use super::task_rules::{TaskChange, change_task};
-use super::told::of_pair;
+use super::task_rules::{Changed, change_task, tasks_below};
 use super::{Service, ServiceError};
 
 /// A task to be made.
@@ -69,21 +68,24 @@ impl Service {
     /// # Errors
     /// `TaskNotFound`.
     pub async fn task(&self, id: &TaskId) -> Result<TaskView, ServiceError> {
-        let task = self.find_task(id).await?;
-        let mut dependencies = Vec::with_capacity(task.dependencies.len());
-        for dependency in &task.dependencies {
-            dependencies.extend(self.store.task(dependency).await?);
-        }
-        let subtasks = self.tasks_below(id, |_| true).await?;
-        let executions = self.store.executions_of_task(id).await?.into_iter();
-        let executions =
-            executions.map(|execution| self.execution_with_activity(execution)).collect();
-        Ok(TaskView { task, subtasks, dependencies, executions })
-    }
-
-    async fn find_task(&self, id: &TaskId) -> Result<Task, ServiceError> {
-        let task = self.store.task(id).await?;
-        Ok(task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?)
+        let id = id.clone();
+        let view = self.read(move |tx| {
+            let task = find(tx, &id)?;
+            let mut dependencies = Vec::with_capacity(task.dependencies.len());
+            for dependency in &task.dependencies {
+                dependencies.extend(tasks::get(tx, dependency)?);
+            }
+            let subtasks = tasks_below(tx, &id, |_| true)?;
+            let executions = executions::list_of_task(tx, &id)?;
+            Ok(TaskView { task, subtasks, dependencies, executions })
+        });
+        let mut view = view.await?;
+        view.executions = view
+            .executions
+            .into_iter()
+            .map(|execution| self.execution_with_activity(execution))
+            .collect();
+        Ok(view)
     }
 
     /// Makes a task; one that is in progress starts its agent.
@@ -93,43 +95,15 @@ impl Service {
     /// `AgentNotFound` and `NotAssigned`.
     pub async fn add_task(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.world.new_id(TaskId::PREFIX));
-        self.transact(|| async {
-            if self.store.task(&id).await?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("task {id}")).into());
+        let (of, new) = (id.clone(), new.clone());
+        self.write(move |tx| {
+            if tasks::get(tx, &of)?.is_some() {
+                return Err(Refusal::AlreadyExists(format!("task {of}")).into());
             }
-            self.project(&new.project).await?;
-            self.check_assignable(new.assignee.as_ref(), &new.project).await?;
-            let task = self.new_task(id.clone(), new)?;
-            let TaskChange { task, expect, mut changes } =
-                self.change_task(None, &task, Actor::Person).await?;
-            changes.extend(self.release_for(&task).await?);
-            Ok((Commit { expect, changes }, ()))
+            create_task(tx, of.clone(), &new)
         })
         .await?;
         self.task(&id).await
-    }
-
-    /// A task that isn't stored yet.
-    ///
-    /// # Errors
-    /// The refusals of [`limits`].
-    pub(super) fn new_task(&self, id: TaskId, new: &NewTask) -> Result<Task, Refusal> {
-        let now = self.now();
-        Ok(Task {
-            id,
-            project: new.project.clone(),
-            parent: new.parent.clone(),
-            title: limits::TITLE.take(&new.title)?.into_owned(),
-            description: limits::DESCRIPTION.take(&new.description)?.into_owned(),
-            status: new.status,
-            priority: new.priority,
-            assignee: new.assignee.clone(),
-            dependencies: each_once(&new.dependencies),
-            blocked_reason: None,
-            created_at: now,
-            status_since: now,
-            revision: 0,
-        })
     }
 
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
@@ -137,77 +111,57 @@ impl Service {
     /// # Errors
     /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
     pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
-        self.transact(|| async move {
-            let before = self.find_task(id).await?;
-            check_seen("Task", id, edit.seen, before.revision)?;
-            let assignee = edit.assignee.clone().unwrap_or_else(|| before.assignee.clone());
-            if assignee != before.assignee {
-                self.check_assignable(assignee.as_ref(), &before.project).await?;
+        let (of, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
+        self.write(move |tx| {
+            let before = find(tx, &of)?;
+            check_seen("Task", &of, edit.seen, before.revision)?;
+            let after = edit.of(&before)?;
+            if after.assignee != before.assignee {
+                check_assignable(tx, after.assignee.as_ref(), &before.project)?;
             }
-            let status = edit.status.unwrap_or(before.status);
-            let reason = limits::REASON.take_optional(edit.reason.as_deref())?.map(Cow::into_owned);
-            let reason = reason.or_else(|| before.blocked_reason.clone());
-            let after = Task {
-                title: edited(limits::TITLE, edit.title.as_deref(), before.title.clone())?,
-                description: edited(
-                    limits::DESCRIPTION,
-                    edit.description.as_deref(),
-                    before.description.clone(),
-                )?,
-                priority: edit.priority.unwrap_or(before.priority),
-                parent: edit.parent.clone().unwrap_or_else(|| before.parent.clone()),
-                dependencies: edit
-                    .dependencies
-                    .as_deref()
-                    .map_or_else(|| before.dependencies.clone(), each_once),
-                assignee,
-                status,
-                blocked_reason: reason.filter(|_| status == TaskStatus::Blocked),
-                ..before.clone()
-            };
-            let change = self.change_task(Some(&before), &after, Actor::Person).await?;
-            let TaskChange { task, expect, mut changes } = change;
+            let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
             if edit.status == Some(TaskStatus::InProgress) {
-                changes.extend(self.release_for(&task).await?);
+                release_for(tx, &task)?;
             }
-            self.tell_agents(&mut changes, None).await?;
-            Ok((Commit { expect, changes }, ()))
+            Ok(inputs.tell_agents(tx, &news, None)?)
         })
         .await?;
         self.task(id).await
     }
+}
 
-    /// Whether an agent exists and belongs to the project.
-    pub(super) async fn check_assignable(
-        &self,
-        agent: Option<&AgentId>,
-        project: &ProjectId,
-    ) -> Result<(), ServiceError> {
-        let Some(agent) = agent else { return Ok(()) };
-        self.agent(agent).await?;
-        let (_, members) = self.project(project).await?;
-        if members.contains(agent) {
-            Ok(())
-        } else {
-            Err(Refusal::NotAssigned { agent: agent.clone(), project: project.clone() }.into())
-        }
-    }
+/// # Errors
+/// `TaskNotFound`.
+pub(super) fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Task, ServiceError> {
+    let task = tasks::get(tx, id)?;
+    Ok(task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?)
+}
 
-    /// A task that a person sets in progress ends the hold and the back-off of its pair, for each purpose.
-    pub(super) async fn release_for(&self, task: &Task) -> Result<Vec<Change>, ServiceError> {
-        let mut changes = Vec::new();
-        if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
-            for purpose in [Purpose::Task, Purpose::Chat] {
-                let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
-                let record = self.store.pair(&key).await?;
-                let released = record.clone().released();
-                if released != record {
-                    changes.push(Change::Event(of_pair("pair.released", self.now(), &key)));
-                    changes.push(Change::Pair(released));
-                }
-            }
-        }
-        Ok(changes)
+impl TaskEdit {
+    /// Returns the task as it is to be.
+    ///
+    /// # Errors
+    /// The refusals of [`limits`].
+    fn of(&self, before: &Task) -> Result<Task, Refusal> {
+        let status = self.status.unwrap_or(before.status);
+        let reason = limits::REASON.take_optional(self.reason.as_deref())?.map(Cow::into_owned);
+        let reason = reason.or_else(|| before.blocked_reason.clone());
+        let dependencies = self.dependencies.as_deref().map(each_once);
+        Ok(Task {
+            title: edited(limits::TITLE, self.title.as_deref(), before.title.clone())?,
+            description: edited(
+                limits::DESCRIPTION,
+                self.description.as_deref(),
+                before.description.clone(),
+            )?,
+            priority: self.priority.unwrap_or(before.priority),
+            parent: self.parent.clone().unwrap_or_else(|| before.parent.clone()),
+            dependencies: dependencies.unwrap_or_else(|| before.dependencies.clone()),
+            assignee: self.assignee.clone().unwrap_or_else(|| before.assignee.clone()),
+            status,
+            blocked_reason: reason.filter(|_| status == TaskStatus::Blocked),
+            ..before.clone()
+        })
     }
 }
 

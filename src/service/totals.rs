@@ -3,9 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::LaunchId;
-use crate::domain::totals::{Total, TotalKey, Totals, of_ended};
-use crate::store::Change;
+use crate::domain::totals::{Total, TotalKey, Totals};
 
 use super::{Service, ServiceError};
 
@@ -25,21 +23,6 @@ impl TotalsBoard {
             }
         }
     }
-}
-
-/// Returns the launches that end with a commit: its events tell a launch that ends from one that has ended before.
-pub(super) fn ending_with(changes: &[Change]) -> Vec<(TotalKey, Total)> {
-    let ending = changes.iter().filter_map(|change| match change {
-        Change::Event(event) if event.kind == "launch.ended" => event.launch.as_ref(),
-        _ => None,
-    });
-    let launch_of = |id: &LaunchId| {
-        changes.iter().find_map(|change| match change {
-            Change::Launch(launch) if launch.id == *id => of_ended(launch),
-            _ => None,
-        })
-    };
-    ending.filter_map(launch_of).collect()
 }
 
 impl Service {

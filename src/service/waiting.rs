@@ -1,21 +1,12 @@
-//! Who is told of a commit: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
+//! Who is told of a change: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::domain::chat::Sender;
-use crate::domain::{Account, Assignment, CredentialId, InstanceKey, ProjectId, Purpose, TaskId};
+use crate::domain::{Assignment, CredentialId, InstanceKey, Purpose, TaskId};
 use crate::nudge::{Nudge, Nudges};
 use crate::rows::Wake;
-use crate::store::{Change, Commit, CommitError};
-
-use super::Service;
-use super::accounts::log_accounts;
-use super::audit::Audit;
-use super::forge_items::{changed_items, log_item};
-use super::told::untold;
-use super::totals::ending_with;
 
 /// Everybody who may be waiting for a change.
 #[derive(Clone, Default)]
@@ -84,11 +75,6 @@ impl ForgeWork {
         let mut changed = self.lock();
         let n_interested = changed.n_interested;
         std::mem::replace(&mut *changed, ChangedWork { n_interested, ..ChangedWork::default() })
-    }
-
-    /// One task is to be looked at once more.
-    pub(super) fn again(&self, task: &TaskId) {
-        self.add(vec![task.clone()], false);
     }
 
     fn add(&self, tasks: Vec<TaskId>, has_launches: bool) {
@@ -175,151 +161,5 @@ impl Waiting {
             let works = |key: &InstanceKey| key.purpose == Purpose::Task;
             self.agents.wake_where(|key| works(key) && projects.contains(&key.project));
         }
-    }
-}
-
-/// Whom a commit concerns.
-#[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a listener of its own")]
-struct Concerned {
-    coordinators: bool,
-    deadlines: bool,
-    events: bool,
-    forges: bool,
-    launches: bool,
-    tasks: Vec<TaskId>,
-    /// They may be good for nothing now.
-    credentials: Vec<CredentialId>,
-    agents: Vec<InstanceKey>,
-    /// Something was said in them.
-    chats: Vec<Assignment>,
-    /// Their agents look at each other's tasks.
-    projects: Vec<ProjectId>,
-    /// Projects have them.
-    directories: Vec<PathBuf>,
-}
-
-impl Concerned {
-    fn by(changes: &[Change]) -> Self {
-        let mut concerned = Self::default();
-        for change in changes {
-            match change {
-                Change::Project(project) => {
-                    concerned.coordinators = true;
-                    concerned.directories.push(project.working_directory.clone());
-                }
-                Change::Agent(_)
-                | Change::Assign(_)
-                | Change::Unassign(_)
-                | Change::Account(_)
-                | Change::Pause(_) => {
-                    concerned.coordinators = true;
-                }
-                Change::Pair(record) => concerned.coordinators |= record.concerns_coordinators(),
-                Change::Task(task) => {
-                    concerned.coordinators = true;
-                    concerned.projects.push(task.project.clone());
-                    concerned.tasks.push(task.id.clone());
-                }
-                Change::Launch(launch) => {
-                    concerned.coordinators = true;
-                    concerned.agents.push(launch.key.clone());
-                    concerned.launches = true;
-                }
-                Change::Message(message) => {
-                    let chat = Assignment {
-                        project: message.project.clone(),
-                        agent: message.agent.clone(),
-                    };
-                    if message.sender == Sender::User {
-                        let (agent, project) = (chat.agent.clone(), chat.project.clone());
-                        concerned.agents.push(InstanceKey::new(agent, project, Purpose::Chat));
-                    }
-                    concerned.chats.push(chat);
-                }
-                // A message only puts off the end of its chat; a chat that begins has one.
-                Change::Session(session) => {
-                    concerned.deadlines |=
-                        session.revision == 0 && session.key.purpose == Purpose::Chat;
-                }
-                Change::Notice(_) => concerned.deadlines = true,
-                Change::Event(_) => concerned.events = true,
-                Change::ForgeItem(_) => concerned.forges = true,
-                Change::Credential(credential) => concerned.credentials.push(credential.id.clone()),
-                Change::Execution(_)
-                | Change::OutputTail(..)
-                | Change::ForgetLaunch(_)
-                | Change::ForgetEvents(_)
-                | Change::ForgetMessages(..)
-                | Change::ForgetCredential(_)
-                | Change::ForgetItem(_) => {}
-            }
-        }
-        concerned
-    }
-
-    fn tell(self, waiting: &Waiting) {
-        if self.coordinators {
-            waiting.coordinators.wake();
-        }
-        if self.forges {
-            waiting.forges.wake();
-        }
-        if !self.tasks.is_empty() || self.launches {
-            waiting.forge_work.add(self.tasks, self.launches);
-        }
-        if self.deadlines {
-            waiting.deadlines.wake();
-        }
-        self.credentials.iter().for_each(|id| waiting.credentials.wake(id));
-        if self.events {
-            waiting.events.wake();
-        }
-        self.agents.iter().for_each(|key| waiting.agents.wake(key));
-        if !self.chats.is_empty() {
-            self.chats.iter().for_each(|chat| waiting.watchers.wake(chat));
-            waiting.unmirrored.add(self.chats);
-        }
-        if !self.directories.is_empty() {
-            waiting.unmirrored.add_directories(self.directories);
-        }
-        if !self.projects.is_empty() {
-            waiting.agents.wake_where(|key| {
-                key.purpose == Purpose::Task && self.projects.contains(&key.project)
-            });
-        }
-    }
-}
-
-impl Service {
-    /// Makes `commit`, with the events that its rows tell by themselves, and tells whom it concerns, also when nobody waits for the
-    /// answer any more: whoever asked may have gone.
-    pub(super) async fn commit(&self, mut commit: Commit) -> Result<(), CommitError> {
-        for change in &mut commit.changes {
-            if let Change::Session(session) = change {
-                *session = self.with_last_call(session.clone());
-            }
-        }
-        let untold = untold(&commit.changes, self.now());
-        commit.changes.extend(untold.into_iter().map(Change::Event));
-        let ending = ending_with(&commit.changes);
-        let audit = Audit::of(&self.store, &commit.changes).await?;
-        let concerned = Concerned::by(&commit.changes);
-        let items = changed_items(&commit.changes);
-        let of_account = |change: &Change| {
-            if let Change::Account(account) = change { Some(account.clone()) } else { None }
-        };
-        let accounts: Vec<Account> = commit.changes.iter().filter_map(of_account).collect();
-        let (waiting, totals) = (self.waiting.clone(), Arc::clone(&self.totals));
-        let publish = move || {
-            totals.add(ending);
-            concerned.tell(&waiting);
-            log_accounts(accounts.iter());
-            items.iter().for_each(log_item);
-            if let Some(audit) = audit {
-                audit.write();
-            }
-        };
-        self.store.commit_then(commit, publish).await
     }
 }

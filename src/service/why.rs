@@ -7,6 +7,7 @@ use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
 use crate::domain::{Account, InstanceKey, Launch, Purpose, Timestamp};
 
+use super::operate::check_known;
 use super::{Service, ServiceError};
 
 /// What the rules say of one key.
@@ -37,7 +38,8 @@ impl Service {
         agent: &AgentId,
         project: &ProjectId,
     ) -> Result<Vec<Why>, ServiceError> {
-        self.check_known(agent, project).await?;
+        let (of, project_id) = (agent.clone(), project.clone());
+        self.read(move |tx| check_known(tx, &of, &project_id)).await?;
         let at = self.now();
         let abandoned: Vec<Launch> = self
             .store

@@ -9,8 +9,8 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{Service, ServiceError};
-use agent_coordinator::store::{Change, Commit};
 
+use crate::rows::{self, Row};
 use crate::service::settings;
 
 const LONG_AGO: Timestamp = Timestamp::from_millis(1_000);
@@ -37,8 +37,8 @@ fn credential(id: &str, kind: CredentialKind) -> Credential {
 }
 
 async fn keep(store: &SqliteStore, rows: impl IntoIterator<Item = Credential>) {
-    let changes = rows.into_iter().map(Change::Credential).collect();
-    store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+    let changes = rows.into_iter().map(Row::Credential).collect();
+    rows::write(store, changes).await.unwrap();
 }
 
 fn fault_of<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> LinkFault {

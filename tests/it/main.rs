@@ -31,6 +31,7 @@ mod redacted;
 mod reload;
 mod remote;
 mod resources;
+mod rows;
 mod sdks;
 mod seen;
 mod service;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use crate::rows::{self, Row};
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::launch::ProcessEnd;
@@ -22,7 +23,6 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{ChatSettings, Force, News, Service, Settings, StopTarget};
-use agent_coordinator::store::{Change, Commit};
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -66,7 +66,7 @@ async fn one_pair_with_work() -> Arc<SqliteStore> {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let InstanceKey { agent, project, .. } = key();
     let changes = vec![
-        Change::Project(Project {
+        Row::Project(Project {
             id: project.clone(),
             name: String::new(),
             working_directory: PathBuf::from("/"),
@@ -74,7 +74,7 @@ async fn one_pair_with_work() -> Arc<SqliteStore> {
             created_at: NOW,
             revision: 0,
         }),
-        Change::Agent(Agent {
+        Row::Agent(Agent {
             id: agent.clone(),
             name: String::new(),
             ai_type: "claude".to_owned(),
@@ -84,8 +84,8 @@ async fn one_pair_with_work() -> Arc<SqliteStore> {
             created_at: NOW,
             revision: 0,
         }),
-        Change::Assign(Assignment { project: project.clone(), agent: agent.clone() }),
-        Change::Task(Task {
+        Row::Assign(Assignment { project: project.clone(), agent: agent.clone() }),
+        Row::Task(Task {
             id: "tsk".parse().unwrap(),
             project,
             parent: None,
@@ -101,7 +101,7 @@ async fn one_pair_with_work() -> Arc<SqliteStore> {
             revision: 0,
         }),
     ];
-    store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+    rows::write(&store, changes).await.unwrap();
     store
 }
 

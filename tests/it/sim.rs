@@ -44,11 +44,11 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
-use agent_coordinator::store::{Change, Commit};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::rows::{self, Row};
 use crate::service::settings;
 use talk::Talk;
 pub use world::Dice;
@@ -283,10 +283,7 @@ impl Sim {
     async fn read_when_handed_out(&self, key: &InstanceKey, up_to: i64) {
         if self.mutant == Some(Mutant::ReadWhenHandedOut) {
             let read = self.store.pair(key).await.unwrap().answered(up_to);
-            self.store
-                .commit(Commit { expect: Vec::new(), changes: vec![Change::Pair(read)] })
-                .await
-                .unwrap();
+            rows::write(&self.store, vec![Row::Pair(read)]).await.unwrap();
         }
     }
 

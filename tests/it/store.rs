@@ -20,9 +20,9 @@ use agent_coordinator::domain::{
     Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp,
 };
 use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{
-    Change, Commit, CommitError, Counts, Expect, LaunchFilter, StoreError, TaskFilter,
-};
+use agent_coordinator::store::{Counts, LaunchFilter, StoreError, TaskFilter};
+
+use crate::rows::{Row, write};
 
 use self::rows::{
     agent, assignment, at, execution, id, launch, launch_of, project, session, task, task_key,
@@ -36,18 +36,14 @@ async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<SqliteStore>) -> F) 
     check(Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap())).await;
 }
 
-async fn commit(store: &SqliteStore, changes: Vec<Change>) -> Result<(), CommitError> {
-    store.commit(Commit { expect: Vec::new(), changes }).await
-}
-
-async fn made(store: &SqliteStore, changes: Vec<Change>) {
-    commit(store, changes).await.unwrap();
+async fn made(store: &SqliteStore, changes: Vec<Row>) {
+    write(store, changes).await.unwrap();
 }
 
 #[track_caller]
-fn assert_outdated(result: Result<(), CommitError>, what: &str, id: &str) {
+fn assert_outdated(result: Result<(), StoreError>, what: &str, id: &str) {
     match result {
-        Err(CommitError::Outdated { what: found, id: found_id }) => {
+        Err(StoreError::Outdated { what: found, id: found_id }) => {
             assert_eq!((found, found_id.as_str()), (what, id));
         }
         other => panic!("expected an outdated {what} `{id}`, got {other:?}"),
@@ -55,12 +51,12 @@ fn assert_outdated(result: Result<(), CommitError>, what: &str, id: &str) {
 }
 
 /// An agent at work on a task: agent `a`, project `p`, task `t`.
-fn one_pair_with_work() -> Vec<Change> {
+fn one_pair_with_work() -> Vec<Row> {
     vec![
-        Change::Agent(agent("a")),
-        Change::Project(project("p")),
-        Change::Assign(assignment("p", "a")),
-        Change::Task(Task { status: TaskStatus::InProgress, ..task("t", "p", Some("a")) }),
+        Row::Agent(agent("a")),
+        Row::Project(project("p")),
+        Row::Assign(assignment("p", "a")),
+        Row::Task(Task { status: TaskStatus::InProgress, ..task("t", "p", Some("a")) }),
     ]
 }
 
@@ -74,9 +70,9 @@ async fn a_row_is_read_back_as_it_was_written() {
         made(
             &store,
             vec![
-                Change::Launch(claimed.clone()),
-                Change::Session(running.clone()),
-                Change::Execution(work.clone()),
+                Row::Launch(claimed.clone()),
+                Row::Session(running.clone()),
+                Row::Execution(work.clone()),
             ],
         )
         .await;
@@ -100,16 +96,10 @@ async fn a_decision_on_outdated_facts_conflicts() {
     on_each(|store| async move {
         made(&store, one_pair_with_work()).await;
         let seen = store.task(&id("t")).await.unwrap().unwrap();
-        made(&store, vec![Change::Task(Task { title: "first".to_owned(), ..seen.clone() })]).await;
+        made(&store, vec![Row::Task(Task { title: "first".to_owned(), ..seen.clone() })]).await;
 
-        assert_outdated(commit(&store, vec![Change::Task(seen.clone())]).await, "task", "t");
-        assert_outdated(commit(&store, vec![Change::Agent(agent("a"))]).await, "agent", "a");
-        let expect = vec![Expect::TaskAt(seen.id.clone(), seen.revision)];
-        assert_outdated(store.commit(Commit { expect, changes: vec![] }).await, "task", "t");
-        let expect = vec![Expect::LaunchAt(id("l"), 1)];
-        assert_outdated(store.commit(Commit { expect, changes: vec![] }).await, "launch", "l");
-        let expect = vec![Expect::TaskAt(seen.id, seen.revision + 1), Expect::LaunchAt(id("l"), 0)];
-        store.commit(Commit { expect, changes: vec![] }).await.unwrap();
+        assert_outdated(write(&store, vec![Row::Task(seen.clone())]).await, "task", "t");
+        assert_outdated(write(&store, vec![Row::Agent(agent("a"))]).await, "agent", "a");
         assert_eq!(store.task(&id("t")).await.unwrap().unwrap().title, "first");
     })
     .await;
@@ -121,11 +111,11 @@ async fn a_commit_is_made_as_a_whole_or_not_at_all() {
         made(&store, one_pair_with_work()).await;
         let before = everything::everything(&store).await;
         let mut changes = vec![
-            Change::Agent(agent("b")),
-            Change::Unassign(assignment("p", "a")),
-            Change::Pause(Some(at(1))),
-            Change::Pair(PairRecord::new(task_key("a", "p")).held(at(2))),
-            Change::Event(NewEvent {
+            Row::Agent(agent("b")),
+            Row::Unassign(assignment("p", "a")),
+            Row::Pause(Some(at(1))),
+            Row::Pair(PairRecord::new(task_key("a", "p")).held(at(2))),
+            Row::Event(NewEvent {
                 at: at(3),
                 kind: "x",
                 agent: None,
@@ -135,8 +125,8 @@ async fn a_commit_is_made_as_a_whole_or_not_at_all() {
                 detail: None,
             }),
         ];
-        changes.push(Change::Task(Task { revision: 7, ..task("t", "p", None) }));
-        assert_outdated(commit(&store, changes.clone()).await, "task", "t");
+        changes.push(Row::Task(Task { revision: 7, ..task("t", "p", None) }));
+        assert_outdated(write(&store, changes.clone()).await, "task", "t");
         assert_eq!(everything::everything(&store).await, before);
 
         changes.pop();
@@ -155,9 +145,9 @@ async fn later_changes_of_a_commit_see_the_earlier_ones() {
         made(
             &store,
             vec![
-                Change::Launch(launch("l1", "a", "p")),
-                Change::Launch(Launch { revision: 1, state: ended, ..launch("l1", "a", "p") }),
-                Change::Launch(launch("l2", "a", "p")),
+                Row::Launch(launch("l1", "a", "p")),
+                Row::Launch(Launch { revision: 1, state: ended, ..launch("l1", "a", "p") }),
+                Row::Launch(launch("l2", "a", "p")),
             ],
         )
         .await;
@@ -171,37 +161,27 @@ async fn later_changes_of_a_commit_see_the_earlier_ones() {
 async fn a_key_has_one_open_launch() {
     on_each(|store| async move {
         let first = launch("l1", "a", "p");
-        made(&store, vec![Change::Launch(first.clone())]).await;
+        made(&store, vec![Row::Launch(first.clone())]).await;
 
-        let claim = |launch: &Launch| Commit {
-            expect: vec![Expect::NoOpenLaunch(launch.key.clone())],
-            changes: vec![Change::Launch(launch.clone())],
-        };
         let second = launch("l2", "a", "p");
-        for attempt in [claim(&second), Commit { expect: vec![], ..claim(&second) }] {
-            let result = store.commit(attempt).await;
-            assert!(
-                matches!(&result, Err(CommitError::OpenLaunch { key }) if *key == second.key),
-                "{result:?}"
-            );
-        }
-        // The same id again is outdated, not a second launch.
-        assert_outdated(commit(&store, vec![Change::Launch(first.clone())]).await, "launch", "l1");
+        let result = write(&store, vec![Row::Launch(second.clone())]).await;
+        assert!(matches!(&result, Err(StoreError::Unavailable { .. })), "{result:?}");
+        write(&store, vec![Row::Launch(first.clone())]).await.expect_err("the same id again");
         // Another purpose, another agent: another key.
-        made(&store, vec![Change::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
-        made(&store, vec![Change::Launch(launch("l4", "b", "p"))]).await;
+        made(&store, vec![Row::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
+        made(&store, vec![Row::Launch(launch("l4", "b", "p"))]).await;
 
         let ended = Launch {
             state: LaunchState::Ended { outcome: Outcome::Completed, at: at(9) },
             revision: 1,
             ..first
         };
-        made(&store, vec![Change::Launch(ended.clone())]).await;
-        store.commit(claim(&second)).await.unwrap();
+        made(&store, vec![Row::Launch(ended.clone())]).await;
+        made(&store, vec![Row::Launch(second)]).await;
         // Nor is a launch opened again beside it.
         let reopened = Launch { revision: 2, ..launch("l1", "a", "p") };
-        let result = commit(&store, vec![Change::Launch(reopened)]).await;
-        assert!(matches!(result, Err(CommitError::OpenLaunch { .. })), "{result:?}");
+        let result = write(&store, vec![Row::Launch(reopened)]).await;
+        assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{result:?}");
     })
     .await;
 }
@@ -212,7 +192,7 @@ async fn of_many_concurrent_claims_one_wins() {
         let claims = (0..50).map(|n| {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
-                commit(&store, vec![Change::Launch(launch(&format!("l{n}"), "a", "p"))]).await
+                write(&store, vec![Row::Launch(launch(&format!("l{n}"), "a", "p"))]).await
             })
         });
         let results = futures::future::join_all(claims).await;
@@ -237,13 +217,10 @@ async fn facts_of_a_pair_are_all_there_is() {
             status_since: at(3),
             ..task("t2", "p", Some("a"))
         };
-        made(&store, vec![Change::Task(older), Change::Pause(Some(at(1)))]).await;
-        made(
-            &store,
-            vec![Change::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })],
-        )
-        .await;
-        made(&store, vec![Change::Launch(launch("l", "a", "p"))]).await;
+        made(&store, vec![Row::Task(older), Row::Pause(Some(at(1)))]).await;
+        made(&store, vec![Row::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })])
+            .await;
+        made(&store, vec![Row::Launch(launch("l", "a", "p"))]).await;
 
         let facts = store.pair_facts(&key).await.unwrap();
         assert!(
@@ -267,24 +244,21 @@ async fn facts_of_a_pair_are_all_there_is() {
 async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
     on_each(|store| async move {
         let work = |name: &str, agent: &str, since: i64| {
-            Change::Task(Task {
+            Row::Task(Task {
                 status: TaskStatus::InProgress,
                 status_since: at(since),
                 ..task(name, "p", Some(agent))
             })
         };
-        made(&store, vec![Change::Project(project("p"))]).await;
+        made(&store, vec![Row::Project(project("p"))]).await;
         for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
             let since = 100 - i64::try_from(n).unwrap();
-            made(&store, vec![Change::Agent(agent(name)), work(&format!("t{name}"), name, since)])
+            made(&store, vec![Row::Agent(agent(name)), work(&format!("t{name}"), name, since)])
                 .await;
-            made(&store, vec![Change::Assign(assignment("p", name))]).await;
+            made(&store, vec![Row::Assign(assignment("p", name))]).await;
         }
-        made(
-            &store,
-            vec![Change::Launch(launch("l", "c", "p")), Change::Unassign(assignment("p", "d"))],
-        )
-        .await;
+        made(&store, vec![Row::Launch(launch("l", "c", "p")), Row::Unassign(assignment("p", "d"))])
+            .await;
         let names = async || -> Vec<String> {
             let startable = store.startable().await.unwrap();
             startable.iter().map(|facts| facts.key.agent.to_string()).collect()
@@ -295,7 +269,7 @@ async fn startable_is_what_has_work_and_no_launch_the_longest_waiting_first() {
             state: LaunchState::Ended { outcome: Outcome::Failed, at: at(1) },
             ..launch("l", "c", "p")
         };
-        made(&store, vec![Change::Launch(Launch { revision: 1, ..done })]).await;
+        made(&store, vec![Row::Launch(Launch { revision: 1, ..done })]).await;
         made(&store, vec![work("older", "a", 1)]).await;
         assert_eq!(names().await, ["a", "e", "c", "b"]);
         let first = &store.startable().await.unwrap()[0];
@@ -310,7 +284,7 @@ async fn lists_have_their_filters_order_and_limit() {
         for (n, name) in ["l3", "l1", "l2"].into_iter().enumerate() {
             let claimed =
                 Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
-            made(&store, vec![Change::Launch(claimed)]).await;
+            made(&store, vec![Row::Launch(claimed)]).await;
         }
         let all = LaunchFilter {
             agent: None,
@@ -337,14 +311,14 @@ async fn lists_have_their_filters_order_and_limit() {
                 state: LaunchState::Ended { outcome: Outcome::Lost, at: at(end) },
                 ..open
             };
-            made(&store, vec![Change::Launch(ended)]).await;
+            made(&store, vec![Row::Launch(ended)]).await;
         }
         assert_eq!(names(LaunchFilter { only_ended: true, ..all }).await, ["l3", "l2"]);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
 
         let parent = task("parent", "p", None);
         let child = Task { parent: Some(parent.id.clone()), ..task("child", "p", Some("a")) };
-        made(&store, vec![Change::Task(child), Change::Task(parent.clone())]).await;
+        made(&store, vec![Row::Task(child), Row::Task(parent.clone())]).await;
         let of_parent = TaskFilter { parent: Some(parent.id), ..TaskFilter::default() };
         assert_eq!(store.tasks(&of_parent).await.unwrap().len(), 1);
         let todo = TaskFilter {
@@ -363,10 +337,7 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
         made(&store, one_pair_with_work()).await;
         made(
             &store,
-            vec![
-                Change::Launch(launch("l", "a", "p")),
-                Change::Session(session("s", "l", "a", "p")),
-            ],
+            vec![Row::Launch(launch("l", "a", "p")), Row::Session(session("s", "l", "a", "p"))],
         )
         .await;
         let events = [
@@ -377,12 +348,12 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
         for event in events {
             let now = store.launch(&id("l")).await.unwrap().unwrap();
             let next = now.on(&event).unwrap();
-            made(&store, vec![Change::Launch(next.clone())]).await;
+            made(&store, vec![Row::Launch(next.clone())]).await;
             let found = store.launch(&id("l")).await.unwrap().unwrap();
             assert_eq!(found, Launch { revision: next.revision + 1, ..next });
         }
         let open = store.open_sessions().await.unwrap().remove(0);
-        made(&store, vec![Change::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
+        made(&store, vec![Row::Session(open.end(SessionEndReason::LoggedOut, at(4)))]).await;
         assert_eq!(store.open_sessions().await.unwrap(), []);
         assert_eq!(
             store.sessions_of(&id("l")).await.unwrap()[0].ended,
@@ -395,10 +366,10 @@ async fn a_launch_goes_through_its_whole_life_in_the_store() {
 #[tokio::test]
 async fn a_pause_is_kept_until_it_is_taken_back() {
     on_each(|store| async move {
-        made(&store, vec![Change::Pause(Some(at(1)))]).await;
-        made(&store, vec![Change::Pause(Some(at(2)))]).await;
+        made(&store, vec![Row::Pause(Some(at(1)))]).await;
+        made(&store, vec![Row::Pause(Some(at(2)))]).await;
         assert_eq!(store.paused_since().await.unwrap(), Some(at(2)));
-        made(&store, vec![Change::Pause(None)]).await;
+        made(&store, vec![Row::Pause(None)]).await;
         assert_eq!(store.paused_since().await.unwrap(), None::<Timestamp>);
     })
     .await;
@@ -408,7 +379,7 @@ async fn a_pause_is_kept_until_it_is_taken_back() {
 async fn a_closed_store_says_so() {
     on_each(|store| async move {
         made(&store, one_pair_with_work()).await;
-        made(&store, vec![Change::Launch(launch("l", "b", "p"))]).await;
+        made(&store, vec![Row::Launch(launch("l", "b", "p"))]).await;
         // Also what was asked for before.
         assert_eq!(store.startable().await.unwrap().len(), 1);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
@@ -419,8 +390,8 @@ async fn a_closed_store_says_so() {
         assert!(matches!(store.open_launches().await, Err(StoreError::Closed)));
         assert!(matches!(store.launch(&"l".parse().unwrap()).await, Err(StoreError::Closed)));
         assert!(matches!(store.pair_facts(&task_key("a", "p")).await, Err(StoreError::Closed)));
-        let result = commit(&store, vec![]).await;
-        assert!(matches!(result, Err(CommitError::Store(StoreError::Closed))), "{result:?}");
+        let result = write(&store, vec![]).await;
+        assert!(matches!(result, Err(StoreError::Closed)), "{result:?}");
     })
     .await;
 }

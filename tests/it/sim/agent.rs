@@ -316,7 +316,7 @@ impl Life<'_> {
                     self.sim.chronicle.note(|| format!("{}  refused: {refusal}", self.launch));
                     return Err(Over::Refused);
                 }
-                Err(ServiceError::Contended | ServiceError::Store(_)) => {}
+                Err(ServiceError::Store(_)) => {}
             }
         }
     }

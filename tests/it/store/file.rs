@@ -8,13 +8,12 @@ use std::time::Duration;
 use agent_coordinator::domain::Task;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{
-    Change, Commit, CommitError, OpenError, Settings, StoreError, TaskFilter,
-};
+use agent_coordinator::store::{OpenError, Settings, StoreError, TaskFilter};
 use rusqlite::Connection;
 
+use super::made;
 use super::rows::{agent, at, launch, task};
-use super::{commit, made};
+use crate::rows::{Row, write};
 
 const IMPATIENT: Settings = Settings {
     busy_timeout: Duration::from_millis(50),
@@ -34,7 +33,7 @@ async fn closed_store(path: &Path) {
     let path = path.to_owned();
     // Opened by a task, as the daemon may want to: the future is `Send`.
     let store = tokio::spawn(async move { SqliteStore::open(&path).await }).await.unwrap().unwrap();
-    made(&store, vec![Change::Agent(agent("a"))]).await;
+    made(&store, vec![Row::Agent(agent("a"))]).await;
     store.close().await;
 }
 
@@ -50,7 +49,7 @@ async fn commits_that_come_at_once_share_transactions() {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
             let name = format!("t{n}");
-            made(&store, vec![Change::Task(task(&name, "p", None))]).await;
+            made(&store, vec![Row::Task(task(&name, "p", None))]).await;
             // Its own commit is there, whoever made the transaction.
             assert!(store.task(&name.parse().unwrap()).await.unwrap().is_some());
         })
@@ -76,7 +75,7 @@ async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
     // that is there already.
     let commits = (0..30).map(|n| {
         let doomed = (n % 10 == 9).then(|| task_change(100));
-        commit(&store, [task_change(n), event_change(n)].into_iter().chain(doomed).collect())
+        write(&store, [task_change(n), event_change(n)].into_iter().chain(doomed).collect())
     });
     let results = futures::future::join_all(commits).await;
     for (n, result) in results.iter().enumerate() {
@@ -96,9 +95,8 @@ async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    let mut commits: Vec<_> = (0..20)
-        .map(|n| store.commit(Commit { expect: vec![], changes: vec![task_change(n)] }))
-        .collect();
+    let mut commits: Vec<_> =
+        (0..20).map(|n| Box::pin(write(&store, vec![task_change(n)]))).collect();
     for commit in &mut commits {
         assert!(futures::poll!(commit.as_mut()).is_pending());
     }
@@ -109,8 +107,8 @@ async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 20);
 }
 
-fn event_change(n: usize) -> Change {
-    Change::Event(NewEvent {
+fn event_change(n: usize) -> Row {
+    Row::Event(NewEvent {
         at: at(1),
         kind: "task.created",
         agent: None,
@@ -121,8 +119,8 @@ fn event_change(n: usize) -> Change {
     })
 }
 
-fn task_change(n: usize) -> Change {
-    Change::Task(Task { description: "x".repeat(2_000), ..task(&format!("t{n}"), "p", None) })
+fn task_change(n: usize) -> Row {
+    Row::Task(Task { description: "x".repeat(2_000), ..task(&format!("t{n}"), "p", None) })
 }
 
 #[tokio::test]
@@ -156,7 +154,7 @@ async fn the_file_is_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    made(&store, vec![Change::Agent(agent("a"))]).await;
+    made(&store, vec![Row::Agent(agent("a"))]).await;
     for name in ["store.db", "store.db-wal"] {
         let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -172,11 +170,8 @@ async fn a_lock_of_another_process_is_a_fault_that_passes() {
     let stranger = stranger(&path);
     run(&stranger, "BEGIN IMMEDIATE");
 
-    let result = commit(&store, vec![task_change(1)]).await;
-    assert!(
-        matches!(result, Err(CommitError::Store(StoreError::Unavailable { .. }))),
-        "{result:?}"
-    );
+    let result = write(&store, vec![task_change(1)]).await;
+    assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{result:?}");
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 1);
 
     run(&stranger, "ROLLBACK");
@@ -194,24 +189,22 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let path = folder.path().join("store.db");
     let store =
         SqliteStore::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
-    made(&store, vec![Change::Launch(launch("l0", "a0", "p"))]).await;
+    made(&store, vec![Row::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
     let error = loop {
-        match commit(&store, vec![task_change(n_made), Change::Launch(launch_of(n_made))]).await {
+        match write(&store, vec![task_change(n_made), Row::Launch(launch_of(n_made))]).await {
             Ok(()) => n_made += 1,
             Err(error) => break error,
         }
         assert!(n_made < 1_000, "60 pages are never full");
     };
-    let CommitError::Store(error @ StoreError::Unavailable { .. }) = error else {
-        panic!("{error:?}")
-    };
+    let error @ StoreError::Unavailable { .. } = error else { panic!("{error:?}") };
     assert!(chain(&error).contains("full"), "{}", chain(&error));
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made);
     assert_eq!(n_open(&store).await, n_made + 1, "what was not made is not open");
     // What needs no space still works.
-    made(&store, vec![Change::Pause(None)]).await;
+    made(&store, vec![Row::Pause(None)]).await;
     assert_eq!(n_open(&store).await, n_made + 1);
     store.close().await;
 

@@ -11,18 +11,19 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
-use agent_coordinator::store::{Change, Commit, MessageFilter};
+use agent_coordinator::store::MessageFilter;
 
 use super::rows::{at, execution, id, launch, message, notice, session, task};
+use crate::rows::{Row, write};
 use crate::service::settings;
 
-async fn make(store: &SqliteStore, changes: Vec<Change>) {
-    store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+async fn make(store: &SqliteStore, changes: Vec<Row>) {
+    write(store, changes).await.unwrap();
 }
 
-fn ended(name: &str) -> Change {
+fn ended(name: &str) -> Row {
     let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(500) };
-    Change::Launch(agent_coordinator::domain::Launch { state, ..launch(name, "a", "p") })
+    Row::Launch(agent_coordinator::domain::Launch { state, ..launch(name, "a", "p") })
 }
 
 fn service(store: &Arc<SqliteStore>, retention: Retention) -> Arc<Service> {
@@ -30,9 +31,9 @@ fn service(store: &Arc<SqliteStore>, retention: Retention) -> Arc<Service> {
     Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, Nudge::new()))
 }
 
-fn event(n: i64) -> Change {
+fn event(n: i64) -> Row {
     let (agent, project, launch, task, detail) = (None, None, None, None, None);
-    Change::Event(NewEvent { at: at(n), kind: "task.status", agent, project, launch, task, detail })
+    Row::Event(NewEvent { at: at(n), kind: "task.status", agent, project, launch, task, detail })
 }
 
 #[tokio::test]
@@ -40,23 +41,21 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let finished = Task { status: TaskStatus::Done, ..task("done", "p", Some("a")) };
     let open = Task { status: TaskStatus::InProgress, ..task("open", "p", Some("a")) };
-    let mut changes = vec![Change::Task(finished), Change::Task(open)];
+    let mut changes = vec![Row::Task(finished), Row::Task(open)];
     // Of a task that goes on, the newest execution is what the next one begins with.
     for (launch, worked_on) in [("l_done", "done"), ("l_older", "open"), ("l_newest", "open")] {
         changes.push(ended(launch));
         let execution = execution(&format!("e_{launch}"), launch, worked_on);
         let started_at = at(if launch == "l_newest" { 135 } else { 130 });
-        changes.push(Change::Execution(agent_coordinator::domain::Execution {
-            started_at,
-            ..execution
-        }));
+        changes
+            .push(Row::Execution(agent_coordinator::domain::Execution { started_at, ..execution }));
     }
     changes.push(ended("l_unread"));
-    changes.push(Change::Notice(notice("n_open", "l_unread")));
+    changes.push(Row::Notice(notice("n_open", "l_unread")));
     changes.push(ended("l_session"));
-    changes.push(Change::Session(session("s_open", "l_session", "a", "p")));
-    changes.push(Change::OutputTail(id("l_done"), "a tail".to_owned()));
-    changes.push(Change::Launch(launch("l_open", "a", "p")));
+    changes.push(Row::Session(session("s_open", "l_session", "a", "p")));
+    changes.push(Row::OutputTail(id("l_done"), "a tail".to_owned()));
+    changes.push(Row::Launch(launch("l_open", "a", "p")));
     make(&store, changes).await;
 
     let service = service(&store, Retention::default());
@@ -115,10 +114,10 @@ async fn who_has_not_read_events_that_are_gone_is_told_so() {
 #[tokio::test]
 async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wanted() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
-    let messages = ["m1", "m2", "m3"].map(|name| Change::Message(message(name, "a", "p")));
+    let messages = ["m1", "m2", "m3"].map(|name| Row::Message(message(name, "a", "p")));
     make(&store, messages.to_vec()).await;
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
-    make(&store, vec![Change::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
+    make(&store, vec![Row::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
     let filter = MessageFilter::oldest(id("a"), id("p"), 9);
     service(&store, Retention::default()).cleanup().await.unwrap();
     assert_eq!(store.messages(&filter).await.unwrap().len(), 3);

@@ -5,11 +5,11 @@ use std::fs;
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
 use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{Change, Commit};
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+use crate::rows::{self, Row};
 use crate::support::{kill, until};
 
 fn open_panel(browser: &Browser) {
@@ -233,7 +233,7 @@ fn fill(daemon: &Daemon, n_messages: usize) {
         let (agent, project): (AgentId, ProjectId) =
             ("agt".parse().unwrap(), "prj".parse().unwrap());
         let message = |n| {
-            Change::Message(Message {
+            Row::Message(Message {
                 seq: 0,
                 id: format!("msg_{n}").parse().unwrap(),
                 agent: agent.clone(),
@@ -246,12 +246,12 @@ fn fill(daemon: &Daemon, n_messages: usize) {
         };
         for from in (0..n_messages).step_by(10_000) {
             let changes = (from..from + 10_000).map(message).collect();
-            store.commit(Commit { expect: Vec::new(), changes }).await.unwrap();
+            rows::write(&store, changes).await.unwrap();
         }
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let newest = i64::try_from(n_messages).unwrap();
-        let read = Change::Pair(store.pair(&key).await.unwrap().answered(newest));
-        store.commit(Commit { expect: Vec::new(), changes: vec![read] }).await.unwrap();
+        let read = Row::Pair(store.pair(&key).await.unwrap().answered(newest));
+        rows::write(&store, vec![read]).await.unwrap();
         store.close().await;
     });
 }
