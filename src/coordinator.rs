@@ -543,3 +543,6 @@ async fn leaving(mode: &mut watch::Receiver<Mode>) {
     }
     std::future::pending::<()>().await;
 }
+
+#[cfg(test)]
+mod tests;
