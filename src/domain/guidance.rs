@@ -256,7 +256,8 @@ impl Guidance {
         )
     }
 
-    /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003).
+    /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003). Both ask for the
+    /// turn: some CLIs end an agent that makes the same call several times in a row.
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
             self.0.either(
@@ -265,8 +266,8 @@ impl Guidance {
             )
         } else {
             self.0.either(
-                "Call get_next_action again after 5 seconds.",
-                "5秒後に再度get_next_actionを呼び出してください",
+                "Call get_next_action again after 5 seconds, with the turn of this answer.",
+                "5秒後に再度get_next_actionを呼び出してください（この応答の turn を指定）",
             )
         }
     }

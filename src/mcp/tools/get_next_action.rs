@@ -40,7 +40,7 @@ pub(in crate::mcp) struct Output {
     /// With an action to wait: seconds until the next question.
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_seconds: Option<u64>,
-    /// With an action to wait that was held: the `turn` of the next question.
+    /// With an action to wait: the `turn` of the next question.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<u32>,
 }
@@ -82,7 +82,7 @@ impl ToolSpec for GetNextAction {
         let messages = next.messages.into_iter().map(ChatMessage::from).collect();
         let (action, instruction, wait_seconds) =
             (next.action, next.instruction, next.wait_seconds);
-        let turn = (wait_seconds == Some(0)).then(|| input.turn.unwrap_or(0).wrapping_add(1));
+        let turn = wait_seconds.map(|_| input.turn.unwrap_or(0).wrapping_add(1));
         Ok(Output { success: true, action, instruction, task, messages, wait_seconds, turn })
     }
 }
