@@ -1,9 +1,10 @@
 //! A server's MCP endpoint as `call` and the bridge use it: one JSON-RPC message by a POST, the server's messages as its answer.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
 use crate::mcp_client::http_client;
@@ -13,6 +14,8 @@ use crate::telemetry::ErrorChain;
 const STANDARD_HEADERS: &str = "2026-07-28";
 /// Where a request of such a revision names it.
 const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
+/// The header of a session.
+const SESSION: &str = "mcp-session-id";
 /// For the head of an answer; what is held back for news comes within a minute.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The longest message that is taken.
@@ -30,11 +33,13 @@ pub(super) enum Lost {
 pub(super) struct HttpDoor {
     http: reqwest::Client,
     url: String,
+    /// What the server gave this client to repeat with each request (MCP 2025-03-26, session management).
+    session: Mutex<Option<HeaderValue>>,
 }
 
 impl HttpDoor {
     pub(super) fn new(url: &str) -> Result<Self, reqwest::Error> {
-        Ok(Self { http: http_client()?, url: url.to_owned() })
+        Ok(Self { http: http_client()?, url: url.to_owned(), session: Mutex::default() })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -60,6 +65,9 @@ impl HttpDoor {
         for (name, value) in headers(message, version) {
             request = request.header(name, value);
         }
+        if let Some(session) = self.session().clone() {
+            request = request.header(SESSION, session);
+        }
         let response = request.body(message.to_vec()).send().await.map_err(|error| {
             // Only a connection that never was has certainly carried nothing.
             let was_none = error.is_connect();
@@ -67,6 +75,9 @@ impl HttpDoor {
             if was_none { Lost::Connection(text) } else { Lost::Answer(text) }
         })?;
         let status = response.status();
+        if let Some(session) = response.headers().get(SESSION) {
+            *self.session() = Some(session.clone());
+        }
         let kind = response
             .headers()
             .get(CONTENT_TYPE)
@@ -97,6 +108,10 @@ impl HttpDoor {
             take(rest.to_vec());
         }
         Ok(())
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

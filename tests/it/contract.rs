@@ -87,6 +87,7 @@ macro_rules! contract {
                 a_coordinator_sees_its_own_launches_and_stops
                 a_wait_that_is_given_up_harms_nobody
                 a_wait_that_is_cancelled_is_dropped
+                a_cancelled_request_of_a_batch_is_dropped_and_the_others_are_answered
                 a_wait_of_a_client_that_is_gone_is_dropped
                 who_asks_for_it_is_told_that_a_wait_goes_on
                 who_waits_says_its_name

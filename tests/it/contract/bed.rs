@@ -281,26 +281,33 @@ impl Bed {
     }
 
     /// Each request goes on a connection of its own, as those of a client that doesn't wait for its answers. One that is
-    /// cancelled is closed, and all of them at the end.
+    /// cancelled is closed, and all of them at the end. Of what is cancelled in a batch the server is told.
     fn open_http(&self) -> Wire {
         let address = self.http_address();
         let (answers, receiver) = mpsc::channel();
         let connections = Arc::<Mutex<BTreeMap<String, TcpStream>>>::default();
         let close = |stream: TcpStream| drop(stream.shutdown(std::net::Shutdown::Both));
         let open = connections.clone();
+        let client_id = Arc::<Mutex<String>>::default();
         let send = move |line: &str| {
             let message: Value = serde_json::from_str(line).unwrap_or_default();
-            if message["method"] == "notifications/cancelled" {
-                let cancelled =
-                    open.lock().unwrap().remove(&message["params"]["requestId"].to_string());
-                return cancelled.into_iter().for_each(close);
+            if message["method"] == "notifications/cancelled"
+                && let Some(cancelled) =
+                    open.lock().unwrap().remove(&message["params"]["requestId"].to_string())
+            {
+                return close(cancelled);
             }
-            let (answers, body) = (answers.clone(), line.to_owned());
+            let (answers, body, client_id) = (answers.clone(), line.to_owned(), client_id.clone());
             let mut web = Web::connect(address);
             open.lock().unwrap().insert(message["id"].to_string(), web.other_end());
             std::thread::spawn(move || {
                 let accept = "Accept: application/json, text/event-stream\r\n";
-                let answer = web.post(&format!("{JSON}{accept}"), body.as_bytes());
+                let known = client_id.lock().unwrap().clone();
+                let answer = web.post(&format!("{JSON}{accept}{known}"), body.as_bytes());
+                if let Some(id) = answer.as_ref().and_then(|answer| answer.header("mcp-session-id"))
+                {
+                    *client_id.lock().unwrap() = format!("Mcp-Session-Id: {id}\r\n");
+                }
                 for message in answer.iter().flat_map(Answer::messages) {
                     // The test may have seen enough.
                     let _ = answers.send(message);

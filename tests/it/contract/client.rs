@@ -249,7 +249,8 @@ impl Caller {
         self.client.begin_request("tools/call", &params)
     }
 
-    fn arguments(&self, more: &Value) -> Value {
+    /// These arguments beside those that show who it is.
+    pub fn arguments(&self, more: &Value) -> Value {
         let mut all = self.identity.clone();
         merge(&mut all, more);
         all

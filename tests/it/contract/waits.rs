@@ -20,19 +20,31 @@ fn look(coordinator: &mut Caller) -> Value {
 /// Begins to wait for news since `work`, and returns when the server has taken that.
 #[track_caller]
 fn wait(bed: &Bed, coordinator: &mut Caller, work: &Value, timeout_seconds: u64) -> u64 {
+    let arguments = json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds });
+    let id =
+        until_heard(bed, coordinator, |coordinator| coordinator.begin("wait_for_work", arguments));
+    // Another call, on the same connection where there are connections: it is answered at once.
+    assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
+    id
+}
+
+/// Begins a call as this coordinator by `begin`, and returns when the server has taken it.
+#[track_caller]
+fn until_heard<T>(bed: &Bed, coordinator: &mut Caller, begin: impl FnOnce(&mut Caller) -> T) -> T {
     // From then on it is noted when the server hears of it.
     coordinator.done("report_status", json!({ "max_concurrent": 1 }));
     let heard_at = || bed.status()["coordinators"][0]["heardAt"].clone();
     let before = heard_at();
     until("time has passed", || bed.status()["at"] != before);
-    let id = coordinator.begin(
-        "wait_for_work",
-        json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds }),
-    );
+    let begun = begin(coordinator);
     until("the wait has begun", || heard_at() != before);
-    // Another call, on the same connection where there are connections: it is answered at once.
-    assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
-    id
+    begun
+}
+
+/// Sends messages of which one waits, and returns when the server has taken that.
+#[track_caller]
+fn send_wait(bed: &Bed, coordinator: &mut Caller, messages: &Value) {
+    until_heard(bed, coordinator, |coordinator| coordinator.client.send(&messages.to_string()));
 }
 
 fn stop(bed: &Bed) {
@@ -188,6 +200,39 @@ pub fn a_wait_that_is_cancelled_is_dropped(bed: &Bed) {
     }
     assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
     assert!(!coordinator.client.has_answer(id));
+}
+
+pub fn a_cancelled_request_of_a_batch_is_dropped_and_the_others_are_answered(bed: &Bed) {
+    bed.with_a_task();
+    let mut coordinator = bed.coordinator("crd_one");
+    let hello = json!({
+        "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" },
+    });
+    assert_eq!(
+        coordinator.client.request("initialize", &hello)["result"]["protocolVersion"],
+        "2025-03-26"
+    );
+    coordinator.client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let work = look(&mut coordinator);
+    let call = |id: u64, tool: &str, arguments: Value| {
+        let params = json!({ "name": tool, "arguments": arguments });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    let held = |coordinator: &Caller, id: u64| {
+        let arguments = json!({ "seen": work["seen"], "timeout_seconds": LONG });
+        call(id, "wait_for_work", coordinator.arguments(&arguments))
+    };
+    let batch = json!([held(&coordinator, 201), call(202, "health_check", json!({}))]);
+    send_wait(bed, &mut coordinator, &batch);
+    cancel(&mut coordinator, 201);
+    let answers: Value = serde_json::from_str(&coordinator.client.receive()).unwrap();
+    assert_eq!((&answers[0]["id"], answers.as_array().unwrap().len()), (&202.into(), 1));
+    bed.until_call_dropped();
+    // One of which nothing is left has no answer at all.
+    let batch = json!([held(&coordinator, 203)]);
+    send_wait(bed, &mut coordinator, &batch);
+    cancel(&mut coordinator, 203);
+    assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
 }
 
 fn cancel(coordinator: &mut Caller, id: u64) {
