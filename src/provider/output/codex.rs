@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Zoned;
 use jiff::fmt::strtime;
+use jiff::{Span, Zoned};
 use serde_json::Value;
 
 use super::{MAX_TEXT, Now, called, got, number, one_line, one_turn, said, trouble};
@@ -75,10 +75,23 @@ fn failed(message: &str, now: Now) -> Vec<OutputFact> {
     said(message).into_iter().chain(failure).collect()
 }
 
-/// When it says that a quota begins anew: "try again at 3:34 PM." of the same day, or "try again at Nov 26th, 2026 2:04 PM.", in the
-/// agent's time zone.
+/// When it says that a quota begins anew, in one of these forms, or `None`:
+/// - "try again at 3:34 PM." of the same day, in the agent's time zone
+/// - "try again at Nov 26th, 2026 2:04 PM."
+/// - "try again in 5 days 22 hours 11 minutes.", as older releases say, or "in 11.05s."
 fn named_end(message: &str, now: &Zoned) -> Option<Timestamp> {
-    let (_, named) = message.split_once("ry again at ")?;
+    let (_, named) = message.split_once("ry again ")?;
+    let at = if let Some(at) = named.strip_prefix("at ") {
+        named_moment(at, now)?
+    } else {
+        let pause = named_pause(named.strip_prefix("in ")?)?;
+        now.checked_add(pause).ok()?
+    };
+    // Codex leaves the seconds out.
+    Some(Timestamp::from_millis(at.timestamp().as_millisecond()) + Duration::from_mins(1))
+}
+
+fn named_moment(named: &str, now: &Zoned) -> Option<Zoned> {
     let named = named.split_once('.').map_or(named, |(named, _)| named).trim();
     let at = if let Some((day, rest)) = named.split_once(", ") {
         let day = day.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -86,9 +99,18 @@ fn named_end(message: &str, now: &Zoned) -> Option<Timestamp> {
     } else {
         now.date().to_datetime(strtime::parse("%I:%M %p", named).ok()?.to_time().ok()?)
     };
-    let at = at.to_zoned(now.time_zone().clone()).ok()?.timestamp();
-    // Codex leaves the seconds out.
-    Some(Timestamp::from_millis(at.as_millisecond()) + Duration::from_mins(1))
+    at.to_zoned(now.time_zone().clone()).ok()
+}
+
+/// Numbers with their units, up to the end of the sentence.
+fn named_pause(named: &str) -> Option<Span> {
+    let named = named.split_once(". ").map_or(named, |(named, _)| named);
+    let named = named.trim_end().trim_end_matches('.');
+    if named == "less than a minute" {
+        return Some(Span::new());
+    }
+    let pause: Span = named.parse().ok()?;
+    (!pause.is_negative()).then_some(pause)
 }
 
 fn tokens(usage: &Value) -> Usage {

@@ -150,6 +150,47 @@ fn codex_names_the_end_of_a_quota_in_local_time() {
     );
 }
 
+/// What older releases print, and what the service itself says.
+#[test]
+fn codex_names_the_end_of_a_quota_as_a_pause() {
+    let printed = |message: &str| format!(r#"{{"type":"error","message":"{message}"}}"#);
+    let limit = |pause: &str| {
+        printed(&format!(
+            "You've hit your usage limit. Upgrade to Pro (https://openai.com/chatgpt/pricing) or try again in {pause}."
+        ))
+    };
+    for (pause, end) in [
+        ("5 minutes", "2026-11-23T03:06:00.000Z"),
+        ("1 minute", "2026-11-23T03:02:00.000Z"),
+        ("3 hours 2 minutes", "2026-11-23T06:03:00.000Z"),
+        ("5 days 22 hours 11 minutes", "2026-11-29T01:12:00.000Z"),
+        ("1 hour, 30 minutes", "2026-11-23T04:31:00.000Z"),
+        ("less than a minute", "2026-11-23T03:01:00.000Z"),
+    ] {
+        check_trouble(&limit(pause), FailureClass::Quota, Some(end));
+    }
+    for (pause, end) in
+        [("11.5s", "2026-11-23T03:01:11.500Z"), ("1m30s", "2026-11-23T03:02:30.000Z")]
+    {
+        let message = format!(
+            "Rate limit reached for the model. Please try again in {pause}. Visit the site to learn more."
+        );
+        check_trouble(&printed(&message), FailureClass::Quota, Some(end));
+    }
+    for odd in [
+        "",
+        "a while",
+        "5",
+        "-5 minutes",
+        "5 minutes ago",
+        "99999999999 days",
+        "½ hour",
+        "5 minutes or so",
+    ] {
+        check_trouble(&limit(odd), FailureClass::Quota, None);
+    }
+}
+
 /// It tries again as often as the service says, and prints no event of that.
 #[test]
 fn opencode_tells_its_trouble_in_its_log() {
