@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -317,6 +317,19 @@ impl Daemon {
 
     pub fn status(&self) -> Value {
         self.json(&["status"])
+    }
+
+    /// A part of the page in this language, as the control socket gives it.
+    pub fn page(&self, path: &str, language: &str) -> String {
+        let mut stream = UnixStream::connect(self.state().join("control.sock")).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Language: {language}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// A project with the working directory [`Daemon::work`].

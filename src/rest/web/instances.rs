@@ -21,6 +21,8 @@ pub(super) struct InstanceRow {
     pub(super) is_adopted: bool,
     pub(super) is_suspended: bool,
     pub(super) is_unkillable: bool,
+    /// Since when it has been silent for long, as `status` shows it.
+    pub(super) silent_since: Option<When>,
     pub(super) reason: Option<String>,
     pub(super) task: Option<TaskId>,
     pub(super) last_line: Option<String>,
@@ -47,6 +49,7 @@ pub(super) async fn instance_rows(
             is_adopted: instance.adopted,
             is_suspended: instance.suspended_since.is_some(),
             is_unkillable: instance.unkillable_since.is_some(),
+            silent_since: instance.silent_since.map(When),
             launch: launch.launch_id,
             agent: launch.agent_id,
             project: launch.project_id,

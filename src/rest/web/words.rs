@@ -140,6 +140,7 @@ texts! {
     adopted: "adopted", "引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
     unkillable: "survives KILL", "KILL でも終了しない";
+    silent_since: "silent since", "無応答の開始:";
 
     no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
     launch: "Launch", "起動";

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use agent_coordinator::domain::forge::ForgeKind;
@@ -44,15 +43,6 @@ fn post(daemon: &Daemon, header: &str, body: &str) -> u16 {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.split(' ').nth(1).unwrap().parse().unwrap()
-}
-
-/// A part of the page, as the control socket gives it.
-fn page(daemon: &Daemon, path: &str) -> String {
-    let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 fn signed(body: &str) -> String {
@@ -150,13 +140,13 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
         status["forge_items"][0]["url"].as_str().unwrap().contains("/ann/site/issues/1"),
         "{status}"
     );
-    let page = page(&bed.daemon, "/ui/parts/coordinator");
+    let page = bed.daemon.page("/ui/parts/coordinator", "en");
     assert!(
         page.contains("asked to be left alone") && page.contains("/ann/site/issues/1\""),
         "{page}"
     );
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
-    let panel = self::page(&bed.daemon, &format!("/ui/parts/tasks/{task}"));
+    let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");
     // A person gives it up here: what is owed for that waits for the host.
     let task = status["forge_items"][0]["task_id"].as_str().unwrap().to_owned();
