@@ -12,10 +12,12 @@ mod get_notifications;
 mod get_pending_messages;
 mod get_pending_tasks;
 mod health_check;
+mod invalidate_session;
 mod list_active_projects_with_agents;
 mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
+mod register_execution_log_file;
 mod report_activity;
 mod report_completed;
 mod report_execution_complete;
@@ -79,6 +81,8 @@ pub(super) fn all() -> Tools {
         Tool::of::<get_pending_tasks::GetPendingTasks>(),
         Tool::of::<report_execution_start::ReportExecutionStart>(),
         Tool::of::<report_execution_complete::ReportExecutionComplete>(),
+        Tool::of::<invalidate_session::InvalidateSession>(),
+        Tool::of::<register_execution_log_file::RegisterExecutionLogFile>(),
     ])
 }
 

@@ -26,6 +26,8 @@ fn coordinator_tools() -> Vec<(&'static str, Value)> {
         ("report_activity", launch(json!({ "turns": 1 }))),
         ("report_status", json!({ "max_concurrent": 1 })),
         ("list_managed_agents", json!({})),
+        ("invalidate_session", json!({ "agent_id": "agt_a", "project_id": "prj" })),
+        ("register_execution_log_file", json!({ "log_file_path": "/log" })),
     ]
 }
 

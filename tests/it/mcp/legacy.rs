@@ -135,6 +135,36 @@ fn an_older_coordinator_and_its_agent_get_through() {
     );
 }
 
+/// Before `report_process_exit` there was this: the pair is free for the next start.
+#[test]
+fn an_older_coordinator_ends_the_session_of_a_process_that_is_gone() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
+    // Nothing was started: there is nothing to end.
+    let done = json!({ "success": true });
+    assert_eq!(call(&daemon, "invalidate_session", pair.clone()), done);
+    assert_eq!(call(&daemon, "should_start", pair.clone())["should_start"], true);
+    let credentials = json!({ "agent_id": "agt_a", "passkey": "key_a", "project_id": "prj" });
+    let opened = call(&daemon, "authenticate", credentials);
+    assert_eq!(daemon.open("agt_a").len(), 1, "{opened}");
+    assert_eq!(call(&daemon, "invalidate_session", pair.clone()), done);
+    let ended = daemon.until_ended("agt_a");
+    assert_eq!(ended["outcome"], "exited_without_report", "{ended}");
+    let mine = call(&daemon, "get_my_task", json!({ "session_token": opened["session_token"] }));
+    assert_eq!(mine["error_code"], "session_ended", "{mine}");
+    assert_eq!(call(&daemon, "invalidate_session", pair), done);
+    let log = json!({ "agent_id": "agt_a", "task_id": "tsk", "log_file_path": "/tmp/agt_a.log" });
+    assert_eq!(call(&daemon, "register_execution_log_file", log), done);
+    assert_eq!(daemon.ended("agt_a").len(), 1);
+    check_warned(
+        &daemon,
+        &[
+            ("invalidate_session", "report_process_exit"),
+            ("register_execution_log_file", "report_process_exit(output_tail)"),
+        ],
+    );
+}
+
 /// A client of the older system that polls: it authenticates again if the words of a refusal contain `invalid` or `expired`, in
 /// whatever case, and does one task at a time.
 struct Poller<'a> {

@@ -1,0 +1,54 @@
+//! `invalidate_session`, deprecated: what an older coordinator calls when the process of its agent has ended, before there was
+//! `report_process_exit`. Without it the agent's launch would stay open until its session has been idle for long.
+
+use serde::Deserialize;
+
+use super::{Done, Effect, ToolSpec};
+use crate::domain::launch::{ExitStatus, ProcessEnd};
+use crate::domain::plan::ProcessReport;
+use crate::domain::{AgentId, ProjectId, Refusal};
+use crate::mcp::deprecated::Deprecated;
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+static DEPRECATED: Deprecated = Deprecated::new(InvalidateSession::NAME, "report_process_exit");
+
+pub(in crate::mcp) struct InvalidateSession;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::mcp) struct Input {
+    /// The agent whose process has ended.
+    #[schemars(with = "String")]
+    agent_id: AgentId,
+    /// The project that it worked in.
+    #[schemars(with = "String")]
+    project_id: ProjectId,
+}
+
+impl ToolSpec for InvalidateSession {
+    const NAME: &'static str = "invalidate_session";
+    const TEXT: &'static str =
+        "Deprecated: use report_process_exit. For coordinators: the process of an agent has ended.";
+    const EFFECT: Effect = Effect::ChangesOnce;
+    type Who = Coordinator;
+    type Input = Input;
+    type Output = Done;
+
+    async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
+        DEPRECATED.is_used();
+        let Input { agent_id, project_id } = input;
+        let found =
+            service.find_launch_to_report(&agent_id, &project_id, None, who.id.as_ref()).await;
+        let launch = match found {
+            Ok(launch) => launch,
+            // Its agent was refused or has reported: there is no session to end.
+            Err(ServiceError::Refused(Refusal::NoOpenLaunch { .. })) => return Ok(Done::DONE),
+            Err(error) => return Err(error),
+        };
+        // It does not say how the process ended.
+        let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: None });
+        let report = ProcessReport::Ended { end, at: service.time() };
+        service.report_process(&launch, &[report]).await?;
+        Ok(Done::DONE)
+    }
+}

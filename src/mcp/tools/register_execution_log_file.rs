@@ -1,0 +1,29 @@
+//! `register_execution_log_file`, deprecated: an older coordinator tells where it keeps what an agent printed. The path is of its
+//! own machine and nothing here reads it; the end of the output comes with `report_process_exit`.
+
+use super::{Done, Effect, NoInput, ToolSpec};
+use crate::mcp::deprecated::Deprecated;
+use crate::mcp::envelope::Coordinator;
+use crate::service::{Service, ServiceError};
+
+static DEPRECATED: Deprecated =
+    Deprecated::new(RegisterExecutionLogFile::NAME, "report_process_exit(output_tail)");
+
+pub(in crate::mcp) struct RegisterExecutionLogFile;
+
+impl ToolSpec for RegisterExecutionLogFile {
+    const NAME: &'static str = "register_execution_log_file";
+    const TEXT: &'static str =
+        "Deprecated: use report_process_exit with output_tail. For coordinators: does nothing.";
+    const EFFECT: Effect = Effect::Reads;
+    const OLDER_ARGUMENTS: &'static [&'static str] =
+        &["agent_id", "task_id", "log_file_path", "execution_log_id"];
+    type Who = Coordinator;
+    type Input = NoInput;
+    type Output = Done;
+
+    async fn call(_: &Service, _: Coordinator, _: NoInput) -> Result<Done, ServiceError> {
+        DEPRECATED.is_used();
+        Ok(Done::DONE)
+    }
+}
