@@ -6,7 +6,7 @@ mod messages;
 mod responses;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -19,13 +19,15 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::script::{Conversation, Script, Step};
+use super::script::{Conversation, Script, Step, turn_of};
 
 /// Answers on a loopback port until it is dropped.
 pub struct Model {
     pub port: u16,
     /// The requests so far, each as its CLI sent it.
     pub seen: Arc<Mutex<Vec<Value>>>,
+    /// How many polls gave the agent nothing.
+    pub n_empty_polls: Arc<AtomicU32>,
     is_waiting: Arc<AtomicBool>,
     /// Whether what the script waits for has happened.
     happened: watch::Sender<bool>,
@@ -36,6 +38,7 @@ pub struct Model {
 struct Shared {
     script: Script,
     seen: Arc<Mutex<Vec<Value>>>,
+    n_empty_polls: Arc<AtomicU32>,
     /// A CLI waits for what the script waits for.
     is_waiting: Arc<AtomicBool>,
     happened: watch::Receiver<bool>,
@@ -54,10 +57,12 @@ impl Model {
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<Value>>>::default();
         let is_waiting = Arc::<AtomicBool>::default();
+        let n_empty_polls = Arc::<AtomicU32>::default();
         let (happened, happens) = watch::channel(false);
         let shared = Arc::new(Shared {
             script,
             seen: seen.clone(),
+            n_empty_polls: n_empty_polls.clone(),
             is_waiting: is_waiting.clone(),
             happened: happens,
             look: Box::new(look),
@@ -69,7 +74,7 @@ impl Model {
             .route("/v1beta/models/{call}", post(generate::answer));
         let router = router.layer(DefaultBodyLimit::disable()).with_state(shared);
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { port, seen, is_waiting, happened, _runtime: runtime }
+        Self { port, seen, n_empty_polls, is_waiting, happened, _runtime: runtime }
     }
 
     /// Whether it thinks until what its script waits for has happened.
@@ -88,6 +93,9 @@ impl Shared {
         (self.look)();
         let conversation = read(&request);
         self.seen.lock().unwrap().push(request);
+        if conversation.results.last().and_then(|latest| turn_of(latest)).is_some() {
+            self.n_empty_polls.fetch_add(1, Ordering::Relaxed);
+        }
         if self.script.is_to_wait(&conversation) {
             self.is_waiting.store(true, Ordering::Release);
             // An error is the end of the test.

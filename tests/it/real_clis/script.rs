@@ -141,15 +141,19 @@ fn chat(latest: &str, token: &str) -> Step {
         _ => {
             let mut question = json!({ "session_token": token });
             // A waiting agent is asked to repeat it.
-            let turn = latest.split_once("\"turn\":").map(|(_, rest)| rest.trim_start());
-            if let Some(turn) = turn.and_then(|rest| {
-                rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
-            }) {
+            if let Some(turn) = turn_of(&latest) {
                 question["turn"] = turn.into();
             }
             Step::Coordinator("get_next_action", question)
         }
     }
+}
+
+/// The turn that the answer to a poll asks for, if that gave nothing.
+pub fn turn_of(result: &str) -> Option<u32> {
+    let result = result.replace("\\\"", "\"");
+    let (_, rest) = result.split_once("\"turn\":")?;
+    rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn between(text: &str, before: &str, after: &str) -> Option<String> {
