@@ -450,5 +450,5 @@ fn what_is_deprecated_says_so_and_comes_last() {
         .map(|tool| tool["description"].as_str().unwrap().starts_with("Deprecated: use "))
         .collect();
     assert!(is_deprecated.is_sorted(), "{is_deprecated:?}");
-    assert_eq!(is_deprecated.iter().filter(|&&is| is).count(), 4);
+    assert_eq!(is_deprecated.iter().filter(|&&is| is).count(), 6);
 }
