@@ -88,7 +88,7 @@ impl Sqlite {
     pub(super) fn new(connection: rusqlite::Connection, options: Option<Options>) -> Self {
         connection.set_prepared_statement_cache_capacity(N_STATEMENTS);
         let deadline = Arc::new(Deadline { epoch: Instant::now(), at: AtomicU64::new(0) });
-        let sqlite = Self { connection, options, deadline };
+        let mut sqlite = Self { connection, options, deadline };
         sqlite.watch_the_clock();
         sqlite
     }
@@ -97,7 +97,7 @@ impl Sqlite {
         Ok(Self::new(options.connect().map_err(failed)?, Some(options.clone())))
     }
 
-    fn watch_the_clock(&self) {
+    fn watch_the_clock(&mut self) {
         let deadline = Arc::clone(&self.deadline);
         // Only fails if the connection is closed.
         let _ = self.connection.progress_handler(N_INSTRUCTIONS, Some(move || deadline.is_over()));
